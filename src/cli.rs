@@ -1,0 +1,34 @@
+//! The command line: one file a subcommand, exit codes in one place.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps objects in step between Kubernetes-style control planes.
+#[derive(Debug, Parser)]
+#[command(name = "hawser", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+/// Parses the command line, runs the subcommand and turns its result into an exit code:
+/// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => match cli.command {},
+        Err(error) => {
+            // Writing the usage fails only when the terminal is gone; then nobody reads it anyway.
+            let _ = error.print();
+            if error.use_stderr() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The `hawser` binary: parse, dispatch, exit code. Everything else is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hawser::cli::run(std::env::args_os())
+}

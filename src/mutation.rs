@@ -1,0 +1,1 @@
+//! Mutation steps: delete, regex, template, CEL.

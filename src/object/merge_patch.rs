@@ -1,0 +1,1 @@
+//! RFC 7386 merge patches: made from two documents, applied to one.

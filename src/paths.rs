@@ -1,0 +1,1 @@
+//! Dotted paths into JSON documents.

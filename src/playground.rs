@@ -1,0 +1,1 @@
+//! The embedded control plane: a development and test tool, never production.

@@ -1,0 +1,1 @@
+//! The publish dialect: an API of the service cluster, offered in kcp workspaces.

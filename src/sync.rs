@@ -1,0 +1,1 @@
+//! The engine: subjects, links, views and pure decisions.

@@ -1,0 +1,1 @@
+//! Templates: the Go dialect, Handlebars, one table of functions.

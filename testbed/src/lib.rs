@@ -1,0 +1,1 @@
+//! Real control planes, clients and checkers for Hawser's tests, benchmarks and examples.
