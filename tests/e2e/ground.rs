@@ -29,7 +29,7 @@ const RESTARTED: Duration = Duration::from_mins(2);
 const VICTIM: &str = "HAWSER_E2E_VICTIM";
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("the tests write valid objects")
 }
 
 /// A definition of `Boat`s in a group of the caller's own.
