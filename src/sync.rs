@@ -26,6 +26,8 @@ pub mod rules;
 pub mod subject;
 pub mod view;
 
+#[cfg(test)]
+use crate::object::Object;
 pub use act::{Cluster, Report, Reporter, run};
 pub use decide::{Decision, Outcome, decide};
 pub use look::{PassView, Store};

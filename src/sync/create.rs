@@ -131,9 +131,6 @@ pub(super) fn adopt(
     key: &Key,
     object: &Arc<Object>,
 ) -> Result<Turn, Reason> {
-    if let Sight::Look(request) = pass.witness(key) {
-        return Ok(Turn::look(request).of(key));
-    }
     if object.in_deletion() {
         return Ok(Turn::end(Code::WaitingForDeletion).of(key));
     }
@@ -145,6 +142,10 @@ pub(super) fn adopt(
         }
         Adoption::Keep | Adoption::Overwrite => Made::Adopted,
     };
+    // Taking something over is not decided by what a cache says.
+    if let Sight::Look(request) = pass.witness(key) {
+        return Ok(Turn::look(request).of(key));
+    }
     if !pass.remembers() {
         return Ok(claim(link, source, key, object, made));
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::object::{Gvk, Object, merge_patch};
 
 use super::memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
-use super::reason::{Code, Reason};
+use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
 use super::rules::{Made, Marks, Owner, Rules};
 use super::subject::{
@@ -43,6 +43,8 @@ pub(super) enum Fault {
     /// No answer, without or with effect.
     LostBefore,
     LostAfter,
+    /// The server knows no such path.
+    NotServed,
 }
 
 #[derive(Default)]
@@ -124,6 +126,21 @@ impl World {
         std::mem::take(&mut self.0.lock().log)
     }
 
+    /// Every state that an object had, in order.
+    pub(super) fn history(&self, key: &Key) -> Vec<Option<Arc<Object>>> {
+        let state = self.0.lock();
+        let of_key = state.events.iter().filter(|(_, k, _)| k == key);
+        of_key.map(|(_, _, object)| object.clone()).collect()
+    }
+
+    pub(super) fn changes(&self) -> usize {
+        self.0.lock().events.len()
+    }
+
+    pub(super) fn crashed(&self) -> bool {
+        self.0.lock().crashed
+    }
+
     pub(super) fn sent(&self) -> usize {
         self.0.lock().sent
     }
@@ -147,6 +164,9 @@ impl Cluster for World {
         if matches!(fault, Some(Fault::CrashBefore | Fault::LostBefore)) {
             state.crashed = fault == Some(Fault::CrashBefore);
             return dead;
+        }
+        if fault == Some(Fault::NotServed) {
+            return Answer::Failed(Failure::NotFound);
         }
         state.inspect(request);
         state.log.push(request.clone());
@@ -176,6 +196,9 @@ impl State {
             }
             return;
         };
+        if matches!(request, Request::Create { .. }) {
+            return;
+        }
         let mut problems = Vec::new();
         let body = match request {
             Request::Patch { patch, .. } => Some(patch),
@@ -438,6 +461,11 @@ impl Cache {
         }
         // A list knows nothing of what was there before.
         heard.known.retain(|_, (_, object)| object.is_some());
+    }
+
+    /// One object is missing from what was heard.
+    pub(super) fn forget(&self, key: &Key) {
+        self.0.lock().known.remove(key);
     }
 
     pub(super) fn set_unknown(&self, unknown: bool) {
@@ -866,9 +894,16 @@ impl Stage {
     pub(super) fn settle(&self) -> Vec<Report> {
         for _ in 0..40 {
             self.cache.deliver(&self.world, |_| true);
-            let before = self.world.sent();
+            let before = (self.world.sent(), self.world.changes());
             let reports: Vec<_> = self.fronts.iter().map(|front| self.pass(front)).collect();
-            if self.world.sent() == before {
+            // Whether a refused name is free by now is found out by trying, with back-off.
+            let refused = |r: &Report| {
+                r.outcomes
+                    .iter()
+                    .any(|o| o.reason.code.class() == Class::Refused)
+            };
+            let quiet = self.world.sent() == before.0 || reports.iter().any(refused);
+            if quiet && self.world.changes() == before.1 {
                 self.world.check();
                 return reports;
             }

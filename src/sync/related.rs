@@ -75,8 +75,10 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
     };
     if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold) {
         if !source.has_finalizer(&finalizer.0) {
-            let request = hold(key, &source, finalizer);
-            return (Turn::step(request, Effect::Accepted), false);
+            let mut turn = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
+            // What is about to be made is remembered meanwhile, in one write with the others'.
+            turn.memory = synced(pass, link, &source).0.memory;
+            return (turn, false);
         }
     }
     synced(pass, link, &source)
