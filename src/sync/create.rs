@@ -36,6 +36,9 @@ pub(super) fn create(
     source: &Object,
     key: &Key,
 ) -> Result<Turn, Reason> {
+    if let Some(turn) = doubts(pass, link, key) {
+        return Ok(turn.of(key));
+    }
     let desired = link.rules.desired(source, None)?;
     let mut turn = match namespace(pass, link, key) {
         Ok(turn) => turn,
@@ -47,6 +50,17 @@ pub(super) fn create(
             snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
                 && place_known(link, &entry.copy, key)
         });
+        // A state that says something else is the state of a copy. Unless that is gone for
+        // certain, writing over it would lose what has to be merged into it.
+        let other = pass.entry(link).is_some_and(|entry| {
+            let snapshot = entry.snapshot.as_ref();
+            snapshot.is_none_or(|snapshot| !snapshot.remembers(&desired))
+        });
+        if other {
+            if let Sight::Look(request) = pass.witness(key) {
+                return Ok(Turn::look(request).of(key));
+            }
+        }
         if !known {
             turn.memory = Some(Some(Entry {
                 snapshot: Some(Snapshot::whole(desired.clone())),
@@ -64,6 +78,29 @@ pub(super) fn create(
         turn = Turn::step(request, Effect::Placed);
     }
     Ok(turn.of(key))
+}
+
+/// What has to be looked at before anything is made.
+///
+/// A copy made for a source that is gone would have nobody to take it back, and a state written
+/// for a copy that exists after all would lose what has to be merged into it. Where the source
+/// was accepted in this very pass, the answer to our finalizer is proof enough of both; caches
+/// that may be behind are not.
+fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
+    let read = |key: &Key| Request::Read { key: key.clone() };
+    let place = read(key);
+    if pass.failure(&place).is_some() {
+        return Some(Turn::look(place));
+    }
+    let anchor = &pass.subject.anchor;
+    let Sight::Look(request) = pass.witness(anchor) else {
+        return None;
+    };
+    let mut turn = Turn::look(request);
+    if link.policy.identity == Identity::Marks && pass.proof(key) != Proof::Witnessed {
+        turn.steps.push((place, Effect::Looked));
+    }
+    Some(turn)
 }
 
 fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
