@@ -11,7 +11,7 @@ use crate::object::Object;
 
 use super::content::agrees;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::pass::{Pass, Sight, Turn, locked};
+use super::pass::{Pass, Sight, Turn, hold, locked};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::{Made, Marks};
@@ -87,20 +87,24 @@ pub(super) fn create(
 /// was accepted in this very pass, the answer to our finalizer is proof enough of both; caches
 /// that may be behind are not.
 fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
-    let read = |key: &Key| Request::Read { key: key.clone() };
-    let place = read(key);
-    if pass.failure(&place).is_some() {
-        return Some(Turn::look(place));
+    let subject = pass.subject;
+    if let (Seen::Present(anchor), Some(finalizer)) =
+        (pass.get(&subject.anchor), &subject.finalizer)
+    {
+        if pass.done(&hold(&subject.anchor, &anchor, finalizer)) {
+            return None;
+        }
     }
-    let anchor = &pass.subject.anchor;
-    let Sight::Look(request) = pass.witness(anchor) else {
-        return None;
-    };
-    let mut turn = Turn::look(request);
-    if link.policy.identity == Identity::Marks && pass.proof(key) != Proof::Witnessed {
-        turn.steps.push((place, Effect::Looked));
+    // A copy without marks stands under its name or nowhere, and making it tells.
+    let marked = link.policy.identity == Identity::Marks;
+    let keys = [Some(&subject.anchor), marked.then_some(key)];
+    let mut turn = Turn::end(Code::NeedsToSee);
+    for key in keys.into_iter().flatten() {
+        if let Sight::Look(request) = pass.witness(key) {
+            turn.steps.push((request, Effect::Looked));
+        }
     }
-    Some(turn)
+    (!turn.ended()).then_some(turn)
 }
 
 fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {

@@ -1,5 +1,6 @@
 //! From a view to the steps that may run now, independent of each other. Pure and synchronous.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
 use super::reason::{Class, Code, Reason};
 use super::related::{Below, turn, waves};
 use super::request::{Effect, Failure, Request, Step};
-use super::subject::{Intent, Key, Labels, Link, LinkId, Scope, Source, Subject};
+use super::subject::{Fate, Identity, Intent, Key, Labels, Link, LinkId, Scope, Source, Subject};
 use super::view::View;
 
 /// What is to be done now, and where each link stands. No steps is a fixed point.
@@ -176,29 +177,60 @@ impl Pass<'_> {
         let subject = self.subject;
         let finalizer = subject.finalizer.as_ref();
         let held = anchor.zip(finalizer).filter(|(a, f)| a.has_finalizer(&f.0));
-        if let Some(memory) = &subject.memory {
-            match &self.stored {
-                Some(stored) => {
-                    let request = Request::Delete {
-                        key: memory.key.clone(),
-                        uid: stored.uid().unwrap_or_default().into(),
-                    };
-                    // Where deleting it is forbidden it stays: that must not keep the anchor.
-                    if !matches!(self.failure(&request), Some(Failure::Forbidden(_))) {
-                        return Some(Turn::step(request, Effect::Forgotten));
-                    }
-                }
-                None if held.is_some() => {
-                    if let Sight::Look(request) = self.witness(&memory.key) {
-                        return Some(Turn::look(request));
-                    }
-                }
-                None => {}
-            }
+        if let Some(turn) = self.forget_all(held.is_some()) {
+            return Some(turn);
         }
         let (anchor, finalizer) = held?;
         let request = release(&subject.anchor, anchor, finalizer);
         Some(Turn::step(request, Effect::Released))
+    }
+
+    /// The next step towards a memory that holds nothing but the records of copies that stay on
+    /// purpose: the same anchor, made again, has to know them as its own.
+    fn forget_all(&self, held: bool) -> Option<Turn> {
+        let subject = self.subject;
+        let memory = subject.memory.as_ref()?;
+        let Some(stored) = &self.stored else {
+            return match self.witness(&memory.key) {
+                Sight::Look(request) if held => Some(Turn::look(request)),
+                _ => None,
+            };
+        };
+        let stays = |link: &&Link| {
+            link.policy.retract == Fate::Keep
+                && link.policy.identity == Identity::Memory
+                && self.entry(link).is_some()
+        };
+        let stay: Vec<_> = subject
+            .links
+            .iter()
+            .filter(stays)
+            .map(|link| &link.id)
+            .collect();
+        let request = if stay.is_empty() {
+            Request::Delete {
+                key: memory.key.clone(),
+                uid: stored.uid().unwrap_or_default().into(),
+            }
+        } else {
+            let go = self.memory.entries.keys().filter(|id| !stay.contains(id));
+            let go: BTreeMap<_, _> = go.map(|id| (id.clone(), None)).collect();
+            if go.is_empty() {
+                return None;
+            }
+            match memory.codec.write(Some(stored), &subject.links, &go) {
+                Ok(object) if object != **stored => Request::Replace {
+                    key: memory.key.clone(),
+                    object,
+                },
+                _ => return None,
+            }
+        };
+        // Where it is forbidden the memory stays: that must not keep the anchor.
+        if matches!(self.failure(&request), Some(Failure::Forbidden(_))) {
+            return None;
+        }
+        Some(Turn::step(request, Effect::Forgotten))
     }
 
     /// One write for what all links want remembered.

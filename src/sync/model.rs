@@ -563,6 +563,12 @@ impl Front {
         svc("Thing", "copies", &self.copy)
     }
 
+    pub(super) fn kept(&self, world: &World) -> bool {
+        world
+            .get(&self.memory())
+            .is_none_or(|state| only_kept(&state))
+    }
+
     pub(super) fn memory(&self) -> Key {
         let name = format!("state-{}-{}", self.cluster, self.name);
         svc("State", "agent", &name)
@@ -740,6 +746,12 @@ impl Rules for Front {
     fn status(&self, from: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(from.root().get("status").cloned())
     }
+}
+
+/// Whether a memory holds nothing but the record of a copy that stays on purpose.
+fn only_kept(state: &Object) -> bool {
+    let entries = state.root().get("entries").and_then(Value::as_object);
+    entries.is_some_and(|entries| entries.keys().eq(["out"]))
 }
 
 /// The rules of a related object: it keeps its content and carries nothing of ours.
@@ -928,7 +940,7 @@ impl Stage {
     pub(super) fn leftovers(&self) -> BTreeSet<String> {
         let all = self.world.all();
         let ours = all.iter().filter(|(key, object)| {
-            key.kind.kind == "State"
+            (key.kind.kind == "State" && !only_kept(object))
                 || object.has_finalizer(FINALIZER)
                 || object.label("t/cluster").is_some()
         });

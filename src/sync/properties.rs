@@ -168,7 +168,7 @@ fn at_rest(stage: &Stage, front: &Front, lost: bool) -> TestCaseResult {
     let copy = stage.world.get(&front.copy_key());
     let Some(source) = source else {
         prop_assert!(copy.is_none(), "orphaned: {copy:?}");
-        prop_assert!(stage.world.get(&front.memory()).is_none(), "state left");
+        prop_assert!(front.kept(&stage.world), "state left");
         return Ok(());
     };
     let copy = copy.expect("a living source has a copy");

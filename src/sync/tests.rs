@@ -475,13 +475,21 @@ fn related_copies_go_before_the_primary_and_what_stays_on_purpose_stays() {
             "delete Secret",
             "patch Secret",
             "delete Thing",
-            "delete State",
+            "update State",
             "patch Thing"
         ]
     );
     assert!(stage.world.get(&out_copy).is_some());
     assert!(stage.world.get(&config_copy).is_none());
     assert!(stage.leftovers().is_empty());
+    // Made again, the primary knows the copy that stayed as its own.
+    stage.world.patch(&out, json!({"data": {"k": "new"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    let data = stage.world.get(&out_copy).unwrap().into_value()["data"].take();
+    assert_eq!(data, json!({"k": "new"}));
 }
 
 #[test]
