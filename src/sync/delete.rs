@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::object::Object;
 
 use super::locate::{Located, locate};
-use super::pass::{Pass, Turn, locked, release};
+use super::pass::{Pass, Sight, Turn, locked, release};
 use super::reason::Code;
 use super::request::{Effect, Request};
 use super::rules::Made;
@@ -43,6 +43,13 @@ pub(super) fn retract(
     }
     if let Some(turn) = let_go(link, source) {
         return turn;
+    }
+    // With the subject goes the last one who knows that this source was held.
+    if let (Extent::Subject, Source::Live(key), Some(_)) = (extent, &link.source, &link.policy.hold)
+    {
+        if let Sight::Look(request) = pass.witness(key) {
+            return Turn::look(request);
+        }
     }
     Turn::end(match fate {
         Fate::Delete => Code::Gone,
