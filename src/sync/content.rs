@@ -11,7 +11,7 @@ use crate::object::{Object, merge_patch};
 
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::pass::{Pass, Sight, Turn, locked, reason_of, unlocked};
+use super::pass::{Change as Recorded, Pass, Sight, Turn, locked, reason_of, unlocked};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
 use super::rules::Made;
@@ -46,10 +46,10 @@ pub(super) fn content(
         Ok(change) => change,
         Err(look) => return Ok(Turn::look(look).of(key)),
     };
-    if let Some(request) = patch(link, source, copy, change) {
-        if !pass.done(&request) {
-            return Ok(Turn::step(request, Effect::Synced).of(key));
-        }
+    if let Some(request) = patch(link, source, copy, change)
+        && !pass.done(&request)
+    {
+        return Ok(Turn::step(request, Effect::Synced).of(key));
     }
     let mut turn = Turn::end(Code::InStep).of(key);
     if pass.remembers() && link.policy.content == Content::Merge {
@@ -135,7 +135,7 @@ fn set_metadata(body: &mut Map<String, Value>, field: &str, name: &str, value: &
 }
 
 /// What is to be remembered now that the copy is in step; nothing where it is known already.
-fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Option<Option<Entry>> {
+fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Option<Recorded> {
     let entry = pass.entry(link);
     let known = entry.is_some_and(|entry| {
         let snapshot = entry.snapshot.as_ref();
@@ -148,13 +148,13 @@ fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Optio
     }
     let key = copy.key.clone();
     let uid: Arc<str> = copy.object.uid().unwrap_or_default().into();
-    Some(Some(Entry {
+    Some(Recorded(Some(Entry {
         snapshot: Some(Snapshot::whole(desired)),
         copy: match copy.made {
             Made::Created => CopyRecord::Created { key, uid },
             Made::Adopted => CopyRecord::Adopted { key, uid },
         },
-    }))
+    })))
 }
 
 fn status(

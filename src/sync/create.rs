@@ -11,7 +11,7 @@ use crate::object::Object;
 
 use super::content::agrees;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::pass::{Pass, Sight, Turn, hold, locked};
+use super::pass::{Change, Pass, Sight, Turn, hold, locked};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::{Made, Marks};
@@ -56,16 +56,14 @@ pub(super) fn create(
             let snapshot = entry.snapshot.as_ref();
             snapshot.is_none_or(|snapshot| !snapshot.remembers(&desired))
         });
-        if other {
-            if let Sight::Look(request) = pass.witness(key) {
-                return Ok(Turn::look(request).of(key));
-            }
+        if other && let Sight::Look(request) = pass.witness(key) {
+            return Ok(Turn::look(request).of(key));
         }
         if !known {
-            turn.memory = Some(Some(Entry {
+            turn.memory = Some(Change(Some(Entry {
                 snapshot: Some(Snapshot::whole(desired.clone())),
                 copy: CopyRecord::Intended(key.clone()),
-            }));
+            })));
         }
     }
     if turn.ended() {
@@ -90,10 +88,9 @@ fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     let subject = pass.subject;
     if let (Seen::Present(anchor), Some(finalizer)) =
         (pass.get(&subject.anchor), &subject.finalizer)
+        && pass.done(&hold(&subject.anchor, &anchor, finalizer))
     {
-        if pass.done(&hold(&subject.anchor, &anchor, finalizer)) {
-            return None;
-        }
+        return None;
     }
     // A copy without marks stands under its name or nowhere, and making it tells.
     let marked = link.policy.identity == Identity::Marks;

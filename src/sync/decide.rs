@@ -108,11 +108,11 @@ impl Pass<'_> {
 
     fn sync_all(&mut self, anchor: &Arc<Object>) -> Vec<Outcome> {
         let subject = self.subject;
-        if let Some(finalizer) = &subject.finalizer {
-            if !anchor.has_finalizer(&finalizer.0) {
-                let request = hold(&subject.anchor, anchor, finalizer);
-                return self.everywhere(Turn::step(request, Effect::Accepted));
-            }
+        if let Some(finalizer) = &subject.finalizer
+            && !anchor.has_finalizer(&finalizer.0)
+        {
+            let request = hold(&subject.anchor, anchor, finalizer);
+            return self.everywhere(Turn::step(request, Effect::Accepted));
         }
         let mut below = Below::nothing();
         let mut outcomes = Vec::new();
@@ -147,12 +147,10 @@ impl Pass<'_> {
                 outcomes.push(outcome(link, turn));
             }
         }
-        if clear {
-            if let Some(mut last) = self.release_all(anchor) {
-                self.take(None, &mut last);
-                for outcome in &mut outcomes {
-                    outcome.reason = last.reason.clone();
-                }
+        if clear && let Some(mut last) = self.release_all(anchor) {
+            self.take(None, &mut last);
+            for outcome in &mut outcomes {
+                outcome.reason = last.reason.clone();
             }
         }
         outcomes

@@ -33,10 +33,11 @@ pub(super) fn retract(
     fate: Fate,
     extent: Extent,
 ) -> Turn {
-    if fate == Fate::Delete && link.policy.claims == Claims::Sole {
-        if let Some(turn) = remove(pass, link, source) {
-            return turn;
-        }
+    if fate == Fate::Delete
+        && link.policy.claims == Claims::Sole
+        && let Some(turn) = remove(pass, link, source)
+    {
+        return turn;
     }
     if extent == Extent::Link && pass.remembers() && pass.entry(link).is_some() {
         return Turn::remember(None);
@@ -46,10 +47,9 @@ pub(super) fn retract(
     }
     // With the subject goes the last one who knows that this source was held.
     if let (Extent::Subject, Source::Live(key), Some(_)) = (extent, &link.source, &link.policy.hold)
+        && let Sight::Look(request) = pass.witness(key)
     {
-        if let Sight::Look(request) = pass.witness(key) {
-            return Turn::look(request);
-        }
+        return Turn::look(request);
     }
     Turn::end(match fate {
         Fate::Delete => Code::Gone,
@@ -99,7 +99,7 @@ fn remove_copy(pass: &Pass<'_>, link: &Link, source: LastSource<'_>, copy: &Copy
             return None;
         }
         let last = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
-        let last = last.map(|snapshot| snapshot.object());
+        let last = last.map(super::memory::Snapshot::object);
         let source = source.map(|s| &**s).or(last)?;
         let patch = unmark(link, source, object)?;
         return Some(Turn::step(locked(key, object, patch), Effect::LetGo).of(key));

@@ -19,11 +19,13 @@ pub trait Store {
     fn learn(&self, request: &Request, answer: &Answer);
 }
 
+type List = Vec<(Key, Arc<Object>)>;
+
 /// The view of one pass.
 pub struct PassView<'a> {
     store: &'a dyn Store,
     seen: HashMap<Key, Option<Arc<Object>>>,
-    found: HashMap<(Scope, Labels), Vec<(Key, Arc<Object>)>>,
+    found: HashMap<(Scope, Labels), List>,
     doubtful: HashSet<Key>,
     failed: HashMap<Ticket, (Failure, Option<Key>)>,
     last_write: HashMap<Key, Ticket>,

@@ -186,11 +186,11 @@ fn reduce(value: &mut Value, at: &str, limit: usize, digests: &mut BTreeMap<Stri
                 reduce(value, &format!("{at}/{}", escape(key)), limit, digests);
             }
         }
-        Value::String(_) | Value::Array(_) if at != "/apiVersion" && at != "/kind" => {
-            if value.to_string().len() > limit {
-                digests.insert(at.to_owned(), value_hash(value));
-                *value = Value::Null;
-            }
+        Value::String(_) | Value::Array(_)
+            if at != "/apiVersion" && at != "/kind" && value.to_string().len() > limit =>
+        {
+            digests.insert(at.to_owned(), value_hash(value));
+            *value = Value::Null;
         }
         _ => {}
     }

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::object::{Gvk, Object, merge_patch};
 
+use super::decide::Question;
+use super::memo::{Print, Prints};
 use super::memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
 use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
@@ -527,6 +529,22 @@ impl Store for Cache {
     }
 }
 
+impl Prints for Cache {
+    fn print(&self, question: &Question) -> Option<Print> {
+        match question {
+            Question::Object(key) => match self.get(key) {
+                Seen::Present(object) => Some(Print::of(&object)),
+                Seen::Absent => Some(Print::ABSENT),
+                Seen::Unknown => None,
+            },
+            Question::Marked(scope, labels) => match self.find(scope, labels) {
+                Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
+                Found::Unknown => None,
+            },
+        }
+    }
+}
+
 /// The dialect: a Thing of a workspace becomes a Thing of the service cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
@@ -594,7 +612,7 @@ impl Front {
         pairs.map(|(k, v)| (k.to_owned(), v.clone())).into()
     }
 
-    fn link(&self, id: &str, wave: u8, (source, target): (Key, Key), policy: Policy) -> Link {
+    fn link(id: &str, wave: u8, (source, target): (Key, Key), policy: Policy) -> Link {
         Link {
             id: LinkId::new(id),
             wave,
@@ -629,8 +647,8 @@ impl Reporter for Front {
                 retract: Fate::Delete,
                 ..Policy::related()
             };
-            links.push(self.link("out", 1, self.credentials(), back));
-            links.push(self.link("in", 1, self.config(), along));
+            links.push(Self::link("out", 1, self.credentials(), back));
+            links.push(Self::link("in", 1, self.config(), along));
         }
         if self.reversed {
             links.reverse();
@@ -802,7 +820,7 @@ fn record(entry: &Entry) -> Value {
         .collect();
     json!({
         "snapshot": entry.snapshot.as_ref().map(|s| s.object().as_value().clone()),
-        "digests": digests, "how": how, "uid": uid.map(|uid| uid.to_string()),
+        "digests": digests, "how": how, "uid": uid.map(std::string::ToString::to_string),
         "namespace": key.and_then(|k| k.namespace.as_deref()), "name": key.map(|k| &*k.name),
     })
 }

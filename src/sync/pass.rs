@@ -24,11 +24,14 @@ pub(super) enum Sight {
     Look(Request),
 }
 
+/// An entry to be remembered (`Some`) or forgotten (`None`).
+#[derive(Clone)]
+pub(super) struct Change(pub(super) Option<Entry>);
+
 /// What a link wants in this decision, and where it stands.
 pub(super) struct Turn {
     pub(super) steps: Vec<(Request, Effect)>,
-    /// An entry to be remembered (`Some`) or forgotten (`None`).
-    pub(super) memory: Option<Option<Entry>>,
+    pub(super) memory: Option<Change>,
     pub(super) reason: Reason,
     pub(super) copy: Option<Key>,
 }
@@ -61,7 +64,7 @@ impl Turn {
 
     pub(super) fn remember(entry: Option<Entry>) -> Self {
         Self {
-            memory: Some(entry),
+            memory: Some(Change(entry)),
             ..Self::end(Code::Working)
         }
     }
@@ -195,7 +198,7 @@ impl<'a> Pass<'a> {
             }
         }
         turn.steps = kept;
-        if let (Some(change), Some(link)) = (turn.memory.clone(), link) {
+        if let (Some(Change(change)), Some(link)) = (turn.memory.clone(), link) {
             self.changes.insert(link.clone(), change);
         }
     }

@@ -73,13 +73,13 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
             return (retract(pass, link, Some(&dying), fate, Extent::Link), false);
         }
     };
-    if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold) {
-        if !source.has_finalizer(&finalizer.0) {
-            let mut turn = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
-            // What is about to be made is remembered meanwhile, in one write with the others'.
-            turn.memory = synced(pass, link, &source).0.memory;
-            return (turn, false);
-        }
+    if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold)
+        && !source.has_finalizer(&finalizer.0)
+    {
+        let mut turn = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
+        // What is about to be made is remembered meanwhile, in one write with the others'.
+        turn.memory = synced(pass, link, &source).0.memory;
+        return (turn, false);
     }
     synced(pass, link, &source)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::memo::Memo;
 use super::model::{FINALIZER, Fault, Front, Stage, svc};
 use super::reason::{Class, Code};
 use super::request::{Effect, Request};
@@ -21,9 +22,9 @@ fn with(change: impl FnOnce(&mut Front)) -> (Stage, Front) {
 }
 
 /// A stage with one object in step.
-fn in_step(content: Value) -> (Stage, Front) {
+fn in_step(content: &Value) -> (Stage, Front) {
     let (stage, front) = one();
-    stage.world.put(&front.source(), &content);
+    stage.world.put(&front.source(), content);
     stage.settle();
     (stage, front)
 }
@@ -76,14 +77,14 @@ fn the_first_object_of_a_namespace_takes_one_request_more() {
 
 #[test]
 fn an_object_in_step_takes_no_request() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     assert_eq!(stage.writes(&front), [""; 0]);
     assert_eq!(code(&stage, &front), Code::InStep);
 }
 
 #[test]
 fn a_changed_spec_takes_a_patch_and_a_state_write() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -94,7 +95,7 @@ fn a_changed_spec_takes_a_patch_and_a_state_write() {
 
 #[test]
 fn a_changed_status_takes_one_request() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .set_status(&front.copy_key(), json!({"ready": true}));
@@ -105,7 +106,7 @@ fn a_changed_status_takes_one_request() {
 
 #[test]
 fn a_deleted_object_takes_a_delete_a_state_delete_and_a_finalizer_patch() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.delete(&front.source());
     assert_eq!(
         stage.writes(&front),
@@ -274,7 +275,7 @@ fn a_related_target_that_we_did_not_make_is_neither_overwritten_nor_deleted() {
 #[test]
 fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     for deleted in [false, true] {
-        let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage
             .world
             .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
@@ -292,7 +293,7 @@ fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
 
 #[test]
 fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     let labels = copy(&stage, &front)["metadata"]["labels"].clone();
     let twin = svc("Thing", "copies", "a-twin");
     stage.world.put(
@@ -312,7 +313,7 @@ fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
 
 #[test]
 fn removing_the_last_label_keeps_foreign_labels() {
-    let (stage, front) = in_step(json!({"metadata": {
+    let (stage, front) = in_step(&json!({"metadata": {
         "labels": {"mine": "1"}, "annotations": {"mine": "1"}}}));
     let foreign = json!({"metadata": {
         "labels": {"x/own": "1"}, "annotations": {"x/external-name": "n"}}});
@@ -354,7 +355,7 @@ fn a_finalizer_that_others_add_meanwhile_is_kept() {
 
 #[test]
 fn local_changes_to_fields_the_source_did_not_change_stay() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"spec": {"color": "blue", "extra": 1}}),
@@ -369,7 +370,7 @@ fn local_changes_to_fields_the_source_did_not_change_stay() {
 
 #[test]
 fn owner_references_and_finalizers_of_the_source_stay_there() {
-    let (stage, front) = in_step(json!({"metadata": {
+    let (stage, front) = in_step(&json!({"metadata": {
         "ownerReferences": [{"uid": "x"}], "finalizers": ["x/theirs"]}}));
     let metadata = &copy(&stage, &front)["metadata"];
     assert_eq!(metadata.get("ownerReferences"), None);
@@ -378,7 +379,7 @@ fn owner_references_and_finalizers_of_the_source_stay_there() {
 
 #[test]
 fn large_integers_travel_exactly() {
-    let (stage, front) = in_step(json!({"spec": {"n": 9_007_199_254_740_993_i64}}));
+    let (stage, front) = in_step(&json!({"spec": {"n": 9_007_199_254_740_993_i64}}));
     stage.world.patch(
         &front.source(),
         json!({"spec": {"n": 9_007_199_254_740_992_i64}}),
@@ -394,7 +395,7 @@ fn large_integers_travel_exactly() {
 
 #[test]
 fn a_copy_deleted_by_the_provider_is_made_again() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.delete(&front.copy_key());
     stage.settle();
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
@@ -402,7 +403,7 @@ fn a_copy_deleted_by_the_provider_is_made_again() {
 
 #[test]
 fn a_copy_in_deletion_is_waited_for_and_then_made_again() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"metadata": {"finalizers": ["x/slow"]}}),
@@ -421,7 +422,7 @@ fn a_copy_in_deletion_is_waited_for_and_then_made_again() {
 
 #[test]
 fn the_source_is_held_until_the_copy_is_gone() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"metadata": {"finalizers": ["x/slow"]}}),
@@ -444,7 +445,7 @@ fn the_source_is_held_until_the_copy_is_gone() {
 
 #[test]
 fn a_retracted_subject_is_released_alive() {
-    let (stage, mut front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, mut front) = in_step(&json!({"spec": {"size": 1}}));
     front.intent = Intent::Retract;
     let stage = Stage {
         fronts: vec![front.clone()],
@@ -514,7 +515,7 @@ fn a_revoked_related_object_takes_its_copy_and_its_state_with_it() {
 
 #[test]
 fn a_lost_state_is_recorded_again_without_a_write_to_a_copy_that_agrees() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.copy_key(), json!({"spec": {"extra": 1}}));
@@ -526,7 +527,7 @@ fn a_lost_state_is_recorded_again_without_a_write_to_a_copy_that_agrees() {
 
 #[test]
 fn after_a_lost_state_only_what_differs_is_written_and_the_source_wins() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1, "color": "red"}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
     stage.world.patch(
         &front.copy_key(),
         json!({"spec": {"extra": 1, "color": "blue"}}),
@@ -552,7 +553,7 @@ fn after_a_lost_state_only_what_differs_is_written_and_the_source_wins() {
 
 #[test]
 fn no_state_is_not_believed_of_a_cache_that_is_behind() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.copy_key(), json!({"spec": {"size": 7}}));
@@ -606,7 +607,7 @@ fn a_state_that_is_too_large_is_reduced_and_still_tells_what_changed() {
 #[test]
 fn nothing_is_written_while_nothing_is_known() {
     for deleted in [false, true] {
-        let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage
             .world
             .patch(&front.source(), json!({"spec": {"size": 2}}));
@@ -629,7 +630,7 @@ fn nothing_is_written_while_nothing_is_known() {
 
 #[test]
 fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
-    let (stage, front) = in_step(json!({"spec": {"size": 1}}));
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .set_status(&front.copy_key(), json!({"ready": true}));
@@ -690,6 +691,25 @@ fn without_a_memory_every_field_of_the_source_wins() {
         .patch(&front.copy_key(), json!({"spec": {"size": 3, "extra": 1}}));
     stage.settle();
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1, "extra": 1}));
+}
+
+#[test]
+fn a_pass_at_rest_stands_until_an_answer_changes() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    let report = stage.pass(&front);
+    let memo = Memo::of(&report, 1, &stage.cache).expect("it came to rest");
+    assert!(memo.holds(1, &stage.cache));
+    assert!(!memo.holds(2, &stage.cache));
+    for key in [front.source(), front.copy_key(), front.memory()] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        let memo = Memo::of(&stage.pass(&front), 1, &stage.cache).expect("it came to rest");
+        stage.world.patch(&key, json!({"spec": {"size": 2}}));
+        assert!(memo.holds(1, &stage.cache), "nothing was heard yet");
+        stage.cache.deliver(&stage.world, |_| true);
+        assert!(!memo.holds(1, &stage.cache), "{key} changed");
+    }
 }
 
 // === the house ===
