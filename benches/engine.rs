@@ -2,7 +2,8 @@
 //! instead. `cargo bench --bench engine` measures time; allocations a decision are printed first.
 #![allow(
     clippy::print_stdout,
-    reason = "what a benchmark finds is for its terminal"
+    clippy::unwrap_used,
+    reason = "what a benchmark finds is for its terminal, and a broken one may end"
 )]
 
 use std::collections::{BTreeMap, HashMap};

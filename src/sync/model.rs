@@ -418,6 +418,8 @@ pub(super) struct Cache(Mutex<Heard>);
 
 #[derive(Default)]
 struct Heard {
+    /// The write up to which the first list knew everything: watches begin there.
+    listed: u64,
     known: HashMap<Key, (u64, Option<Arc<Object>>)>,
     unknown: bool,
 }
@@ -445,7 +447,7 @@ impl Cache {
         let events = world.0.lock().events.clone();
         let mut heard = self.0.lock();
         for (n, (version, key, object)) in events.iter().enumerate().rev() {
-            if pick(n) {
+            if *version > heard.listed && pick(n) {
                 heard.hear(*version, key, object.clone());
             }
         }
@@ -459,6 +461,7 @@ impl Cache {
         let events = world.0.lock().events[..upto].to_vec();
         let mut heard = self.0.lock();
         for (version, key, object) in events {
+            heard.listed = version;
             heard.hear(version, &key, object);
         }
         // A list knows nothing of what was there before.
