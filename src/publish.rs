@@ -6,5 +6,6 @@
 pub mod gojson;
 pub mod hashes;
 pub mod marks;
+pub mod memory;
 pub mod types;
 pub mod versions;
