@@ -1,6 +1,8 @@
 //! JSON text exactly as Go's `encoding/json` writes it: keys sorted, no blanks, `<`, `>`, `&` and the
 //! two line separators escaped. Names are hashes of such text, so every byte counts.
 
+use std::fmt::Write as _;
+
 use serde_json::{Number, Value};
 
 /// Compact JSON with sorted keys and no line end.
@@ -94,7 +96,7 @@ pub fn write_text(out: &mut String, text: &str) {
 }
 
 fn push_escape(out: &mut String, c: char) {
-    out.push_str(&format!("\\u{:04x}", u32::from(c)));
+    write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a String does not fail");
 }
 
 /// JSON text as it came, key order and number spelling kept, without blanks and with the escapes

@@ -8,6 +8,18 @@
     unreachable_pub,
     reason = "the derive macros repeat each struct in a private module to take its CEL rules from it"
 )]
+#![allow(
+    clippy::doc_markdown,
+    reason = "the descriptions are read in `kubectl explain`, where backticks mark fields only"
+)]
+#![allow(
+    clippy::struct_excessive_bools,
+    reason = "the switches of a manifest are what they are"
+)]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "several printer columns have the same type"
+)]
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@ fn remote() -> Remote {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "called with json!")]
 fn object(metadata: Value) -> Object {
     Object::new(json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata})).unwrap()
 }
