@@ -3,9 +3,12 @@
 //! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
 //! knows no client.
 
+pub mod crd;
 pub mod gojson;
 pub mod hashes;
 pub mod marks;
 pub mod memory;
+pub mod projection;
+pub mod schema;
 pub mod types;
 pub mod versions;

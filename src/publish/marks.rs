@@ -12,6 +12,9 @@ use super::hashes::sha1_hex;
 
 pub const FINALIZER: &str = "syncagent.kcp.io/cleanup";
 pub const AGENT_NAME: &str = "syncagent.kcp.io/agent-name";
+
+/// Annotation of a published schema: the generation of the CRD that it was made from.
+pub const SOURCE_GENERATION: &str = "syncagent.kcp.io/source-generation";
 pub const CLUSTER: &str = "syncagent.kcp.io/remote-object-cluster";
 pub const NAMESPACE_HASH: &str = "syncagent.kcp.io/remote-object-namespace-hash";
 pub const NAME_HASH: &str = "syncagent.kcp.io/remote-object-name-hash";
