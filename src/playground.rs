@@ -1,1 +1,9 @@
 //! The embedded control plane: a development and test tool, never production.
+
+pub mod field;
+pub mod json;
+pub mod names;
+pub mod select;
+
+#[cfg(test)]
+pub(crate) mod fuzz;
