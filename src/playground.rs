@@ -3,6 +3,8 @@
 pub mod field;
 pub mod json;
 pub mod names;
+pub mod protobuf;
+pub mod schema;
 pub mod select;
 
 #[cfg(test)]
