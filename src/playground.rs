@@ -3,6 +3,7 @@
 pub mod field;
 pub mod json;
 pub mod names;
+pub mod patch;
 pub mod protobuf;
 pub mod schema;
 pub mod select;

@@ -214,7 +214,7 @@ fn is_isbn13(text: &str) -> bool {
         .enumerate()
         .map(|(nth, digit)| if nth % 2 == 0 { *digit } else { 3 * digit })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -233,7 +233,7 @@ fn is_credit_card(text: &str) -> bool {
             (_, doubled) => doubled,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_duration(text: &str) -> bool {

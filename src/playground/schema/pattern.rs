@@ -74,13 +74,14 @@ fn escape<'a>(tail: &'a str, out: &mut String) -> &'a str {
             out.push_str(&regex::escape(quoted));
             return rest;
         }
-        c => match perl_class(c) {
-            Some(class) => out.push_str(class),
-            None => {
+        c => {
+            if let Some(class) = perl_class(c) {
+                out.push_str(class)
+            } else {
                 out.push('\\');
                 out.push(c);
             }
-        },
+        }
     }
     after
 }
