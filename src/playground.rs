@@ -1,5 +1,6 @@
 //! The embedded control plane: a development and test tool, never production.
 
+pub mod crd;
 pub mod field;
 pub mod json;
 pub mod names;
