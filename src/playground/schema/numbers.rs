@@ -35,6 +35,8 @@ pub(super) enum Broken {
     Rule(String),
     /// A message of its own, on no field.
     Range(String),
+    /// A factor that no number can be a multiple of, and the message about it.
+    Factor(Value, String),
 }
 
 impl Bounds {
@@ -158,9 +160,14 @@ impl Bounds {
             }
         };
         if !positive {
-            broken.push(Broken::Range(format!(
-                "factor MultipleOf declared for {name} must be positive: {shown}"
-            )));
+            let factor = match integer {
+                Some(_) if native => truncate(factor).into(),
+                _ => factor.into(),
+            };
+            broken.push(Broken::Factor(
+                factor,
+                format!("factor MultipleOf declared for {name} must be positive: {shown}"),
+            ));
         } else if !fits {
             broken.push(Broken::Rule(format!("should be a multiple of {shown}")));
         }

@@ -20,10 +20,44 @@ enum Level {
 /// All that keeps a schema from being structural, sorted by message as the server does.
 pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if is_beyond(schema) {
+        // The rules on keywords name what is beyond a structural schema, one by one.
+        return errors;
+    }
     invariants(schema, Level::Root, path, &mut errors);
     complete_values(schema, schema, path, path, &mut errors);
     errors.sort_by_cached_key(ToString::to_string);
     errors
+}
+
+/// Whether a schema uses anywhere what no structural schema can express.
+fn is_beyond(schema: &Value) -> bool {
+    const KEYWORDS: [&str; 7] = [
+        "id",
+        "$schema",
+        "$ref",
+        "patternProperties",
+        "dependencies",
+        "additionalItems",
+        "definitions",
+    ];
+    let says_something = |value: &Value| match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    };
+    KEYWORDS
+        .iter()
+        .any(|keyword| given(schema, keyword).is_some_and(says_something))
+        || schema.get(PRESERVE) == Some(&Value::Bool(false))
+        || given(schema, "items").is_some_and(Value::is_array)
+        || properties(schema).any(|(_, property)| is_beyond(property))
+        || ["items", "additionalProperties", "not"]
+            .iter()
+            .any(|keyword| given(schema, keyword).is_some_and(is_beyond))
+        || ["allOf", "anyOf", "oneOf"]
+            .iter()
+            .any(|keyword| list(schema, keyword).iter().any(is_beyond))
 }
 
 fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldError>) {
@@ -208,10 +242,16 @@ fn value_rules(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<Fie
     }
     let expression = text(schema, "pattern");
     if let Err(error) = pattern::Pattern::new(expression) {
+        // The first lines of the error draw the pattern again, which is part of the value already.
+        let error = error.to_string();
+        let error = error.lines().last().unwrap_or_default();
+        let error = error.trim_start_matches("error: ");
         errors.push(FieldError::invalid(
             path.field("pattern"),
             expression,
-            &format!("must be a valid regular expression, but isn't: {error}"),
+            &format!(
+                "must be a valid regular expression, but isn't: error parsing regexp: {error}"
+            ),
         ));
     }
 }

@@ -31,14 +31,23 @@ fn shown(errors: &[FieldError]) -> Vec<Value> {
     shown.into_iter().map(|(_, error)| error).collect()
 }
 
-/// Go marks the root of an object as `<nil>` and may word one and the same thing more than once.
+/// Only what a regular expression parser says differs, as ours is another one.
+fn without_parser_words(errors: &[Value]) -> Vec<Value> {
+    let mut errors = errors.to_vec();
+    for error in &mut errors {
+        let message = error["message"].as_str().unwrap();
+        if let Some((before, _)) = message.split_once("error parsing regexp: ") {
+            error["message"] = before.into();
+        }
+    }
+    errors
+}
+
 #[track_caller]
 fn check(id: &str, got: &[FieldError], want: &Value) {
-    let mut got = shown(got);
-    got.dedup();
-    let mut want = want.as_array().unwrap().clone();
-    want.dedup();
-    assert_eq!(Value::Array(got), Value::Array(want), "{id}");
+    let got = without_parser_words(&shown(got));
+    let want = without_parser_words(want.as_array().unwrap());
+    assert_eq!(got, want, "{id}");
 }
 
 #[test]

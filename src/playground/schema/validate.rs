@@ -95,6 +95,9 @@ impl Node {
                     match broken {
                         Broken::Rule(rule) => out.rule(path, value.clone(), &rule),
                         Broken::Range(message) => out.at_root(&message),
+                        Broken::Factor(factor, message) => {
+                            out.add(FieldError::invalid(path, factor, &message));
+                        }
                     }
                 }
                 out.matches += 2;
@@ -258,7 +261,9 @@ impl Node {
     }
 
     fn check_allowed(&self, value: &Value, path: &Path<'_>, out: &mut Outcome) {
-        if self.allowed.is_empty() || self.allowed.iter().any(|allowed| equal(value, allowed)) {
+        // Null is no value, and so not one of the allowed ones even if it is listed.
+        let listed = || self.allowed.iter().any(|allowed| equal(value, allowed));
+        if self.allowed.is_empty() || (!value.is_null() && listed()) {
             return;
         }
         let allowed: Vec<Cow<'_, str>> = self
