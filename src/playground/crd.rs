@@ -1,4 +1,4 @@
-//! Definitions of custom resources: what a CustomResourceDefinition or kcp's APIResourceSchema says,
+//! Definitions of custom resources: what a `CustomResourceDefinition` or kcp's `APIResourceSchema` says,
 //! checked, completed and compiled into one form.
 //!
 //! Knows nothing of who serves a definition, of conditions or of stored objects.
@@ -16,6 +16,7 @@ mod read;
 mod resource_schema;
 #[cfg(test)]
 mod tests;
+mod version;
 
 /// A custom resource, ready to be served.
 #[derive(Clone, Debug)]
@@ -49,6 +50,10 @@ pub enum Conversion {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own in the definition"
+)]
 pub struct Version {
     pub name: String,
     pub served: bool,
@@ -56,13 +61,13 @@ pub struct Version {
     pub deprecated: bool,
     pub deprecation_warning: Option<String>,
     pub schema: Schema,
-    /// The schema as written, for OpenAPI documents.
+    /// The schema as written, for documents that describe the API.
     pub schema_document: Value,
     /// Whether there is a status subresource.
     pub status: bool,
     /// The scale subresource as written.
     pub scale: Option<Value>,
-    /// JSON paths such as `.spec.color` by which objects can be selected.
+    /// Paths such as `.spec.color` by which objects can be selected.
     pub selectable_fields: Vec<String>,
     pub columns: Vec<Column>,
 }
@@ -79,13 +84,13 @@ pub struct Column {
 }
 
 impl Definition {
-    /// Reads a whole CustomResourceDefinition (`apiextensions.k8s.io/v1`) to which
+    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which
     /// [`default_crd`] has been applied. The errors are those of the server's 422.
     pub fn from_crd(crd: &Value) -> Result<Self, Vec<FieldError>> {
         check::crd(crd)
     }
 
-    /// Reads a whole APIResourceSchema (`apis.kcp.io/v1alpha1`) to which
+    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which
     /// [`default_resource_schema`] has been applied. kcp answers errors of it with 403.
     pub fn from_resource_schema(schema: &Value) -> Result<Self, Vec<FieldError>> {
         resource_schema::read(schema)
@@ -101,7 +106,7 @@ impl Definition {
     }
 }
 
-/// Completes a CustomResourceDefinition as the server stores it: singular and list kind from the
+/// Completes a `CustomResourceDefinition` as the server stores it: singular and list kind from the
 /// kind, conversion strategy None.
 pub fn default_crd(crd: &mut Value) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -128,7 +133,7 @@ pub fn default_crd(crd: &mut Value) {
     }
 }
 
-/// Completes an APIResourceSchema: versions are served unless they say otherwise, names of objects
+/// Completes an `APIResourceSchema`: versions are served unless they say otherwise, names of objects
 /// are subdomains.
 pub fn default_resource_schema(schema: &mut Value) {
     let Some(spec) = schema.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -147,7 +152,7 @@ pub fn default_resource_schema(schema: &mut Value) {
     }
 }
 
-/// What may not change in a CustomResourceDefinition: group and plural name never, scope and kind
+/// What may not change in a `CustomResourceDefinition`: group and plural name never, scope and kind
 /// once the definition is established.
 pub fn check_crd_update(new: &Value, old: &Value, established: bool) -> Vec<FieldError> {
     let mut fields = vec!["group", "names.plural"];

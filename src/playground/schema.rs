@@ -40,7 +40,7 @@ pub struct Schema {
     root: Node,
 }
 
-/// Whether defaults and nullability count as they do in an object, or as in a nested validation.
+/// The types of values that a schema can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     Array,
@@ -94,6 +94,10 @@ enum ListType {
 
 /// One level of a schema.
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of its own"
+)]
 struct Node {
     /// None: any; two: an int-or-string.
     types: Vec<Type>,

@@ -10,15 +10,14 @@ use serde_json::Value;
 use super::{
     Conversion, Definition, Version,
     read::{self, flag, list, text},
+    version,
 };
 use crate::playground::{
     field::{FieldError, Path},
     names::{self, MetadataRules, NameRule, Scope},
-    schema::Schema,
 };
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
-const MAX_SELECTABLE: usize = 8;
 
 type Errors = Vec<FieldError>;
 
@@ -124,9 +123,9 @@ fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
     let written = list(spec, "versions");
     let mut compiled = Vec::new();
     let mut seen = BTreeSet::new();
-    for (nth, version) in written.iter().enumerate() {
+    for (nth, written_version) in written.iter().enumerate() {
         let at = all.index(nth);
-        let name = text(version, "name");
+        let name = text(written_version, "name");
         seen.insert(name);
         let complaints = names::dns1035_label(name);
         if !complaints.is_empty() {
@@ -144,12 +143,12 @@ fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
         let (told, hoisted) = place("schema", "validation");
         let holder = hoisted.map_or_else(|| at.field("schema"), |name| path.field(name));
         let schema_at = holder.field("openAPIV3Schema");
-        let schema = version
+        let schema = written_version
             .get("schema")
             .and_then(|schema| schema.get("openAPIV3Schema"))
             .filter(|schema| !schema.is_null());
         let mut found = Vec::new();
-        let result = compile(schema, version, &schema_at, &mut found);
+        let result = version::schema(schema, written_version, &schema_at, &mut found);
         if schema.is_none() {
             let holder = at.field("schema");
             errors.push(FieldError::required(holder.field("openAPIV3Schema"), ""));
@@ -159,7 +158,7 @@ fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
         let (told, hoisted) = place("subresources", "subresources");
         let at_sub = hoisted.map_or_else(|| at.field("subresources"), |name| path.field(name));
         if !told {
-            scale(version, &at_sub, errors);
+            version::check_scale(written_version, &at_sub, errors);
         }
         let (told, hoisted) = place("additionalPrinterColumns", "additionalPrinterColumns");
         let at_columns = hoisted.map_or_else(
@@ -167,290 +166,35 @@ fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
             |name| path.field(name),
         );
         if !told {
-            check_columns(version, &at_columns, errors);
+            version::check_columns(written_version, &at_columns, errors);
         }
         let (told, hoisted) = place("selectableFields", "selectableFields");
         let at_fields =
             hoisted.map_or_else(|| at.field("selectableFields"), |name| path.field(name));
         if !told {
-            check_selectable(version, schema, &at_fields, errors);
+            version::check_selectable(written_version, schema, &at_fields, errors);
         }
-        deprecation(version, &at, errors);
+        version::check_deprecation(written_version, &at, errors);
         if let (Some(schema), Some(document)) = (result, schema) {
-            compiled.push(compile_version(version, schema, document));
+            compiled.push(version::compiled(written_version, schema, document));
         }
     }
     let shown = || Value::Array(written.to_vec());
     if seen.len() != written.len() {
         errors.push(FieldError::invalid(
-            &all,
+            all,
             shown(),
             "must contain unique version names",
         ));
     }
     if written.iter().filter(|v| flag(v, "storage")).count() != 1 {
         errors.push(FieldError::invalid(
-            &all,
+            all,
             shown(),
             "must have exactly one version marked as storage version",
         ));
     }
     compiled
-}
-
-pub(super) fn compile_version(version: &Value, schema: Schema, document: &Value) -> Version {
-    let subresources = version.get("subresources").unwrap_or(&Value::Null);
-    let given = |name: &str| subresources.get(name).filter(|v| !v.is_null()).cloned();
-    Version {
-        name: text(version, "name").to_owned(),
-        served: flag(version, "served"),
-        storage: flag(version, "storage"),
-        deprecated: flag(version, "deprecated"),
-        deprecation_warning: version
-            .get("deprecationWarning")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-        schema,
-        schema_document: document.clone(),
-        status: given("status").is_some(),
-        scale: given("scale"),
-        selectable_fields: read::selectable_fields(version),
-        columns: read::columns(version),
-    }
-}
-
-/// Keywords that a root may not have beside a status subresource, which is checked by its own
-/// part of the schema.
-const NOT_AT_ROOT: [&str; 15] = [
-    "enum",
-    "default",
-    "maxProperties",
-    "minProperties",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "additionalProperties",
-    "nullable",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-list-map-keys",
-    "x-kubernetes-list-type",
-    "x-kubernetes-map-type",
-];
-
-fn compile(
-    schema: Option<&Value>,
-    version: &Value,
-    at: &Path<'_>,
-    errors: &mut Errors,
-) -> Option<Schema> {
-    let schema = schema?;
-    let status = version
-        .get("subresources")
-        .and_then(|s| s.get("status"))
-        .is_some_and(|status| !status.is_null());
-    if status {
-        let kind = text(schema, "type");
-        if !kind.is_empty() && kind != "object" {
-            errors.push(FieldError::invalid(
-                at.field("type"),
-                kind,
-                "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled",
-            ));
-        } else if NOT_AT_ROOT.iter().any(|keyword| {
-            schema
-                .get(keyword)
-                .is_some_and(|v| v != &Value::Bool(false))
-        }) {
-            errors.push(FieldError::invalid(
-                at,
-                schema.clone(),
-                "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled",
-            ));
-        }
-    }
-    if flag(schema, "nullable") {
-        errors.push(FieldError::forbidden(
-            at.field("nullable"),
-            "nullable cannot be true at the root",
-        ));
-    }
-    match Schema::compile(schema, at) {
-        Ok(schema) => Some(schema),
-        Err(found) => {
-            errors.extend(found);
-            None
-        }
-    }
-}
-
-/// A path in dots from the root of an object.
-fn simple_path(path: &str, at: &str, prefixes: &[&str], errors: &mut Errors) {
-    if !path.starts_with('.') {
-        errors.push(FieldError::invalid(
-            at,
-            path,
-            "must be a simple json path starting with .",
-        ));
-    } else if !prefixes.is_empty() && !prefixes.iter().any(|prefix| path.starts_with(prefix)) {
-        let detail = match prefixes {
-            [one] => format!("should be a json path under {}", one.trim_end_matches('.')),
-            _ => "should be a json path under either .spec or .status".to_owned(),
-        };
-        errors.push(FieldError::invalid(at, path, &detail));
-    }
-}
-
-fn scale(version: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let Some(scale) = version
-        .get("subresources")
-        .and_then(|s| s.get("scale"))
-        .filter(|scale| !scale.is_null())
-    else {
-        return;
-    };
-    for (name, prefix) in [
-        ("specReplicasPath", ".spec."),
-        ("statusReplicasPath", ".status."),
-    ] {
-        let at = format!("{at}.scale.{name}");
-        match text(scale, name) {
-            "" => errors.push(FieldError::required(at, "")),
-            path => simple_path(path, &at, &[prefix], errors),
-        }
-    }
-    let selector = text(scale, "labelSelectorPath");
-    if !selector.is_empty() {
-        let at = format!("{at}.scale.labelSelectorPath");
-        simple_path(selector, &at, &[".spec.", ".status."], errors);
-    }
-}
-
-pub(super) fn check_columns(version: &Value, at: &Path<'_>, errors: &mut Errors) {
-    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = [
-        "byte",
-        "date",
-        "date-time",
-        "double",
-        "float",
-        "int32",
-        "int64",
-        "password",
-    ];
-    for (nth, column) in read::columns(version).iter().enumerate() {
-        let at = at.index(nth);
-        if column.name.is_empty() {
-            errors.push(FieldError::required(at.field("name"), ""));
-        }
-        let types = format!("must be one of {}", TYPES.join(","));
-        if column.kind.is_empty() {
-            errors.push(FieldError::required(at.field("type"), &types));
-        } else if !TYPES.contains(&column.kind.as_str()) {
-            errors.push(FieldError::invalid(
-                at.field("type"),
-                column.kind.as_str(),
-                &types,
-            ));
-        }
-        if !column.format.is_empty() && !FORMATS.contains(&column.format.as_str()) {
-            errors.push(FieldError::invalid(
-                at.field("format"),
-                column.format.as_str(),
-                &format!("must be one of {}", FORMATS.join(",")),
-            ));
-        }
-        let path = at.field("JSONPath");
-        if column.json_path.is_empty() {
-            errors.push(FieldError::required(path, ""));
-        } else {
-            simple_path(&column.json_path, &path.to_string(), &[], errors);
-        }
-    }
-}
-
-pub(super) fn check_selectable(
-    version: &Value,
-    schema: Option<&Value>,
-    at: &Path<'_>,
-    errors: &mut Errors,
-) {
-    let mut seen = BTreeSet::new();
-    for (nth, field) in read::selectable_fields(version).iter().enumerate() {
-        let item = at.index(nth);
-        let at = item.field("jsonPath");
-        if field.is_empty() {
-            errors.push(FieldError::required(at, ""));
-            continue;
-        }
-        let mut found = schema;
-        for step in field.trim_start_matches('.').split('.') {
-            found = found
-                .and_then(|schema| schema.get("properties"))
-                .and_then(|properties| properties.get(step));
-        }
-        let Some(found) = found.filter(|_| field.starts_with('.')) else {
-            errors.push(FieldError::invalid(
-                at,
-                field.as_str(),
-                "is an invalid path: does not refer to a valid field",
-            ));
-            continue;
-        };
-        if field == ".metadata" || field.starts_with(".metadata.") {
-            errors.push(FieldError::invalid(
-                at,
-                field.as_str(),
-                "must not point to fields in metadata",
-            ));
-        }
-        if !["string", "boolean", "integer"].contains(&text(found, "type")) {
-            errors.push(FieldError::invalid(
-                at,
-                field.as_str(),
-                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
-            ));
-        }
-        if !seen.insert(field.clone()) {
-            errors.push(FieldError::duplicate(at, field.as_str().into()));
-        }
-    }
-    if seen.len() > MAX_SELECTABLE {
-        errors.push(FieldError::too_many(
-            at,
-            seen.len() as u64,
-            MAX_SELECTABLE as u64,
-        ));
-    }
-}
-
-fn deprecation(version: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
-        return;
-    };
-    let mut wrong = |detail: &str| {
-        errors.push(FieldError::invalid(
-            at.field("deprecationWarning"),
-            warning,
-            detail,
-        ));
-    };
-    if !flag(version, "deprecated") {
-        wrong("can only be set for deprecated versions");
-        return;
-    }
-    if warning.len() > 256 {
-        wrong("must be <= 256 characters long");
-    }
-    if warning.is_empty() {
-        wrong("must not be an empty string");
-    }
-    if let Some((index, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
-        wrong(&format!(
-            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
-        ));
-    }
 }
 
 pub(super) fn required_names(spec: &Value, errors: &mut Errors) {

@@ -28,11 +28,14 @@ pub(super) fn texts(value: &Value, name: &str) -> Vec<String> {
         .collect()
 }
 
+/// A member, what it must be in words, and whether a value is that.
+pub(super) type Member = (&'static str, &'static str, fn(&Value) -> bool);
+
 /// Members must have the JSON type that the server would decode; the rest reads what it finds.
 pub(super) fn check_types(
     value: &Value,
     path: &Path<'_>,
-    members: &[(&str, &str, fn(&Value) -> bool)],
+    members: &[Member],
     errors: &mut Vec<FieldError>,
 ) {
     if !value.is_object() {
@@ -100,7 +103,7 @@ pub(super) fn selectable_fields(version: &Value) -> Vec<String> {
 }
 
 /// Types of the members of a version, the same in both kinds of definition.
-pub(super) const VERSION_TYPES: [(&str, &str, fn(&Value) -> bool); 9] = [
+pub(super) const VERSION_TYPES: [Member; 9] = [
     ("name", "a string", Value::is_string),
     ("served", "a boolean", Value::is_boolean),
     ("storage", "a boolean", Value::is_boolean),
@@ -112,7 +115,7 @@ pub(super) const VERSION_TYPES: [(&str, &str, fn(&Value) -> bool); 9] = [
     ("selectableFields", "a list of objects", is_objects),
 ];
 
-pub(super) const SPEC_TYPES: [(&str, &str, fn(&Value) -> bool); 5] = [
+pub(super) const SPEC_TYPES: [Member; 5] = [
     ("group", "a string", Value::is_string),
     ("names", "an object", Value::is_object),
     ("scope", "a string", Value::is_string),
@@ -120,7 +123,7 @@ pub(super) const SPEC_TYPES: [(&str, &str, fn(&Value) -> bool); 5] = [
     ("conversion", "an object", Value::is_object),
 ];
 
-pub(super) const NAMES_TYPES: [(&str, &str, fn(&Value) -> bool); 6] = [
+pub(super) const NAMES_TYPES: [Member; 6] = [
     ("plural", "a string", Value::is_string),
     ("singular", "a string", Value::is_string),
     ("kind", "a string", Value::is_string),

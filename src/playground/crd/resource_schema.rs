@@ -1,4 +1,4 @@
-//! kcp's APIResourceSchema: a definition without status and with the schema a level higher up.
+//! kcp's `APIResourceSchema`: a definition without status and with the schema a level higher up.
 
 use std::sync::LazyLock;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     Conversion, Definition, check,
     read::{self, flag, list, text},
+    version,
 };
 use crate::playground::{
     field::{FieldError, Path},
@@ -141,9 +142,9 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<super::Version> {
     let all = spec_path.field("versions");
     let written = list(spec, "versions");
     let mut compiled: Vec<super::Version> = Vec::new();
-    for (nth, version) in written.iter().enumerate() {
+    for (nth, one) in written.iter().enumerate() {
         let at = all.index(nth);
-        let name = text(version, "name");
+        let name = text(one, "name");
         if !VERSION.is_match(name) {
             errors.push(FieldError::invalid(
                 at.field("name"),
@@ -157,22 +158,22 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<super::Version> {
         {
             errors.push(FieldError::duplicate(at.field("name"), name.into()));
         }
-        check::check_columns(version, &at.field("additionalPrinterColumns"), errors);
+        version::check_columns(one, &at.field("additionalPrinterColumns"), errors);
         let schema_at = at.field("schema");
-        let Some(document) = version.get("schema").filter(|schema| !schema.is_null()) else {
+        let Some(document) = one.get("schema").filter(|schema| !schema.is_null()) else {
             errors.push(FieldError::required(schema_at, ""));
             continue;
         };
         let fields_at = at.field("selectableFields");
-        check::check_selectable(version, Some(document), &fields_at, errors);
+        version::check_selectable(one, Some(document), &fields_at, errors);
         match Schema::compile(document, &schema_at) {
-            Ok(schema) => compiled.push(check::compile_version(version, schema, document)),
+            Ok(schema) => compiled.push(version::compiled(one, schema, document)),
             Err(found) => errors.extend(found),
         }
     }
     if written.iter().filter(|v| flag(v, "storage")).count() != 1 {
         errors.push(FieldError::invalid(
-            &all,
+            all,
             Value::Array(written.to_vec()),
             "must have exactly one version marked as storage version",
         ));

@@ -84,7 +84,7 @@ fn map_entry(entry: &Entry, payload: Payload<'_>) -> Result<(String, Value), Pro
     let mut reader = Reader::new(bytes(entry.name, payload)?);
     while let Some(field) = reader.field()? {
         match field.number {
-            1 => key = text(bytes(entry.name, field.payload)?, entry.name)?.to_owned(),
+            1 => text(bytes(entry.name, field.payload)?, entry.name)?.clone_into(&mut key),
             2 => found = value(entry, field.payload, None)?,
             _ => {}
         }

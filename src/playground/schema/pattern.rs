@@ -76,7 +76,7 @@ fn escape<'a>(tail: &'a str, out: &mut String) -> &'a str {
         }
         c => {
             if let Some(class) = perl_class(c) {
-                out.push_str(class)
+                out.push_str(class);
             } else {
                 out.push('\\');
                 out.push(c);
