@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::field::FieldError;
 use serde_json::{Map, Value, json};
 
 /// Why a request was refused. Serialises to a `v1 Status` of `status: Failure`.
@@ -34,98 +35,6 @@ pub struct Cause {
     pub reason: String,
     pub message: String,
     pub field: String,
-}
-
-/// What is wrong with one field, in the classes of Kubernetes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldProblem {
-    Required,
-    /// The value as it shall be shown: strings come quoted.
-    Invalid(String),
-    TypeInvalid(String),
-    NotSupported(String),
-    Duplicate(String),
-    NotFound(String),
-    Forbidden,
-    TooLong,
-    TooMany,
-    Internal,
-}
-
-/// A wrong field: `field: <class>: <value>: detail`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    pub field: String,
-    pub problem: FieldProblem,
-    pub detail: String,
-}
-
-impl FieldError {
-    pub fn new(field: impl Into<String>, problem: FieldProblem, detail: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            problem,
-            detail: detail.into(),
-        }
-    }
-
-    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(field, FieldProblem::Required, detail)
-    }
-
-    pub fn invalid(field: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
-        Self::new(field, FieldProblem::Invalid(value.to_string()), detail)
-    }
-
-    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(field, FieldProblem::Forbidden, detail)
-    }
-
-    fn reason(&self) -> &'static str {
-        match self.problem {
-            FieldProblem::Required => "FieldValueRequired",
-            FieldProblem::Invalid(_) => "FieldValueInvalid",
-            FieldProblem::TypeInvalid(_) => "FieldValueTypeInvalid",
-            FieldProblem::NotSupported(_) => "FieldValueNotSupported",
-            FieldProblem::Duplicate(_) => "FieldValueDuplicate",
-            FieldProblem::NotFound(_) => "FieldValueNotFound",
-            FieldProblem::Forbidden => "FieldValueForbidden",
-            FieldProblem::TooLong => "FieldValueTooLong",
-            FieldProblem::TooMany => "FieldValueTooMany",
-            FieldProblem::Internal => "InternalError",
-        }
-    }
-
-    /// The message without the field's name.
-    pub fn body(&self) -> String {
-        let (class, value) = match &self.problem {
-            FieldProblem::Required => ("Required value", None),
-            FieldProblem::Invalid(value) | FieldProblem::TypeInvalid(value) => {
-                ("Invalid value", Some(value))
-            }
-            FieldProblem::NotSupported(value) => ("Unsupported value", Some(value)),
-            FieldProblem::Duplicate(value) => ("Duplicate value", Some(value)),
-            FieldProblem::NotFound(value) => ("Not found", Some(value)),
-            FieldProblem::Forbidden => ("Forbidden", None),
-            FieldProblem::TooLong => ("Too long", None),
-            FieldProblem::TooMany => ("Too many", None),
-            FieldProblem::Internal => ("Internal error", None),
-        };
-        let mut text = class.to_owned();
-        if let Some(value) = value {
-            text = format!("{text}: {value}");
-        }
-        if !self.detail.is_empty() {
-            text = format!("{text}: {}", self.detail);
-        }
-        text
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.body())
-    }
 }
 
 /// `resource.group`, or the bare resource of the core group.
@@ -218,18 +127,14 @@ impl Status {
     }
 
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let summary = match texts.as_slice() {
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
+        let summary = super::field::aggregate(errors);
         let message = format!(
             "{} \"{name}\" is invalid: {summary}",
             qualified(group, kind)
         );
         let mut status = Self::new(422, "Invalid", message).about(group, kind, name);
         for error in errors {
-            status = status.cause(error.reason(), error.body(), error.field.as_str());
+            status = status.cause(error.kind.reason(), error.body(), error.field.as_str());
         }
         status
     }
