@@ -1,5 +1,15 @@
 //! The embedded control plane: a development and test tool, never production.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`catalog`] | what a scope serves: resources, versions, their rules |
+//! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
+//! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
+//! | [`schema`], [`crd`] | structural schemas, and what defines an API |
+//! | [`protobuf`], [`json`], [`patch`] | what clients send |
+//! | [`field`], [`names`], [`select`] | errors of fields, names and selectors, as clients know them |
 
+pub mod catalog;
 pub mod crd;
 pub mod field;
 pub mod json;
@@ -8,6 +18,8 @@ pub mod patch;
 pub mod protobuf;
 pub mod schema;
 pub mod select;
+pub mod status;
+pub mod store;
 
 #[cfg(test)]
 pub(crate) mod fuzz;
