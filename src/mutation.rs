@@ -1,1 +1,4 @@
 //! Mutation steps: delete, regex, template, CEL.
+
+#[cfg(test)]
+pub(crate) mod fuzz;
