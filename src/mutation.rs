@@ -1,4 +1,6 @@
 //! Mutation steps: delete, regex, template, CEL.
 
+mod go_regex;
+
 #[cfg(test)]
 pub(crate) mod fuzz;
