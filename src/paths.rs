@@ -220,7 +220,7 @@ fn check(path: &str) -> Result<(), PathError> {
 }
 
 /// Whether a path consists of keys and indices only, so that the document need not be written out to read it.
-fn is_plain(path: &str) -> bool {
+pub(crate) fn is_plain(path: &str) -> bool {
     !path.starts_with("..")
         && !path.starts_with('!')
         && !path
