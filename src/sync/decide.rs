@@ -243,7 +243,15 @@ impl Pass<'_> {
         };
         let stored = self.stored.as_deref();
         let links = &self.subject.links;
-        let written = memory.codec.write(stored, links, &self.changes);
+        let dying = stored.is_some_and(Object::in_deletion);
+        let written = if dying {
+            Err(Reason::new(
+                Code::WaitingForDeletion,
+                memory.key.to_string(),
+            ))
+        } else {
+            memory.codec.write(stored, links, &self.changes)
+        };
         let too_large = || Reason::from(Code::StateTooLarge);
         let problem = match written {
             Err(reason) => Some(reason),

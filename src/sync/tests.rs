@@ -576,6 +576,26 @@ fn no_state_is_not_believed_of_a_cache_that_is_behind() {
 }
 
 #[test]
+fn a_state_in_deletion_is_not_written_and_is_made_again_when_it_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.patch(
+        &front.memory(),
+        json!({"metadata": {"finalizers": ["x/slow"]}}),
+    );
+    stage.world.delete(&front.memory());
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    assert_eq!(stage.writes(&front), ["patch Thing"]);
+    stage
+        .world
+        .patch(&front.memory(), json!({"metadata": {"finalizers": null}}));
+    stage.settle();
+    assert!(stage.world.get(&front.memory()).is_some());
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+}
+
+#[test]
 fn a_state_that_is_too_large_is_reduced_and_still_tells_what_changed() {
     let (stage, front) = with(|front| front.limit = 600);
     let big = "x".repeat(4000);
