@@ -576,6 +576,19 @@ fn no_state_is_not_believed_of_a_cache_that_is_behind() {
 }
 
 #[test]
+fn a_state_is_not_written_over_while_its_copy_may_exist() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
+    // The copy is not found by its labels, and the source has to be accepted anew.
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
+    let changed = json!({"metadata": {"finalizers": null}, "spec": {"color": null}});
+    stage.world.patch(&front.source(), changed);
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+}
+
+#[test]
 fn a_state_in_deletion_is_not_written_and_is_made_again_when_it_is_gone() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.world.patch(
