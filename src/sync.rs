@@ -29,7 +29,7 @@ pub mod view;
 
 #[cfg(test)]
 use crate::object::Object;
-pub use act::{Cluster, Report, Reporter, run};
+pub use act::{Cluster, Dialect, Report, run};
 pub use decide::{Decision, Outcome, decide};
 pub use look::{PassView, Store};
 pub use memo::{Memo, Print, Prints};

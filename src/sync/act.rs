@@ -5,8 +5,8 @@ use std::future::Future;
 
 use futures::future::join_all;
 
-use super::decide::{Decision, Outcome, Question, decide};
-use super::look::{PassView, Store};
+use super::decide::{Decision, Outcome, Question, RETRY, decide};
+use super::look::{Listening, PassView, Store};
 use super::reason::{Code, Reason};
 use super::request::{Answer, Effect, Request, Step};
 use super::subject::{LinkId, Subject};
@@ -17,10 +17,11 @@ pub trait Cluster: Sync {
     fn send(&self, request: &Request) -> impl Future<Output = Answer> + Send;
 }
 
-/// What a front end adds to a pass.
-pub trait Reporter: Sync {
-    /// The subject as the view now shows it; its links may change from round to round.
-    fn subject(&self, view: &dyn View) -> Subject;
+/// What a front end adds to a pass over one of its subjects.
+pub trait Dialect: Sync {
+    /// The subject as the view now shows it; its links may change from round to round. An error
+    /// names the reads without which it cannot be made up.
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>>;
 
     /// What is to be reported on the anchor once the links have nothing left to do.
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step>;
@@ -44,46 +45,71 @@ pub struct Report {
 pub const ROUNDS: usize = 24;
 
 /// Runs one pass.
-pub async fn run(front: &impl Reporter, store: &dyn Store, cluster: &impl Cluster) -> Report {
+pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster) -> Report {
     let mut view = PassView::new(store);
     let mut happened = Vec::new();
     let mut requests = 0;
+    let mut last = Decision::default();
     for _ in 0..ROUNDS {
-        let subject = front.subject(&view);
-        let mut decision = decide(&subject, &view);
-        if decision.steps.is_empty() {
-            decision.steps = reported(front, &subject, &decision, &view);
+        last = round(front, &view);
+        if last.steps.is_empty() {
+            return finished(last, happened, requests);
         }
-        if decision.steps.is_empty() {
-            return finished(decision, happened, requests);
-        }
-        requests += decision.steps.len();
-        let answers = join_all(
-            decision
-                .steps
-                .iter()
-                .map(|step| cluster.send(&step.request)),
-        );
-        for (step, answer) in decision.steps.iter().zip(answers.await) {
+        requests += last.steps.len();
+        let answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request)));
+        for (step, answer) in last.steps.iter().zip(answers.await) {
             if step.request.writes() && !matches!(answer, Answer::Failed(_)) {
                 happened.push((step.link.clone(), step.effect));
             }
             view.learn(&step.request, answer);
         }
     }
-    let mut decision = decide(&front.subject(&view), &view);
-    for outcome in &mut decision.outcomes {
+    for outcome in &mut last.outcomes {
         if matches!(outcome.reason.code, Code::Working | Code::NeedsToSee) {
             outcome.reason = Reason::from(Code::TooManyChanges);
         }
     }
-    decision.recheck = Some(std::time::Duration::from_secs(1));
-    finished(decision, happened, requests)
+    last.recheck = Some(RETRY);
+    finished(last, happened, requests)
+}
+
+/// One round: make up the subject, decide about it, report on it.
+fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
+    let listening = Listening::new(view);
+    let mut decision = match front.subject(&listening) {
+        Ok(subject) => {
+            let mut decision = decide(&subject, view);
+            if decision.steps.is_empty() {
+                decision.steps = reported(front, &subject, &decision, view);
+            }
+            decision
+        }
+        Err(reads) => Decision {
+            // What could not be read in this pass is tried again in another one.
+            steps: reads
+                .into_iter()
+                .filter(|request| view.note(request).is_none())
+                .map(|request| Step {
+                    link: None,
+                    request,
+                    effect: Effect::Looked,
+                })
+                .collect(),
+            recheck: Some(RETRY),
+            ..Decision::default()
+        },
+    };
+    for question in listening.into_asked() {
+        if !decision.asked.contains(&question) {
+            decision.asked.push(question);
+        }
+    }
+    decision
 }
 
 /// The report, without what has been tried in this pass already.
 fn reported(
-    front: &impl Reporter,
+    front: &impl Dialect,
     subject: &Subject,
     decision: &Decision,
     view: &PassView<'_>,

@@ -83,6 +83,9 @@ fn change(
         (Content::Merge, Some(memory)) => {
             let snapshot = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
             if let Some(snapshot) = snapshot {
+                if snapshot.remembers(desired) {
+                    return Ok(Change::Merge(Map::new()));
+                }
                 return Ok(Change::Merge(merge(&snapshot.base_for(desired), desired)));
             }
             // The state is lost. That is not believed of caches, neither of the state's nor of
@@ -197,12 +200,8 @@ const NOT_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The merge patch of what changed from one state of the source to another.
 pub(super) fn merge(base: &Object, desired: &Object) -> Map<String, Value> {
-    let content = |object: &Object| -> Map<String, Value> {
-        let fields = object.root().iter();
-        let fields = fields.filter(|(field, _)| !NOT_CONTENT.contains(&field.as_str()));
-        fields.map(|(k, v)| (k.clone(), v.clone())).collect()
-    };
-    let mut patch = merge_patch::diff(&content(base), &content(desired));
+    let content = |field: &str| !NOT_CONTENT.contains(&field);
+    let mut patch = merge_patch::diff_of(base.root(), desired.root(), content);
     let mut metadata = Map::new();
     for field in ["labels", "annotations"] {
         // Compared as maps even where one side has none: a missing map must never become a null

@@ -16,7 +16,7 @@ use super::subject::{Fate, Identity, Intent, Key, Labels, Link, LinkId, Scope, S
 use super::view::View;
 
 /// What is to be done now, and where each link stands. No steps is a fixed point.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub steps: Vec<Step>,
     pub outcomes: Vec<Outcome>,
@@ -44,7 +44,7 @@ pub enum Question {
 }
 
 /// How long to wait before what did not answer is tried again; the caller adds back-off.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// How long to wait for what will usually be noticed by itself.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -243,7 +243,15 @@ impl Pass<'_> {
         };
         let stored = self.stored.as_deref();
         let links = &self.subject.links;
-        let written = memory.codec.write(stored, links, &self.changes);
+        let dying = stored.is_some_and(Object::in_deletion);
+        let written = if dying {
+            Err(Reason::new(
+                Code::WaitingForDeletion,
+                memory.key.to_string(),
+            ))
+        } else {
+            memory.codec.write(stored, links, &self.changes)
+        };
         let too_large = || Reason::from(Code::StateTooLarge);
         let problem = match written {
             Err(reason) => Some(reason),

@@ -107,7 +107,10 @@ fn remove_copy(pass: &Pass<'_>, link: &Link, source: LastSource<'_>, copy: &Copy
     if object.in_deletion() {
         return Some(Turn::end(Code::WaitingForDeletion).of(key));
     }
-    let uid = object.uid()?.into();
+    // Without a uid nothing says which incarnation would go.
+    let Some(uid) = object.uid().map(Into::into) else {
+        return Some(Turn::end(Code::NotSeen).of(key));
+    };
     let key = key.clone();
     Some(
         Turn::step(

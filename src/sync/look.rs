@@ -1,10 +1,12 @@
 //! What a pass knows: the caches as they are, with the answers of this pass laid over them.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::object::Object;
 
+use super::decide::Question;
 use super::request::{Answer, Failure, Request, Ticket};
 use super::subject::{Key, Labels, Scope};
 use super::view::{Found, Note, Proof, Seen, View};
@@ -146,5 +148,51 @@ impl View for PassView<'_> {
         }
         let last = request.key().and_then(|key| self.last_write.get(key));
         (request.writes() && last == Some(&ticket)).then_some(Note::Done)
+    }
+}
+
+/// A view that notes what it is asked.
+pub struct Listening<'a> {
+    view: &'a dyn View,
+    asked: RefCell<Vec<Question>>,
+}
+
+impl<'a> Listening<'a> {
+    pub fn new(view: &'a dyn View) -> Self {
+        Self {
+            view,
+            asked: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub fn into_asked(self) -> Vec<Question> {
+        self.asked.into_inner()
+    }
+
+    fn ask(&self, question: Question) {
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(&question) {
+            asked.push(question);
+        }
+    }
+}
+
+impl View for Listening<'_> {
+    fn get(&self, key: &Key) -> Seen {
+        self.ask(Question::Object(key.clone()));
+        self.view.get(key)
+    }
+
+    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
+        self.ask(Question::Marked(scope.clone(), labels.clone()));
+        self.view.find(scope, labels)
+    }
+
+    fn proof(&self, key: &Key) -> Proof {
+        self.view.proof(key)
+    }
+
+    fn note(&self, request: &Request) -> Option<Note> {
+        self.view.note(request)
     }
 }

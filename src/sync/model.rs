@@ -20,7 +20,7 @@ use super::subject::{
     Target,
 };
 use super::view::{Found, Seen, View};
-use super::{Cluster, Outcome, Report, Reporter, Store, run};
+use super::{Cluster, Dialect, Outcome, Report, Store, run};
 
 pub(super) const FINALIZER: &str = "t/cleanup";
 
@@ -47,6 +47,8 @@ pub(super) enum Fault {
     LostAfter,
     /// The server knows no such path.
     NotServed,
+    /// The server refuses the size.
+    TooLarge,
 }
 
 #[derive(Default)]
@@ -169,6 +171,9 @@ impl Cluster for World {
         }
         if fault == Some(Fault::NotServed) {
             return Answer::Failed(Failure::NotFound);
+        }
+        if fault == Some(Fault::TooLarge) {
+            return Answer::Failed(Failure::TooLarge);
         }
         state.inspect(request);
         state.log.push(request.clone());
@@ -560,6 +565,8 @@ pub(super) struct Front {
     pub(super) related: bool,
     pub(super) reversed: bool,
     pub(super) limit: usize,
+    /// Where the content of the copy comes from.
+    pub(super) origin: Source,
 }
 
 impl Front {
@@ -573,6 +580,7 @@ impl Front {
             related: false,
             reversed: false,
             limit: usize::MAX,
+            origin: Source::Live(kcp(cluster, "Thing", name)),
         }
     }
 
@@ -627,12 +635,12 @@ impl Front {
     }
 }
 
-impl Reporter for Front {
-    fn subject(&self, _: &dyn View) -> Subject {
+impl Dialect for Front {
+    fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
         let mut links = vec![Link {
             id: LinkId::new("primary"),
             wave: 0,
-            source: Source::Live(self.source()),
+            source: self.origin.clone(),
             target: Target::Marked {
                 scope: self.copy_key().scope(),
                 labels: self.labels(),
@@ -656,7 +664,7 @@ impl Reporter for Front {
         if self.reversed {
             links.reverse();
         }
-        Subject {
+        Ok(Subject {
             anchor: self.source(),
             finalizer: Some(Finalizer::new(FINALIZER)),
             memory: Some(MemoryPlace {
@@ -665,7 +673,7 @@ impl Reporter for Front {
             }),
             intent: self.intent,
             links,
-        }
+        })
     }
 
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {

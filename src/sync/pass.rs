@@ -1,7 +1,6 @@
 //! One decision while it is being made: what it has asked, what it wants done, what each link
 //! gets to hear.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use crate::object::Object;
 
 use super::decide::Question;
+use super::look::Listening;
 use super::memory::{Entry, Memory};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request, Step};
@@ -83,8 +83,7 @@ impl Turn {
 
 pub(super) struct Pass<'a> {
     pub(super) subject: &'a Subject,
-    view: &'a dyn View,
-    asked: RefCell<Vec<Question>>,
+    view: Listening<'a>,
     /// The stored memory and what it says; set once it has been seen.
     pub(super) stored: Option<Arc<Object>>,
     pub(super) memory: Memory,
@@ -96,8 +95,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(subject: &'a Subject, view: &'a dyn View) -> Self {
         Self {
             subject,
-            view,
-            asked: RefCell::new(Vec::new()),
+            view: Listening::new(view),
             stored: None,
             memory: Memory::default(),
             steps: Vec::new(),
@@ -106,23 +104,14 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn into_asked(self) -> (Vec<Step>, Vec<Question>) {
-        (self.steps, self.asked.into_inner())
-    }
-
-    fn ask(&self, question: Question) {
-        let mut asked = self.asked.borrow_mut();
-        if !asked.contains(&question) {
-            asked.push(question);
-        }
+        (self.steps, self.view.into_asked())
     }
 
     pub(super) fn get(&self, key: &Key) -> Seen {
-        self.ask(Question::Object(key.clone()));
         self.view.get(key)
     }
 
     pub(super) fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        self.ask(Question::Marked(scope.clone(), labels.clone()));
         self.view.find(scope, labels)
     }
 
@@ -133,11 +122,8 @@ impl<'a> Pass<'a> {
     /// What is known of an object, where nothing may be concluded from not knowing.
     pub(super) fn see(&self, key: &Key) -> Sight {
         let look = || Sight::Look(Request::Read { key: key.clone() });
-        if self.proof(key) == Proof::Doubtful {
-            self.ask(Question::Object(key.clone()));
-            return look();
-        }
         match self.get(key) {
+            _ if self.proof(key) == Proof::Doubtful => look(),
             Seen::Present(object) => Sight::Present(object),
             Seen::Absent => Sight::Absent,
             Seen::Unknown => look(),

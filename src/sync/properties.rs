@@ -295,7 +295,7 @@ fn cases(default: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(2000))]
+    #![proptest_config(cases(1200))]
 
     /// Whatever happens on both sides and in between: at rest both sides agree, local changes are
     /// kept, nothing is orphaned, nothing is left, and nobody sends anything any more.

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use crate::object::Object;
+
 use super::memo::Memo;
 use super::model::{FINALIZER, Fault, Front, Stage, svc};
 use super::reason::{Class, Code};
 use super::request::{Effect, Request};
-use super::subject::{AdoptedOnDelete, Adoption, Content, Intent};
+use super::subject::{AdoptedOnDelete, Adoption, Claims, Content, Intent, Source, StatusFlow};
 
 fn one() -> (Stage, Front) {
     let front = Front::new("c1", "a");
@@ -574,6 +576,39 @@ fn no_state_is_not_believed_of_a_cache_that_is_behind() {
 }
 
 #[test]
+fn a_state_is_not_written_over_while_its_copy_may_exist() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
+    // The copy is not found by its labels, and the source has to be accepted anew.
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
+    let changed = json!({"metadata": {"finalizers": null}, "spec": {"color": null}});
+    stage.world.patch(&front.source(), changed);
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+}
+
+#[test]
+fn a_state_in_deletion_is_not_written_and_is_made_again_when_it_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.patch(
+        &front.memory(),
+        json!({"metadata": {"finalizers": ["x/slow"]}}),
+    );
+    stage.world.delete(&front.memory());
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    assert_eq!(stage.writes(&front), ["patch Thing"]);
+    stage
+        .world
+        .patch(&front.memory(), json!({"metadata": {"finalizers": null}}));
+    stage.settle();
+    assert!(stage.world.get(&front.memory()).is_some());
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+}
+
+#[test]
 fn a_state_that_is_too_large_is_reduced_and_still_tells_what_changed() {
     let (stage, front) = with(|front| front.limit = 600);
     let big = "x".repeat(4000);
@@ -648,7 +683,7 @@ fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
 
 #[test]
 fn a_status_that_cannot_be_written_is_told_and_not_fought_for() {
-    let (stage, front) = with(|front| front.policy.status = super::subject::StatusFlow::Back);
+    let (stage, front) = with(|front| front.policy.status = StatusFlow::Back);
     stage
         .world
         .put(&front.source(), &json!({"spec": {"size": 1}}));
@@ -662,6 +697,111 @@ fn a_status_that_cannot_be_written_is_told_and_not_fought_for() {
         .plan_faults(HashMap::from([(n, Fault::NotServed)]));
     assert_eq!(code(&stage, &front), Code::StatusNotServed);
     assert_eq!(stage.world.sent(), n + 1);
+}
+
+#[test]
+fn a_status_that_is_empty_is_not_one_that_is_missing() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.set_status(&front.copy_key(), json!({}));
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    stage.world.set_status(&front.copy_key(), Value::Null);
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.root().get("status"), None);
+    assert_eq!(stage.writes(&front), [""; 0]);
+}
+
+#[test]
+fn a_status_goes_forward_where_the_policy_says_so() {
+    let (stage, front) = with(|front| front.policy.status = StatusFlow::Forward);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .set_status(&front.source(), json!({"ready": true}));
+    let writes = [
+        "patch Thing",
+        "create State",
+        "create Thing",
+        "update status Thing",
+    ];
+    assert_eq!(stage.writes(&front), writes);
+    assert_eq!(copy(&stage, &front)["status"], json!({"ready": true}));
+    stage.settle();
+}
+
+#[test]
+fn an_object_too_large_for_the_server_is_refused_without_a_hot_loop() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    let n = stage.world.sent();
+    stage
+        .world
+        .plan_faults(HashMap::from([(n, Fault::TooLarge)]));
+    assert_eq!(code(&stage, &front), Code::TooLarge);
+    assert_eq!(stage.world.sent(), n + 1);
+}
+
+#[test]
+fn rendered_content_is_kept_in_step_and_goes_when_it_is_not_wanted() {
+    let rendered = |size: u8| {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"size": size}});
+        Source::Rendered(Object::new(object).unwrap().into())
+    };
+    let (mut stage, mut front) = with(|front| front.origin = rendered(1));
+    stage.world.put(&front.source(), &json!({"spec": {}}));
+    for (origin, size) in [
+        (rendered(1), Some(1)),
+        (rendered(2), Some(2)),
+        (Source::NotWanted, None),
+    ] {
+        front.origin = origin;
+        stage.fronts = vec![front.clone()];
+        stage.settle();
+        let copy = stage.world.get(&front.copy_key());
+        let spec = copy.map(|copy| copy.as_value()["spec"].clone());
+        assert_eq!(spec, size.map(|size| json!({"size": size})));
+    }
+    let state = stage.world.get(&front.memory()).unwrap();
+    assert_eq!(state.as_value()["entries"], json!({}));
+}
+
+#[test]
+fn a_copy_that_others_still_want_stays() {
+    let (stage, front) = with(|front| front.policy.claims = Claims::Shared);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert!(stage.world.get(&front.copy_key()).is_some());
+    assert!(stage.world.get(&front.source()).is_none());
+}
+
+#[test]
+fn a_hash_that_collides_is_found_out_by_the_whole_name() {
+    let (stage, front) = one();
+    let other = json!({"metadata": {"labels": {"t/cluster": "c1", "t/name": "a"},
+        "annotations": {"t/source": "c1/not-a"}}});
+    let other_key = svc("Thing", "copies", "other");
+    stage.world.put(&other_key, &other);
+    let before = stage.world.get(&other_key);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+    stage.world.delete(&front.source());
+    for _ in 0..3 {
+        stage.cache.deliver(&stage.world, |_| true);
+        stage.pass(&front);
+    }
+    assert_eq!(stage.world.get(&other_key), before);
+    assert!(stage.world.get(&front.source()).is_none());
 }
 
 #[test]
