@@ -151,9 +151,10 @@ impl Schema {
         if !checked || !errors.is_empty() {
             return Err(errors);
         }
-        let mut root = compile::node(schema);
-        errors.extend(defaults::check(&mut root, path));
+        let strict = compile::node(schema, formats::Formats::Written);
+        errors.extend(defaults::check(&strict, path));
         if errors.is_empty() {
+            let root = compile::node(schema, formats::Formats::Meaningful);
             Ok(Self { root })
         } else {
             Err(errors)

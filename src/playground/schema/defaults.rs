@@ -72,7 +72,7 @@ fn fill_null(node: &Node, value: &mut Value) {
 }
 
 /// Whether the defaults of a schema meet the schema themselves.
-pub(super) fn check(root: &mut Node, path: &Path<'_>) -> Vec<FieldError> {
+pub(super) fn check(root: &Node, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, path, &mut errors);
     errors
