@@ -5,12 +5,18 @@
 //! | [`catalog`] | what a scope serves: resources, versions, their rules |
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
+//! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
 //! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
 pub mod catalog;
+pub mod crd;
 pub mod field;
 pub mod json;
 pub mod names;
+pub mod patch;
+pub mod protobuf;
+pub mod schema;
 pub mod select;
 pub mod status;
 pub mod store;

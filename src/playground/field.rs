@@ -77,6 +77,10 @@ pub struct FieldError {
 }
 
 impl FieldError {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers build the path in the call"
+    )]
     pub fn new(kind: ErrorKind, field: impl ToString, bad_value: Value, detail: &str) -> Self {
         Self {
             kind,
