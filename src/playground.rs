@@ -9,6 +9,7 @@
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
 //! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
+pub mod builtin;
 pub mod catalog;
 pub mod crd;
 pub mod field;
