@@ -146,14 +146,14 @@ impl Schema {
     pub fn compile(schema: &Value, path: &Path<'_>) -> Result<Self, Vec<FieldError>> {
         shape::check(schema, path)?;
         let mut errors = structural::check(schema, path);
-        let checked = errors.is_empty();
-        errors.extend(openapi::check(schema, path));
-        if !checked || !errors.is_empty() {
-            return Err(errors);
+        // Only what is structural says clearly what a default is judged by.
+        if errors.is_empty() && !structural::is_beyond(schema) {
+            let strict = compile::node(schema, formats::Formats::Written);
+            errors.extend(defaults::check(&strict, path));
         }
-        let mut root = compile::node(schema);
-        errors.extend(defaults::check(&mut root, path));
+        errors.extend(openapi::check(schema, path));
         if errors.is_empty() {
+            let root = compile::node(schema, formats::Formats::Meaningful);
             Ok(Self { root })
         } else {
             Err(errors)

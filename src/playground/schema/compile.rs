@@ -4,11 +4,16 @@
 use serde_json::Value;
 
 use super::{
-    Additional, ListType, Node, Type, flag, formats::Format, given, list, numbers::Bounds,
-    pattern::Pattern, properties, text,
+    Additional, ListType, Node, Type, flag,
+    formats::{Format, Formats},
+    given, list,
+    numbers::Bounds,
+    pattern::Pattern,
+    properties, text,
 };
 
-pub(super) fn node(schema: &Value) -> Node {
+pub(super) fn node(schema: &Value, formats: Formats) -> Node {
+    let node = |schema: &Value| node(schema, formats);
     let types = if flag(schema, "x-kubernetes-int-or-string") {
         vec![Type::Integer, Type::String]
     } else {
@@ -30,7 +35,7 @@ pub(super) fn node(schema: &Value) -> Node {
     };
     let pattern = text(schema, "pattern");
     Node {
-        format: Format::of(text(schema, "format"), &types),
+        format: Format::of(text(schema, "format"), &types, formats),
         numbers: Bounds::of(schema, &types),
         types,
         nullable: flag(schema, "nullable"),

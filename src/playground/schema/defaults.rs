@@ -72,17 +72,26 @@ fn fill_null(node: &Node, value: &mut Value) {
 }
 
 /// Whether the defaults of a schema meet the schema themselves.
-pub(super) fn check(root: &mut Node, path: &Path<'_>) -> Vec<FieldError> {
+pub(super) fn check(root: &Node, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(root, path, &mut errors);
+    walk(root, path, Place::Object, &mut errors);
     errors
 }
 
-fn walk(node: &Node, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The root of an object, whose metadata is not the schema's.
+    Object,
+    Metadata,
+    Content,
+}
+
+fn walk(node: &Node, path: &Path<'_>, place: Place, errors: &mut Vec<FieldError>) {
+    let place = if node.embedded { Place::Object } else { place };
     if let Some(default) = &node.default {
         let at = path.field("default");
         let mut pruned = default.clone();
-        if prune::value(node, &mut pruned) {
+        if place != Place::Metadata && prune::value(node, &mut pruned) {
             errors.push(FieldError::invalid(
                 at,
                 default.clone(),
@@ -100,10 +109,21 @@ fn walk(node: &Node, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
     // Defaults inside of additionalProperties are the affair of the object that is defaulted.
     if let Some(items) = &node.items {
-        walk(items, &path.field("items"), errors);
+        let inside = if place == Place::Object {
+            Place::Content
+        } else {
+            place
+        };
+        walk(items, &path.field("items"), inside, errors);
     }
     let all = path.field("properties");
     for (name, property) in &node.properties {
-        walk(property, &all.key(name), errors);
+        let meta = prune::META.contains(&name.as_str());
+        let inside = match place {
+            Place::Object if meta => Place::Metadata,
+            Place::Object => Place::Content,
+            other => other,
+        };
+        walk(property, &all.key(name), inside, errors);
     }
 }

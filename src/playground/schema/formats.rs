@@ -18,9 +18,25 @@ pub(super) struct Format {
     check: Option<fn(&str) -> bool>,
 }
 
+/// Which formats count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Formats {
+    /// Those that mean something for the types of their schema: for objects.
+    Meaningful,
+    /// All that are written, which only keeps numbers from them: for defaults, with which the
+    /// server is stricter.
+    Written,
+}
+
 impl Format {
-    /// The format of a schema, unless it means nothing for its types.
-    pub(super) fn of(name: &str, types: &[Type]) -> Option<Self> {
+    /// The format of a schema, if it counts.
+    pub(super) fn of(name: &str, types: &[Type], formats: Formats) -> Option<Self> {
+        if formats == Formats::Written {
+            return (!name.is_empty()).then(|| Self {
+                name: name.to_owned(),
+                check: text_format(&name.replace('-', "")),
+            });
+        }
         let check = match types {
             [Type::Integer] => matches!(name, "int32" | "int64").then_some(None),
             [Type::Number] => matches!(name, "float" | "double").then_some(None),
@@ -324,7 +340,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, good: &[&str], bad: &[&str]) {
-        let format = Format::of(name, &[Type::String]).unwrap();
+        let format = Format::of(name, &[Type::String], Formats::Meaningful).unwrap();
         for text in good {
             assert!(format.accepts(text), "{name} {text:?}");
         }
@@ -408,9 +424,10 @@ mod tests {
 
     #[test]
     fn formats_of_other_types_and_unknown_ones_mean_nothing() {
-        assert!(Format::of("date", &[Type::Object]).is_none());
-        assert!(Format::of("int32", &[Type::String]).is_none());
-        assert!(Format::of("wishful", &[Type::String]).is_none());
-        assert!(Format::of("int64", &[Type::Integer]).is_some());
+        let counts = |name, kind| Format::of(name, &[kind], Formats::Meaningful).is_some();
+        assert!(!counts("date", Type::Object));
+        assert!(!counts("int32", Type::String));
+        assert!(!counts("wishful", Type::String));
+        assert!(counts("int64", Type::Integer));
     }
 }

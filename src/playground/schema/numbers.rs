@@ -31,8 +31,9 @@ enum Capacity {
 
 /// A rule that a number breaks.
 pub(super) enum Broken {
-    /// With the name of the field before it: `should be less than 3`.
-    Rule(String),
+    /// The number as it was compared and the rule, to be told with the name of the field before it:
+    /// `should be less than 3`.
+    Rule(Value, String),
     /// A message of its own, on no field.
     Range(String),
     /// A factor that no number can be a multiple of, and the message about it.
@@ -87,10 +88,12 @@ impl Bounds {
                 rule,
                 what: "Minimum boundary",
             };
-            broken.extend(self.bound(&bound, integer, name, |bound| match bound {
-                Ok((i, bound)) => i < bound || (exclusive && i == bound),
-                Err(bound) => float < bound || (exclusive && float <= bound),
-            }));
+            broken.extend(
+                self.bound(&bound, (integer, float), name, |bound| match bound {
+                    Ok((i, bound)) => i < bound || (exclusive && i == bound),
+                    Err(bound) => float < bound || (exclusive && float <= bound),
+                }),
+            );
         }
         if let Some(maximum) = self.maximum {
             let rule = if self.exclusive_maximum {
@@ -104,10 +107,12 @@ impl Bounds {
                 rule,
                 what: "Maximum boundary",
             };
-            broken.extend(self.bound(&bound, integer, name, |bound| match bound {
-                Ok((i, bound)) => i > bound || (exclusive && i == bound),
-                Err(bound) => float > bound || (exclusive && float >= bound),
-            }));
+            broken.extend(
+                self.bound(&bound, (integer, float), name, |bound| match bound {
+                    Ok((i, bound)) => i > bound || (exclusive && i == bound),
+                    Err(bound) => float > bound || (exclusive && float >= bound),
+                }),
+            );
         }
         broken
     }
@@ -116,7 +121,7 @@ impl Bounds {
     fn bound(
         &self,
         bound: &Bound,
-        integer: Option<i64>,
+        (integer, float): (Option<i64>, f64),
         name: &str,
         outside: impl Fn(Result<(i64, i64), f64>) -> bool,
     ) -> Vec<Broken> {
@@ -133,7 +138,8 @@ impl Bounds {
             _ => (outside(Err(bound.at)), float_text(bound.at)),
         };
         if is_outside {
-            broken.push(Broken::Rule(format!("{} {shown}", bound.rule)));
+            let bad = compared(integer.filter(|_| native), float);
+            broken.push(Broken::Rule(bad, format!("{} {shown}", bound.rule)));
         }
         broken
     }
@@ -169,10 +175,19 @@ impl Bounds {
                 format!("factor MultipleOf declared for {name} must be positive: {shown}"),
             ));
         } else if !fits {
-            broken.push(Broken::Rule(format!("should be a multiple of {shown}")));
+            let bad = compared(integer.filter(|_| native), float);
+            broken.push(Broken::Rule(
+                bad,
+                format!("should be a multiple of {shown}"),
+            ));
         }
         broken
     }
+}
+
+/// A number in the type in which it was compared.
+fn compared(integer: Option<i64>, float: f64) -> Value {
+    integer.map_or_else(|| float.into(), Into::into)
 }
 
 struct Bound {

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::{Additional, Node};
 use crate::playground::field::Path;
 
-const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
+/// What every object has whatever its schema says.
+pub(super) const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes a whole object, whose own `apiVersion`, `kind` and `metadata` are not the schema's.
 pub(super) fn object(root: &Node, object: &mut Value) -> Vec<String> {

@@ -31,7 +31,7 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
 }
 
 /// Whether a schema uses anywhere what no structural schema can express.
-fn is_beyond(schema: &Value) -> bool {
+pub(super) fn is_beyond(schema: &Value) -> bool {
     const KEYWORDS: [&str; 7] = [
         "id",
         "$schema",

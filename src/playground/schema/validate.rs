@@ -93,7 +93,7 @@ impl Node {
             Value::Number(number) => {
                 for broken in self.numbers.check(number, &name(path)) {
                     match broken {
-                        Broken::Rule(rule) => out.rule(path, value.clone(), &rule),
+                        Broken::Rule(bad, rule) => out.rule(path, bad, &rule),
                         Broken::Range(message) => out.at_root(&message),
                         Broken::Factor(factor, message) => {
                             out.add(FieldError::invalid(path, factor, &message));
@@ -371,12 +371,15 @@ fn best(outcomes: impl Iterator<Item = Outcome>, stop: Stop) -> Best {
     }
 }
 
-/// Equal as values of an enum are: an integer and a double by their value.
+/// Equal as values of an enum are: converted to the type of the one allowed, for which a double
+/// loses its fraction.
 fn equal(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
-        (Value::Number(a), Value::Number(b)) => {
-            a == b || (a.is_f64() != b.is_f64() && a.as_f64() == b.as_f64())
-        }
+        (Value::Number(a), Value::Number(b)) => match (a.is_f64(), b.is_f64()) {
+            (true, false) => a.as_f64().map(f64::trunc) == b.as_f64(),
+            (false, true) => a.as_f64() == b.as_f64(),
+            _ => a == b,
+        },
         _ => value == allowed,
     }
 }
