@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::reviews::{Identify, Question, Reviews};
 use super::{data, events, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, Resource, Strategy, Verbs};
+use crate::playground::custom::{self, definitions};
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
 
@@ -42,6 +43,7 @@ enum Rules {
     RoleBinding,
     Event,
     Review(Question),
+    Definition,
 }
 
 const CORE: Row = Row {
@@ -194,6 +196,17 @@ pub(super) const TABLE: &[Row] = &[
         ..CORE
     },
     Row {
+        group: custom::GROUP,
+        kind: "CustomResourceDefinition",
+        plural: custom::PLURAL,
+        short_names: &["crd", "crds"],
+        scope: Scope::Cluster,
+        status: Status::Served,
+        flavour: Flavour::BuiltInWithGeneration,
+        rules: Rules::Definition,
+        ..CORE
+    },
+    Row {
         kind: "MutatingWebhookConfiguration",
         plural: "mutatingwebhookconfigurations",
         ..ADMISSION
@@ -276,7 +289,7 @@ impl Row {
             kind: self.kind.into(),
             list_kind: format!("{}List", self.kind).into(),
             short_names: names(self.short_names),
-            categories: if self.group == ADMISSION.group {
+            categories: if [ADMISSION.group, custom::GROUP].contains(&self.group) {
                 names(&["api-extensions"])
             } else {
                 Vec::new()
@@ -314,6 +327,7 @@ impl Rules {
             Self::Role => Arc::new(rbac::Roles),
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),
+            Self::Definition => Arc::new(definitions::Definitions),
             Self::Review(question) => Arc::new(Reviews {
                 question,
                 identify: Arc::clone(identify),

@@ -182,7 +182,14 @@ fn progress(tx: &mut Tx<'_>, cluster: &Name, mut namespace: Object) -> Result<()
         "status".into(),
         json!({"phase": "Terminating", "conditions": conditions}),
     );
-    tx.put(&key, namespace)
+    // A write wakes the settlers again, so what is as it was is not written.
+    if tx
+        .get(&key)
+        .is_none_or(|stored| *stored.cached() != namespace)
+    {
+        tx.put(&key, namespace)?;
+    }
+    Ok(())
 }
 
 /// What a namespace still holds.
