@@ -3,18 +3,24 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`catalog`] | what a scope serves: resources, versions, their rules |
+//! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
+//! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
+//! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
-//! | [`schema`], [`crd`] | structural schemas, and what defines an API |
-//! | [`protobuf`], [`json`], [`patch`] | what clients send |
-//! | [`field`], [`names`], [`select`] | errors of fields, names and selectors, as clients know them |
+//! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
+//! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
+pub mod builtin;
 pub mod catalog;
 pub mod crd;
+pub mod custom;
 pub mod field;
 pub mod json;
 pub mod names;
 pub mod patch;
+pub mod plain;
 pub mod protobuf;
 pub mod schema;
 pub mod select;
