@@ -7,30 +7,33 @@
 mod check;
 mod convert;
 mod cost;
+mod functions;
 #[cfg(test)]
 mod tests;
+mod types;
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{sync::Arc, thread};
 
-use cel::{
-    Context, Env, ExecutionError, Value as CelValue,
-    common::{
-        ast::{CallExpr, EntryExpr, Expr, IdedExpr},
-        types::{self, CelBool, CelList, CelMap, CelString},
-        value::{CowVal, Val},
-    },
-};
+use cel::{Context, Env, ExecutionError, Value as CelValue, common::ast::IdedExpr};
 use serde_json::Value;
 use thiserror::Error;
-
-use super::go_regex::GoRegex;
 
 /// The longest expression that is accepted.
 pub(crate) const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 
+/// How deep an expression may be nested. Functions and macros count for more than one level.
+const MAX_EXPRESSION_DEPTH: usize = 250;
+/// Up to this depth an expression is evaluated on the caller's stack, beyond it on one of its own.
+const SHALLOW_DEPTH: usize = 24;
+const FUNCTION_DEPTH: usize = 3;
+const MACRO_DEPTH: usize = 6;
+/// The engine needs much stack for each level, more than the threads have that use pipelines.
+const STACK_BYTES: usize = 128 * 1024 * 1024;
+
 /// A compiled expression.
 pub(crate) struct Program {
     expression: IdedExpr,
+    is_deep: bool,
     env: Arc<Env>,
 }
 
@@ -71,19 +74,7 @@ pub(crate) struct Engine(Arc<Env>);
 
 impl Engine {
     pub(crate) fn new() -> Self {
-        let mut env = Env::stdlib().with_optional_support(false);
-        let added = env
-            .add_overload(ORDERED, "ordered_keys", vec![types::DYN_TYPE], ordered)
-            .and_then(|()| {
-                env.add_overload(
-                    MATCHES,
-                    "go_matches",
-                    vec![types::STRING_TYPE, types::STRING_TYPE],
-                    matches,
-                )
-            });
-        added.expect("the names begin with @, which no standard function does");
-        Self(Arc::new(env))
+        Self(Arc::new(functions::environment()))
     }
 
     pub(crate) fn compile(&self, source: &str) -> Result<Program, CelError> {
@@ -91,40 +82,51 @@ impl Engine {
             let message = format!("expression is longer than {MAX_EXPRESSION_BYTES} bytes");
             return Err(CelError { offset: 0, message });
         }
-        let (mut expression, positions) =
-            self.0
-                .parser()
-                .parse_with_source_info(source)
-                .map_err(|errors| {
-                    let Some(first) = errors.errors.first() else {
-                        return CelError {
-                            offset: 0,
-                            message: "cannot be parsed".to_owned(),
-                        };
-                    };
-                    CelError {
-                        offset: offset_of(source, first.pos),
-                        message: first.msg.clone(),
-                    }
-                })?;
-        check::check(&expression).map_err(|problem| {
-            let characters = positions
+        let parsed = with_stack(|| self.parse(source));
+        let unparsed = || {
+            Err(CelError {
+                offset: 0,
+                message: "expression cannot be parsed".to_owned(),
+            })
+        };
+        let (mut expression, depth) = parsed.unwrap_or_else(unparsed)?;
+        functions::rewrite(&mut expression);
+        Ok(Program {
+            expression,
+            is_deep: depth > SHALLOW_DEPTH,
+            env: Arc::clone(&self.0),
+        })
+    }
+
+    /// Parses and checks, with all the stack that may take.
+    fn parse(&self, source: &str) -> Result<(IdedExpr, usize), CelError> {
+        let parser = self.0.parser().enable_ident_escape_syntax(true);
+        let (expression, positions) = parser.parse_with_source_info(source).map_err(|errors| {
+            let Some(first) = errors.errors.first() else {
+                return CelError {
+                    offset: 0,
+                    message: "cannot be parsed".to_owned(),
+                };
+            };
+            CelError {
+                offset: offset_of(source, first.pos),
+                message: first.msg.clone(),
+            }
+        })?;
+        let depth = check::check(&expression).map_err(|problem| {
+            let start = positions
                 .offset_for(problem.node)
                 .map_or(0, |(start, _)| start as usize);
-            let offset = source
-                .char_indices()
-                .nth(characters)
-                .map_or(source.len(), |(offset, _)| offset);
+            let offset = (0..=start.min(source.len()))
+                .rev()
+                .find(|at| source.is_char_boundary(*at))
+                .unwrap_or(0);
             CelError {
                 offset,
                 message: problem.message,
             }
         })?;
-        rewrite(&mut expression);
-        Ok(Program {
-            expression,
-            env: Arc::clone(&self.0),
-        })
+        Ok((expression, depth))
     }
 }
 
@@ -144,14 +146,24 @@ impl Scope {
 impl Program {
     /// Answers the result, and what it may have cost.
     pub(crate) fn evaluate(&self, value: &Value, scope: &Scope) -> Result<(Value, u64), EvalError> {
-        let cost = cost::check(
-            &self.expression,
-            &cost::Inputs {
-                value,
-                this: &scope.this,
-                other: &scope.other,
-            },
-        )?;
+        if self.is_deep {
+            let failed = || {
+                Err(EvalError::Failed(
+                    "expression is nested too deeply".to_owned(),
+                ))
+            };
+            return with_stack(|| self.evaluate_here(value, scope)).unwrap_or_else(failed);
+        }
+        self.evaluate_here(value, scope)
+    }
+
+    fn evaluate_here(&self, value: &Value, scope: &Scope) -> Result<(Value, u64), EvalError> {
+        let inputs = cost::Inputs {
+            value,
+            this: &scope.this,
+            other: &scope.other,
+        };
+        let cost = cost::check(&self.expression, &inputs)?;
         let mut context = Context::with_env(Arc::clone(&self.env));
         context.add_variable_from_value("value", convert::plain(value));
         context.add_variable_from_value("self", scope.this_cel.clone());
@@ -160,6 +172,14 @@ impl Program {
             .map_err(|error| EvalError::Failed(reason(&error)))?;
         Ok((convert::json(&result)?, cost))
     }
+}
+
+/// Does something with a large stack. `None` if there is no thread to be had, or the engine panicked.
+fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK_BYTES);
+        builder.spawn_scoped(scope, work).ok()?.join().ok()
+    })
 }
 
 /// The engine prints whole values into some messages; an object of a tenant does not belong there.
@@ -180,109 +200,4 @@ fn offset_of(source: &str, (line, column): (isize, isize)) -> usize {
         .char_indices()
         .nth(column)
         .map_or(source.len(), |(offset, _)| start + offset)
-}
-
-const ORDERED: &str = "@ordered";
-const MATCHES: &str = "@matches";
-
-/// Puts our own functions where the engine's would answer differently from one run to the next, or from Go.
-fn rewrite(node: &mut IdedExpr) {
-    each_child(node, &mut rewrite);
-    match &mut node.expr {
-        Expr::Comprehension(comprehension) => {
-            let range = std::mem::take(&mut comprehension.iter_range);
-            let id = range.id;
-            let call = CallExpr {
-                func_name: ORDERED.to_owned(),
-                target: None,
-                args: vec![range],
-            };
-            comprehension.iter_range = IdedExpr {
-                id,
-                expr: Expr::Call(call),
-            };
-        }
-        Expr::Call(call) if call.func_name == "matches" => {
-            MATCHES.clone_into(&mut call.func_name);
-            if let Some(target) = call.target.take() {
-                call.args.insert(0, *target);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn each_child(node: &mut IdedExpr, visit: &mut impl FnMut(&mut IdedExpr)) {
-    match &mut node.expr {
-        Expr::Call(call) => {
-            call.target.iter_mut().for_each(|target| visit(target));
-            call.args.iter_mut().for_each(visit);
-        }
-        Expr::Comprehension(comprehension) => {
-            visit(&mut comprehension.iter_range);
-            visit(&mut comprehension.accu_init);
-            visit(&mut comprehension.loop_cond);
-            visit(&mut comprehension.loop_step);
-            visit(&mut comprehension.result);
-        }
-        Expr::List(list) => list.elements.iter_mut().for_each(visit),
-        Expr::Map(map) => {
-            for entry in &mut map.entries {
-                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    visit(&mut entry.key);
-                    visit(&mut entry.value);
-                }
-            }
-        }
-        Expr::Select(select) => visit(&mut select.operand),
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
-    }
-}
-
-/// The keys of a map in their order; anything else stays what it is.
-fn ordered<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let Some(range) = arguments.pop() else {
-        return Err(ExecutionError::missing_argument_or_target());
-    };
-    let keys = match range.as_ref().downcast_ref::<CelMap<'_>>() {
-        None => None,
-        Some(_) => match CelValue::try_from(range.as_ref())? {
-            CelValue::Map(map) => {
-                let mut keys: Vec<CelValue> = map
-                    .map
-                    .keys()
-                    .map(|key| CelValue::from(key.clone()))
-                    .collect();
-                keys.sort_by(|a, b| a.partial_cmp(b).unwrap_or_else(|| rank(a).cmp(&rank(b))));
-                Some(keys)
-            }
-            _ => None,
-        },
-    };
-    let Some(keys) = keys else { return Ok(range) };
-    let keys: Result<Vec<Box<dyn Val + 'v>>, _> = keys.into_iter().map(TryInto::try_into).collect();
-    Ok(CowVal::owned(CelList::from(keys?)))
-}
-
-/// The order of keys that cannot be compared with each other.
-fn rank(key: &CelValue) -> Ordering {
-    match key {
-        CelValue::Bool(_) => Ordering::Less,
-        CelValue::Int(_) | CelValue::UInt(_) => Ordering::Equal,
-        _ => Ordering::Greater,
-    }
-}
-
-fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let text = |i: usize| {
-        arguments
-            .get(i)
-            .and_then(|argument| argument.as_ref().downcast_ref::<CelString<'_>>())
-    };
-    let (Some(text), Some(pattern)) = (text(0), text(1)) else {
-        return Err(ExecutionError::missing_argument_or_target());
-    };
-    let regex = GoRegex::compile(pattern.inner())
-        .map_err(|error| ExecutionError::function_error("matches", error))?;
-    Ok(CowVal::owned(CelBool::from(regex.is_match(text.inner()))))
 }

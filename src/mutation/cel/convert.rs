@@ -119,7 +119,7 @@ fn seconds(whole: i64, nanos: i64) -> String {
 }
 
 /// RFC 3339 as Go writes it: `Z` for UTC, and no trailing zeros in the fraction.
-fn go_time(text: &str) -> String {
+pub(super) fn go_time(text: &str) -> String {
     let (time, zone) = text.split_at(text.len().saturating_sub(6));
     let zone = if zone == "+00:00" { "Z" } else { zone };
     let time = if time.contains('.') {

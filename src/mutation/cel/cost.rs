@@ -6,7 +6,10 @@
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::Value;
 
-use super::{EvalError, MATCHES, ORDERED};
+use super::{
+    EvalError,
+    functions::{MATCHES, MEMBER, ORDERED, STRING, UTC},
+};
 
 /// The most steps an expression may take.
 pub(super) const MAX_COST: u64 = 5_000_000;
@@ -25,6 +28,8 @@ struct Size<'d> {
     bytes: u64,
     /// The length of the longest list or map in it.
     length: u64,
+    /// The bytes of its largest element; known only of what was computed.
+    element: u64,
     piece: Option<&'d Value>,
 }
 
@@ -73,7 +78,7 @@ impl<'d, 'e> Estimate<'d, 'e> {
                         .get(&select.field)
                         .map(Size::of_piece)
                         .unwrap_or_default(),
-                    None => of,
+                    None => of.element(),
                 }
             }
             Expr::Call(call) => self.call(call),
@@ -123,6 +128,7 @@ impl<'d, 'e> Estimate<'d, 'e> {
                         .bytes
                         .saturating_add(step.bytes.saturating_mul(rounds)),
                     length: step.length.max(rounds),
+                    element: initial.element.max(step.element),
                     piece: None,
                 };
                 self.bound.truncate(outer + 1);
@@ -163,13 +169,13 @@ impl<'d, 'e> Estimate<'d, 'e> {
         let work = match call.func_name.as_str() {
             // A pattern may come from the document, so it is compiled each time.
             MATCHES => total.saturating_add(1_000),
-            "_==_" | "_!=_" | "@in" | "_+_" | "_<_" | "_<=_" | "_>_" | "_>=_" => total / 16,
-            "string" | "bytes" | "size" | "contains" | "startsWith" | "endsWith" => total / 16,
+            "_==_" | "_!=_" | MEMBER | "_+_" | "_<_" | "_<=_" | "_>_" | "_>=_" => total / 16,
+            STRING | "bytes" | "size" | "contains" | "startsWith" | "endsWith" => total / 16,
             _ => 0,
         };
         self.cost = self.cost.saturating_add(work);
         match call.func_name.as_str() {
-            ORDERED => arguments.first().copied().unwrap_or_default(),
+            ORDERED | UTC => arguments.first().copied().unwrap_or_default(),
             "_[_]" => match (
                 arguments.first().and_then(|size| size.piece),
                 call.args.get(1),
@@ -177,7 +183,7 @@ impl<'d, 'e> Estimate<'d, 'e> {
                 (Some(piece), Some(key)) => {
                     element_at(piece, key).unwrap_or_else(|| Size::of_piece(piece).element())
                 }
-                (None, _) => arguments.first().copied().unwrap_or_default(),
+                (None, _) => arguments.first().copied().unwrap_or_default().element(),
                 (Some(_), None) => Size::default(),
             },
             "_?_:_" => match arguments.get(1..) {
@@ -185,13 +191,21 @@ impl<'d, 'e> Estimate<'d, 'e> {
                 _ => Size::default(),
             },
             "dyn" => arguments.first().copied().unwrap_or_default(),
-            "_+_" => Size {
-                bytes: total,
-                length: longest,
-                piece: None,
-            },
+            "_+_" => {
+                let element = arguments
+                    .iter()
+                    .map(|size| size.largest_element())
+                    .max()
+                    .unwrap_or(0);
+                Size {
+                    bytes: total,
+                    length: longest,
+                    element,
+                    piece: None,
+                }
+            }
             // Bytes become longer as text, numbers have some two dozen digits.
-            "string" | "bytes" => Size {
+            STRING | "bytes" => Size {
                 bytes: total.saturating_mul(2).max(32),
                 ..Size::default()
             },
@@ -209,6 +223,7 @@ impl<'d> Size<'d> {
         Self {
             bytes,
             length,
+            element: 0,
             piece: Some(piece),
         }
     }
@@ -228,15 +243,29 @@ impl<'d> Size<'d> {
                 }
             }
             Some(_) => Self::default(),
-            None => self,
+            None => Self {
+                bytes: self.element,
+                ..self
+            },
+        }
+    }
+
+    fn largest_element(self) -> u64 {
+        if self.piece.is_some() {
+            self.element().bytes
+        } else {
+            self.element
         }
     }
 
     /// Either of two.
     fn or(self, other: Self) -> Self {
+        let element = self.largest_element().max(other.largest_element());
+        let length = self.length.max(other.length);
         Self {
             bytes: self.bytes.max(other.bytes),
-            length: self.length.max(other.length),
+            length,
+            element,
             piece: None,
         }
     }
@@ -244,9 +273,11 @@ impl<'d> Size<'d> {
     /// A container of this and another.
     fn with(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes).saturating_add(8);
+        let element = self.element.max(other.bytes);
         Self {
             bytes,
             length: self.length.max(other.length),
+            element,
             piece: None,
         }
     }
