@@ -5,3 +5,4 @@ pub mod conditions;
 pub mod convert;
 pub mod ids;
 pub mod paths;
+pub mod types;

@@ -38,7 +38,9 @@ pub enum Limit {
 pub enum TypeError {
     #[error("workspace type {0} cannot be resolved")]
     Unknown(String),
-    #[error("workspace type {child} cannot be used as a child of {parent}: {by} allows only other children")]
+    #[error(
+        "workspace type {child} cannot be used as a child of {parent}: {by} allows only other children"
+    )]
     Child {
         child: TypeRef,
         parent: TypeRef,
@@ -98,7 +100,10 @@ impl WorkspaceType {
         };
         let bindings = spec["defaultAPIBindings"].as_array().into_iter().flatten();
         Self {
-            name: TypeRef::new(path, object["metadata"]["name"].as_str().unwrap_or_default()),
+            name: TypeRef::new(
+                path,
+                object["metadata"]["name"].as_str().unwrap_or_default(),
+            ),
             extends: list(&spec["extend"]["with"]),
             default_child: TypeRef::of(&spec["defaultChildWorkspaceType"], path)
                 .unwrap_or_else(|| TypeRef::new("root", "universal")),
@@ -107,7 +112,10 @@ impl WorkspaceType {
             bindings: bindings
                 .filter_map(|b| {
                     let export = b["export"].as_str()?;
-                    Some((b["path"].as_str().unwrap_or(path).to_owned(), export.to_owned()))
+                    Some((
+                        b["path"].as_str().unwrap_or(path).to_owned(),
+                        export.to_owned(),
+                    ))
                 })
                 .collect(),
             initializer: spec["initializer"] == true,
@@ -303,7 +311,12 @@ mod tests {
                 "root",
             ))
         };
-        assert_eq!(with_extended(&TypeRef::new("root", "a"), &cycle).unwrap().len(), 2);
+        assert_eq!(
+            with_extended(&TypeRef::new("root", "a"), &cycle)
+                .unwrap()
+                .len(),
+            2
+        );
         assert_eq!(
             with_extended(&TypeRef::new("root:x", "nope"), &lookup),
             Err(TypeError::Unknown("root:x:nope".into()))
