@@ -6,6 +6,7 @@
 //! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
 //! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
 //! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
+//! | [`kcp`] | workspaces, exports, bindings, claims |
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
@@ -18,6 +19,7 @@ pub mod crd;
 pub mod custom;
 pub mod field;
 pub mod json;
+pub mod kcp;
 pub mod names;
 pub mod patch;
 pub mod plain;
