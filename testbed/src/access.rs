@@ -19,7 +19,7 @@ use crate::names::unique;
 use crate::process::Launch;
 
 /// kubectl and helm get that long.
-const TOOL_DEADLINE: Duration = Duration::from_secs(120);
+const TOOL_DEADLINE: Duration = Duration::from_mins(2);
 
 /// One user's way to one control plane.
 #[derive(Debug, Clone)]

@@ -26,7 +26,7 @@ use crate::process::{Exit, Launch, Process};
 
 /// A server that isn't ready by then won't be.
 const READY_WITHIN: Duration = Duration::from_secs(90);
-const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+const STOPPED_WITHIN: Duration = Duration::from_mins(1);
 /// A definition is established and served within that.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 

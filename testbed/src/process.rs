@@ -377,7 +377,7 @@ impl fmt::Debug for Process {
         f.debug_struct("Process")
             .field("name", &self.name)
             .field("pid", &self.pid)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
