@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -91,7 +92,16 @@ impl ServiceCluster {
     /// by namespaces and API groups of their own, see [`unique`].
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<ServiceCluster> = OnceCell::const_new();
-        SHARED.get_or_try_init(Self::start).await
+        SHARED
+            .get_or_try_init(async || {
+                let cluster = Self::start().await?;
+                // Nobody drops it, so nobody else says this; a line that isn't captured is there
+                // whichever test fails.
+                let logs = cluster.logs().display();
+                let _ = writeln!(io::stderr(), "testbed: the shared cluster logs to {logs}");
+                Ok(cluster)
+            })
+            .await
     }
 
     /// Where kube-apiserver listens.

@@ -197,7 +197,11 @@ impl Launch {
             .and_then(|pid| pid.trim().parse().ok())
         else {
             let _ = child.wait();
-            bail!("can't start {}: {}", self.name, self.program.display());
+            let why = line
+                .strip_prefix("failed ")
+                .unwrap_or("supervise said nothing")
+                .trim();
+            bail!("starting {}: {why}", self.name);
         };
         let ended = Arc::new(Ended::default());
         thread::Builder::new()

@@ -14,8 +14,9 @@
 //
 // Standard output carries two lines: "started PID" and, when the command has ended,
 // "exited CODE PEAK_KIB CPU_MICROS" or "killed SIGNAL PEAK_KIB CPU_MICROS".
+// Where it can't be started the one line is "failed WHY".
 // The exit status is the command's, 128 and the signal's number for a signal, 125 for a failure of
-// supervise's own, which is explained in one line on standard error.
+// supervise's own.
 package main
 
 import (
@@ -55,7 +56,7 @@ func main() {
 
 	code, err := run(os.Args[1:], os.Stdin, os.Stdout)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "supervise:", err)
+		fmt.Println("failed", err)
 	}
 	os.Exit(code)
 }

@@ -65,7 +65,8 @@ async fn a_program_that_is_not_there_is_an_error_that_names_it() {
     let error = Launch::new("ghost", "/no/such/program")
         .spawn()
         .unwrap_err();
-    assert!(error.to_string().contains("/no/such/program"), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("/no/such/program: no such file"), "{error}");
 }
 
 #[tokio::test]
