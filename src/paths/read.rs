@@ -59,18 +59,27 @@ fn get_nested<'a>(
     if path.len() > 1 {
         let replaced = match path[0] {
             b'@' => modifier::apply(json, path, budget)?,
-            b'!' => modifier::literal(path).map(|(text, rest)| (Cow::Borrowed(text), rest)),
+            b'!' => modifier::literal(path).map(|(text, rest)| (Cow::Owned(text.to_vec()), rest)),
             _ => None,
         };
         if let Some((text, rest)) = replaced {
-            return Ok(match rest {
-                [b'|' | b'.', rest @ ..] => Found {
-                    index: 0,
-                    indexes: None,
-                    ..get(&text, rest, budget)?.into_owned()
-                },
-                _ => parse(&text).into_owned(),
-            });
+            // What a modifier leaves as it is still stands in the document, so that it can be replaced there.
+            return match (rest, text) {
+                ([b'|' | b'.', ..], raw) => {
+                    let found = Found {
+                        raw,
+                        ..Found::default()
+                    }
+                    .get(&rest[1..], budget)?;
+                    Ok(Found {
+                        index: 0,
+                        indexes: None,
+                        ..found
+                    })
+                }
+                (_, Cow::Borrowed(raw)) => Ok(parse(raw)),
+                (_, Cow::Owned(raw)) => Ok(parse(&raw).into_owned()),
+            };
         }
         let opener = path[0];
         if matches!(opener, b'[' | b'{') {
