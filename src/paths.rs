@@ -19,8 +19,6 @@ mod tests;
 use serde_json::Value;
 use thiserror::Error;
 
-pub(crate) use text::number_text;
-
 /// The longest path that is accepted.
 pub const MAX_PATH_BYTES: usize = 4 * 1024;
 /// How deep a path may go, counting every key, pipe and nested query.

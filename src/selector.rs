@@ -158,6 +158,7 @@ impl Selector {
     }
 
     /// Whether the labels satisfy every requirement.
+    #[allow(clippy::needless_pass_by_value)] // A borrowed iterator would be awkward for every caller.
     pub fn matches<'a, L>(&self, labels: L) -> bool
     where
         L: IntoIterator<Item = (&'a str, &'a str)> + Clone,

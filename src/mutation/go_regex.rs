@@ -368,8 +368,7 @@ impl<'p> Translator<'p> {
             return Err(self.error("trailing backslash at end of expression"));
         };
         match escaped {
-            'A' | 'z' => self.copy(2, Before::Something),
-            'B' => self.copy(2, Before::Something),
+            'A' | 'z' | 'B' => self.copy(2, Before::Something),
             'b' => self.replace(2, r"(?-u:\b)"),
             'Q' => self.quoted(),
             'C' => return Err(self.error("invalid escape sequence: `\\C`")),

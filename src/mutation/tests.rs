@@ -27,8 +27,8 @@ fn apply(steps: &[Step], this: &Value) -> Result<Value, MutationError> {
 }
 
 #[track_caller]
-fn check(one: Step, this: Value, want: &Value) {
-    assert_eq!(&apply(&[one], &this).unwrap(), want);
+fn check(one: Step, this: &Value, want: &Value) {
+    assert_eq!(&apply(&[one], this).unwrap(), want);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_regex_always_writes_text() {
     let doc = || json!({"n": 12, "t": true, "o": {"a": 1}, "z": null, "s": "x"});
     check(
         step("regex", "n", "1", "0"),
-        doc(),
+        &doc(),
         &json!({"n": "02", "t": true, "o": {"a": 1}, "z": null, "s": "x"}),
     );
     let with = |key: &str, value: Value| {
@@ -46,21 +46,25 @@ fn a_regex_always_writes_text() {
     };
     check(
         step("regex", "t", "x", "y"),
-        doc(),
+        &doc(),
         &with("t", json!("true")),
     );
     check(
         step("regex", "o", "x", "y"),
-        doc(),
+        &doc(),
         &with("o", json!("{\"a\":1}")),
     );
-    check(step("regex", "z", "^", "y"), doc(), &with("z", json!("y")));
+    check(step("regex", "z", "^", "y"), &doc(), &with("z", json!("y")));
     check(
         step("regex", "new", "^$", "y"),
-        doc(),
+        &doc(),
         &with("new", json!("y")),
     );
-    check(step("regex", "s", "", "$1"), doc(), &with("s", json!("$1")));
+    check(
+        step("regex", "s", "", "$1"),
+        &doc(),
+        &with("s", json!("$1")),
+    );
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn big_integers_and_markup_pass_every_step_unchanged() {
     }
     check(
         step("cel", "x", "self.big", ""),
-        doc.clone(),
+        &doc,
         &json!({"big": doc["big"], "text": doc["text"], "x": doc["big"]}),
     );
 }
@@ -90,19 +94,15 @@ fn each_element_is_mutated_by_its_own_value() {
     let doc = json!({"i": [{"n": "a"}, {"n": "b"}, {}]});
     check(
         step("regex", "i[*].n", "^", "x-"),
-        doc.clone(),
+        &doc,
         &json!({"i": [{"n": "x-a"}, {"n": "x-b"}, {"n": "x-"}]}),
     );
     check(
         step("delete", "i[*].n", "", ""),
-        doc.clone(),
+        &doc,
         &json!({"i": [{}, {}, {}]}),
     );
-    check(
-        step("delete", "i[*]", "", ""),
-        doc.clone(),
-        &json!({"i": []}),
-    );
+    check(step("delete", "i[*]", "", ""), &doc, &json!({"i": []}));
     check(
         step(
             "cel",
@@ -110,7 +110,7 @@ fn each_element_is_mutated_by_its_own_value() {
             "value == null ? self.i[0].n : value + '!'",
             "",
         ),
-        doc,
+        &doc,
         &json!({"i": [{"n": "a!"}, {"n": "b!"}, {"n": "a"}]}),
     );
 }
@@ -168,4 +168,39 @@ fn an_object_that_would_burst_is_refused() {
         ),
         "{error:?}"
     );
+}
+
+#[test]
+fn a_pipeline_serves_all_workers_at_once() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&Pipeline::compile(&[step("cel", "a", "1", "")]).unwrap());
+}
+
+#[test]
+fn other_is_null_when_there_is_no_other_side() {
+    let steps = [step("cel", "a", "other == null ? 'alone' : other.name", "")];
+    let pipeline = Pipeline::compile(&steps).unwrap();
+    assert_eq!(
+        pipeline.apply(&json!({}), None).unwrap(),
+        json!({"a": "alone"})
+    );
+    assert_eq!(
+        pipeline
+            .apply(&json!({}), Some(&json!({"name": "o"})))
+            .unwrap(),
+        json!({"a": "o"})
+    );
+}
+
+#[test]
+fn a_failing_step_names_itself_and_its_path() {
+    let error = apply(
+        &[
+            step("delete", "x", "", ""),
+            step("cel", "i[*].n", "value.nope", ""),
+        ],
+        &json!({"i": [{"n": {}}]}),
+    );
+    let error = error.unwrap_err();
+    assert_eq!(error.to_string(), "mutation step 1 at 'i.0.n'");
 }

@@ -184,7 +184,7 @@ impl<'p> ParsedQuery<'p> {
         while let Some(&byte) = query.get(i) {
             match byte {
                 b'!' | b'=' | b'<' | b'>' | b'%' if depth == 1 && value_at.is_none() => {
-                    value_at = Some(i)
+                    value_at = Some(i);
                 }
                 b'\\' => i += 1,
                 b'[' | b'(' => depth += 1,
@@ -252,10 +252,9 @@ impl<'p> ParsedQuery<'p> {
 
 fn split_operator(value: &[u8]) -> (&[u8], &[u8]) {
     match value {
-        [_] => value.split_at(1),
         [b'=', b'=', ..] => (&value[1..2], &value[2..]),
         [b'!', b'=' | b'%', ..] | [b'<' | b'>', b'=', ..] => value.split_at(2),
-        [b'<' | b'>' | b'=' | b'%', ..] => value.split_at(1),
+        [_] | [b'<' | b'>' | b'=' | b'%', ..] => value.split_at(1),
         _ => value.split_at(0),
     }
 }

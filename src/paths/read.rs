@@ -59,18 +59,27 @@ fn get_nested<'a>(
     if path.len() > 1 {
         let replaced = match path[0] {
             b'@' => modifier::apply(json, path, budget)?,
-            b'!' => modifier::literal(path).map(|(text, rest)| (Cow::Borrowed(text), rest)),
+            b'!' => modifier::literal(path).map(|(text, rest)| (Cow::Owned(text.to_vec()), rest)),
             _ => None,
         };
         if let Some((text, rest)) = replaced {
-            return Ok(match rest {
-                [b'|' | b'.', rest @ ..] => Found {
-                    index: 0,
-                    indexes: None,
-                    ..get(&text, rest, budget)?.into_owned()
-                },
-                _ => parse(&text).into_owned(),
-            });
+            // What a modifier leaves as it is still stands in the document, so that it can be replaced there.
+            return match (rest, text) {
+                ([b'|' | b'.', ..], raw) => {
+                    let found = Found {
+                        raw,
+                        ..Found::default()
+                    }
+                    .get(&rest[1..], budget)?;
+                    Ok(Found {
+                        index: 0,
+                        indexes: None,
+                        ..found
+                    })
+                }
+                (_, Cow::Borrowed(raw)) => Ok(parse(raw)),
+                (_, Cow::Owned(raw)) => Ok(parse(&raw).into_owned()),
+            };
         }
         let opener = path[0];
         if matches!(opener, b'[' | b'{') {
@@ -207,8 +216,8 @@ fn multipath(
     Ok(out)
 }
 
-fn offset_in(json: &[u8], part: &Cow<'_, [u8]>) -> usize {
-    let Cow::Borrowed(part) = part else { return 0 };
+fn offset_in(json: &[u8], part: &[u8]) -> usize {
+    // Of what was computed the address is nowhere near: no offset.
     let offset = (part.as_ptr() as usize).wrapping_sub(json.as_ptr() as usize);
     if offset < json.len() { offset } else { 0 }
 }
@@ -383,15 +392,14 @@ impl<'a, 'p> Search<'a, 'p> {
         count: usize,
     ) -> Result<bool, PathError> {
         if step.part == b"#" {
-            self.value = match step.each {
-                Some(path) => self.each(path, &answers.elements)?,
-                None => {
-                    self.calculated = true;
-                    Found {
-                        kind: Kind::Number,
-                        raw: count.to_string().into_bytes().into(),
-                        ..Found::default()
-                    }
+            self.value = if let Some(path) = step.each {
+                self.each(path, &answers.elements)?
+            } else {
+                self.calculated = true;
+                Found {
+                    kind: Kind::Number,
+                    raw: count.to_string().into_bytes().into(),
+                    ..Found::default()
                 }
             };
             return Ok(true);

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -14,6 +15,11 @@ fn every_path_of_the_contract_reads_and_writes_as_recorded() {
     let golden: Value = serde_json::from_str(include_str!("../../tests/data/paths.json")).unwrap();
     assert_eq!(golden["cases"].as_array().unwrap().len(), 314);
     check_all(&golden);
+}
+
+#[test]
+fn every_further_path_tried_with_the_libraries_reads_and_writes_the_same() {
+    check_all(&serde_json::from_str(include_str!("../../tests/data/paths_more.json")).unwrap());
 }
 
 #[track_caller]
@@ -175,4 +181,45 @@ fn a_write_far_beyond_the_end_of_a_list_is_refused() {
     );
     assert!(set(&mut doc, "b.99999999999999999999999", json!(1)).is_err());
     assert_eq!(doc, json!({"a": []}));
+}
+
+const PIECES: &str = concat!(
+    r"(a|b|spec|items|name|0|1|-1|01|:1|\*|\?|#|\.|\.\.|\||@this|@reverse|@keys|@values|@flatten|@join|@tostr|@fromstr",
+    r"|@group|@dig:a|@pretty|@ugly|@valid|!1|!\{|\[|\]|\{|\}|\(|\)|==|!=|<|>=|%|~true|,|:|\\|\x22|é|\[\*\]|#\(a==1\)#)",
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: crate::mutation::fuzz::cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn fuzz_paths(pieces in prop::collection::vec(PIECES, 0..14)) {
+        let path = pieces.concat();
+        let doc = json!({"a": [{"a": 1, "b": "x\"é"}, {"a": [1, [2]]}, null, "{\"a\":1}"], "spec": {"items": [{"name": "n"}]}, "": 0});
+        let found = get(&doc, &path);
+        if let Ok(found) = &found {
+            prop_assert!(found.raw.len() < 1 << 20);
+            let elements = found.elements();
+            prop_assert!(elements.len() <= found.raw.len());
+        }
+        let _ = (validate(&path, Use::Write), validate(&path, Use::Delete));
+        let mut written = doc.clone();
+        if set(&mut written, &path, json!("new")).is_err() {
+            prop_assert_eq!(&written, &doc);
+        }
+        let mut deleted = doc.clone();
+        if delete(&mut deleted, &path).is_err() {
+            prop_assert_eq!(&deleted, &doc);
+        }
+        if let Ok(targets) = expand(&doc, &path) {
+            prop_assert!(targets.len() <= MAX_ELEMENTS);
+        }
+        let _ = get_text(&path, "a.#(a==1)#|@keys");
+    }
+
+    #[test]
+    fn reading_by_keys_agrees_with_reading_the_text(keys in prop::collection::vec("(a|b|spec|items|name|0|1|01|-1|\\\\a|)", 1..5)) {
+        let path = keys.join(".");
+        let doc = json!({"a": [{"a": 1, "b": "x"}, {"a": [1, [2]]}], "spec": {"items": [{"name": "n"}], "0": 1}, "": {"": 2}});
+        prop_assert_eq!(get(&doc, &path), get_text(&compact(&doc), &path));
+    }
 }

@@ -43,7 +43,7 @@ fn push(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Integers digit by digit; the rest with the fewest digits, with an exponent only when very large or very small.
-pub(crate) fn number_text(number: &Number) -> String {
+fn number_text(number: &Number) -> String {
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
         return number.to_string();
     };

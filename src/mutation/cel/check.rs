@@ -94,7 +94,7 @@ const GLOBAL: [(&str, &[Overload]); 12] = [
             (&[Text], Uint),
         ],
     ),
-    ("type", &[(&[Dyn], Type::Type)]),
+    ("type", &[(&[Dyn], Type::Kind)]),
     ("dyn", &[(&[Dyn], Dyn)]),
     ("@not_strictly_false", &[(&[Bool], Bool)]),
 ];
@@ -276,7 +276,7 @@ impl<'e> Checker<'e> {
         match bound {
             Some((_, known)) => Ok(known.clone()),
             None if VARIABLES.contains(&plain) => Ok(Dyn),
-            None if TYPES.contains(&plain) => Ok(Type::Type),
+            None if TYPES.contains(&plain) => Ok(Type::Kind),
             None => Err(undeclared(node, plain)),
         }
     }
@@ -286,7 +286,7 @@ impl<'e> Checker<'e> {
             && QUALIFIED_TYPES.contains(&name.trim_start_matches('.'))
             && !self.bound.iter().any(|(bound, _)| *bound == "google")
         {
-            return Ok(Type::Type);
+            return Ok(Type::Kind);
         }
         let field = match self.visit(&select.operand)? {
             Dyn | Type::Free => Dyn,
@@ -430,7 +430,7 @@ fn generic_result(name: &str, arguments: &[Type]) -> Option<Type> {
             Type::Map(key, _) => member.fits(key).then_some(Bool),
             _ => None,
         },
-        ("_[_]", [_, Null | Bytes | Type::Type]) => None,
+        ("_[_]", [_, Null | Bytes | Type::Kind]) => None,
         ("_[_]", [container, key]) => match container {
             Dyn | Type::Free => Some(Dyn),
             Type::List(element) => key.fits(&Int).then(|| (**element).clone()),

@@ -169,13 +169,13 @@ impl<'d, 'e> Estimate<'d, 'e> {
         let work = match call.func_name.as_str() {
             // A pattern may come from the document, so it is compiled each time.
             MATCHES => total.saturating_add(1_000),
-            "_==_" | "_!=_" | MEMBER | "_+_" | "_<_" | "_<=_" | "_>_" | "_>=_" => total / 16,
-            STRING | "bytes" | "size" | "contains" | "startsWith" | "endsWith" => total / 16,
+            "_==_" | "_!=_" | MEMBER | "_+_" | "_<_" | "_<=_" | "_>_" | "_>=_" | STRING
+            | "bytes" | "size" | "contains" | "startsWith" | "endsWith" => total / 16,
             _ => 0,
         };
         self.cost = self.cost.saturating_add(work);
         match call.func_name.as_str() {
-            ORDERED | UTC => arguments.first().copied().unwrap_or_default(),
+            ORDERED | UTC | "dyn" => arguments.first().copied().unwrap_or_default(),
             "_[_]" => match (
                 arguments.first().and_then(|size| size.piece),
                 call.args.get(1),
@@ -190,7 +190,6 @@ impl<'d, 'e> Estimate<'d, 'e> {
                 Some([yes, no]) => yes.or(*no),
                 _ => Size::default(),
             },
-            "dyn" => arguments.first().copied().unwrap_or_default(),
             "_+_" => {
                 let element = arguments
                     .iter()

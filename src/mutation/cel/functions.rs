@@ -85,10 +85,10 @@ pub(super) fn rewrite(node: &mut IdedExpr) {
             }
             ("@in", None) => MEMBER.clone_into(&mut call.func_name),
             ("bool" | "duration" | "int" | "string" | "timestamp", None) => {
-                call.func_name.insert(0, '@')
+                call.func_name.insert(0, '@');
             }
             (name, Some(target)) if name.starts_with("get") && call.args.is_empty() => {
-                wrap(UTC, target)
+                wrap(UTC, target);
             }
             _ => {}
         },
@@ -138,16 +138,14 @@ fn each_child(node: &mut IdedExpr, visit: &mut impl FnMut(&mut IdedExpr)) {
 
 /// Calls what the standard library has under the name.
 fn standard<'b, 'v>(name: &str, arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
-    match STANDARD.find_overload(name, &arguments) {
-        Some(function) => function(arguments),
-        None => {
-            let types = arguments
-                .iter()
-                .map(|argument| argument.as_ref().get_type().name().to_owned())
-                .collect();
-            Err(ExecutionError::no_such_overload(name, types))
-        }
+    if let Some(function) = STANDARD.find_overload(name, &arguments) {
+        return function(arguments);
     }
+    let types = arguments
+        .iter()
+        .map(|argument| argument.as_ref().get_type().name().to_owned())
+        .collect();
+    Err(ExecutionError::no_such_overload(name, types))
 }
 
 fn text<'a>(arguments: &'a [CowVal<'_, '_>], index: usize) -> Option<&'a str> {
@@ -183,6 +181,7 @@ fn ordered<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelList::from(keys)))
 }
 
+#[allow(clippy::needless_pass_by_value)] // The engine wants the signature.
 fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     let (Some(subject), Some(pattern)) = (text(&arguments, 0), text(&arguments, 1)) else {
         return Err(ExecutionError::missing_argument_or_target());
@@ -193,6 +192,7 @@ fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
 }
 
 /// Whether a map has a key. Lists have no fields to ask for; anything else just does not have it.
+#[allow(clippy::needless_pass_by_value)] // The engine wants the signature.
 fn has<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     let [subject, field] = arguments.as_slice() else {
         return Err(ExecutionError::missing_argument_or_target());
@@ -211,6 +211,7 @@ fn has<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
 }
 
 /// `x in y`; what cannot be a key is in no map.
+#[allow(clippy::needless_pass_by_value)] // The engine wants the signature.
 fn member<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     let [element, container] = arguments.as_slice() else {
         return Err(ExecutionError::missing_argument_or_target());
@@ -279,10 +280,10 @@ fn to_int<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
 
 fn to_string<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     let subject = arguments.first().map(CowVal::as_ref);
-    if let Some(double) = subject.and_then(|subject| subject.downcast_ref::<CelDouble>()) {
+    if let Some(double) = subject.and_then(<dyn Val>::downcast_ref::<CelDouble>) {
         return Ok(CowVal::owned(CelString::from(double_text(*double.inner()))));
     }
-    if let Some(time) = subject.and_then(|subject| subject.downcast_ref::<CelTimestamp>()) {
+    if let Some(time) = subject.and_then(<dyn Val>::downcast_ref::<CelTimestamp>) {
         return Ok(CowVal::owned(CelString::from(go_time(
             &time.inner().to_rfc3339(),
         ))));

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -245,6 +246,28 @@ fn no_depth_of_nesting_overflows_the_stack() {
             if let Ok(program) = engine.compile(&expression) {
                 drop(program.evaluate(&Value::Null, &scope));
             }
+        }
+    }
+}
+
+static ENGINE: std::sync::LazyLock<Engine> = std::sync::LazyLock::new(Engine::new);
+
+const PIECES: &str = concat!(
+    r"(self|value|other|x|1|1u|1\.5|'a'|null|true|\[|\]|\{|\}|\(|\)|\.|,|:|\?| \+ | - | \* |/|%|==|!=|<|>=| in |&&|\|\||!|-",
+    r"|\.map\(x,|\.filter\(x,|\.all\(x,|has\(self\.|size\(|string\(|int\(|dyn\(|duration\('1h'\)|timestamp\(0\)",
+    r"|\.matches\('|\.a|\.b|\[0\]|'|\x22|é|`|//|\n)",
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: crate::mutation::fuzz::cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn fuzz_cel(pieces in prop::collection::vec(PIECES, 0..16)) {
+        let source = pieces.concat();
+        let this = json!({"a": [1, 2.5, "x", null], "b": {"a": "é", "b": [[1]]}});
+        match ENGINE.compile(&source) {
+            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &Scope::new(&this, Some(&this)))),
+            Err(error) => prop_assert!(source.is_char_boundary(error.offset)),
         }
     }
 }

@@ -17,7 +17,8 @@ pub(super) enum Type {
     Null,
     Time,
     Duration,
-    Type,
+    /// A type itself, as `type(x)` gives it.
+    Kind,
     List(Box<Self>),
     Map(Box<Self>, Box<Self>),
 }
@@ -34,8 +35,9 @@ impl Type {
     /// Whether a value of one type may stand where the other is asked for.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Dyn | Self::Free, _) | (_, Self::Dyn | Self::Free) => true,
-            (Self::Null, Self::Time | Self::Duration)
+            (Self::Dyn | Self::Free, _)
+            | (_, Self::Dyn | Self::Free)
+            | (Self::Null, Self::Time | Self::Duration)
             | (Self::Time | Self::Duration, Self::Null) => true,
             (Self::List(a), Self::List(b)) => a.fits(b),
             (Self::Map(a, x), Self::Map(b, y)) => a.fits(b) && x.fits(y),
@@ -77,7 +79,7 @@ impl fmt::Display for Type {
             Self::Null => "null",
             Self::Time => "timestamp",
             Self::Duration => "duration",
-            Self::Type => "type",
+            Self::Kind => "type",
             Self::List(element) => return write!(f, "list({element})"),
             Self::Map(key, value) => return write!(f, "map({key}, {value})"),
         };

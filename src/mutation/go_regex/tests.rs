@@ -42,7 +42,7 @@ fn difference(case: &Value) -> Option<String> {
 #[test]
 fn an_error_says_where_in_the_pattern_it_is() {
     let check = |pattern: &str, offset: usize| {
-        assert_eq!(GoRegex::compile(pattern).unwrap_err().offset, offset)
+        assert_eq!(GoRegex::compile(pattern).unwrap_err().offset, offset);
     };
     check("ab)", 2);
     check("ab(?=c)", 2);
