@@ -1,6 +1,10 @@
 use serde_json::{Value, json};
 
-use crate::playground::plain::fixture::{Api, CONFIG_MAPS, Cluster, NAMESPACES, NOW, SECRETS};
+use super::namespaces;
+use crate::object::Object;
+use crate::playground::plain::fixture::{
+    Api, CLUSTER, CONFIG_MAPS, Cluster, NAMESPACES, NOW, SECRETS,
+};
 use crate::playground::status::Status;
 
 const EVENTS: Api = Api("v1", "events");
@@ -377,4 +381,29 @@ fn reviews_allow_everything_and_know_tokens() {
         .unwrap();
     assert_eq!(me["status"]["userInfo"]["username"], "tester");
     assert_eq!(me["status"]["userInfo"]["groups"], json!(["devs"]));
+}
+
+#[test]
+fn nothing_survives_a_namespace_that_was_removed_outright() {
+    let cluster = Cluster::new();
+    cluster
+        .put(NAMESPACES, json!({"metadata": {"name": "n"}}))
+        .unwrap();
+    cluster.put(SECRETS, in_namespace("s", &[])).unwrap();
+    let key = namespaces::key(CLUSTER, "n");
+    cluster.store.write(|tx| Ok(tx.remove(&key))).unwrap();
+    assert_eq!(cluster.get(SECRETS, "n", "s"), None);
+}
+
+#[test]
+fn an_object_may_be_written_before_its_namespace() {
+    let cluster = Cluster::new();
+    let object = Object::new(in_namespace("c", &[])).unwrap();
+    let key = cluster.resource(CONFIG_MAPS).table.key(CLUSTER, "n", "c");
+    let made = cluster.store.write(|tx| {
+        tx.put(&key, object)?;
+        namespaces::ensure(tx, CLUSTER, "n")
+    });
+    assert!(made.is_ok());
+    assert!(cluster.get(CONFIG_MAPS, "n", "c").is_some());
 }

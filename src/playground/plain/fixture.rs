@@ -180,7 +180,7 @@ impl Cluster {
         let resource = self.resource(api);
         let key = resource.table.key(CLUSTER, namespace, name);
         let scope = scope();
-        let outcome = self.store.write(|tx| {
+        self.store.write(|tx| {
             let old = tx.get(&key).unwrap().object();
             let admission = Admission {
                 user: &self.user,
@@ -195,7 +195,7 @@ impl Cluster {
             }
             delete(tx, &key)
         })?;
-        Ok(outcome.value)
+        Ok(())
     }
 
     /// Takes the finalizers from an object, and the object with them if it is being deleted.
