@@ -11,6 +11,8 @@ mod kinds;
 pub mod namespaces;
 mod rbac;
 mod reviews;
+#[cfg(test)]
+mod tests;
 
 pub use reviews::Identify;
 

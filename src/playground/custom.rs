@@ -13,6 +13,8 @@ mod establish;
 mod fitted;
 mod order;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub use fitted::FittedSchema;
 pub use order::prefer;

@@ -94,3 +94,8 @@ impl Scopes for PlainScopes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(super) mod fixture;
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Admission, Resource, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::{Key, Name, Range, Read, Settler, Table, Tx};
+use crate::playground::store::{Key, Range, Read, Settler, Table, Tx};
 
 /// The label by which selectors find a namespace by name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -135,25 +135,22 @@ impl Strategy for Namespaces {
 
 impl Settler for Lifecycle {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
-        let mut touched: BTreeSet<(&Name, &Name)> = BTreeSet::new();
+        let mut touched: BTreeSet<Key> = BTreeSet::new();
         for changed in changed {
             if changed.table == *TABLE {
-                touched.insert((changed.cluster(), changed.name()));
+                touched.insert(changed.clone());
+                if tx.get(changed).is_none() {
+                    // Removed outright: what it held must not wait for a namesake.
+                    empty(tx, changed)?;
+                }
             } else if !changed.namespace().is_empty() {
-                touched.insert((changed.cluster(), changed.namespace()));
+                touched.insert(key(changed.cluster(), changed.namespace()));
             }
         }
-        for (cluster, name) in touched {
-            let key = key(cluster, name);
-            match tx.get(&key) {
-                Some(stored) if stored.cached().in_deletion() => {
-                    progress(tx, cluster, stored.object())?;
-                }
-                Some(_) => {}
-                // Removed outright: what it held must not wait for a namesake.
-                None => {
-                    empty(tx, &key)?;
-                }
+        for key in touched {
+            let going = tx.get(&key).filter(|stored| stored.cached().in_deletion());
+            if let Some(stored) = going {
+                progress(tx, &key, stored.object())?;
             }
         }
         Ok(())
@@ -161,9 +158,8 @@ impl Settler for Lifecycle {
 }
 
 /// Brings a namespace that is being deleted as far as it goes.
-fn progress(tx: &mut Tx<'_>, cluster: &Name, mut namespace: Object) -> Result<(), Status> {
-    let key = key(cluster, namespace.name());
-    let left = empty(tx, &key)?;
+fn progress(tx: &mut Tx<'_>, key: &Key, mut namespace: Object) -> Result<(), Status> {
+    let left = empty(tx, key)?;
     if left.objects == 0 {
         if let Some(Value::Array(finalizers)) = namespace
             .root_mut()
@@ -173,7 +169,7 @@ fn progress(tx: &mut Tx<'_>, cluster: &Name, mut namespace: Object) -> Result<()
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
         if spec_finalizers(&namespace) == 0 && namespace.finalizers().next().is_none() {
-            tx.remove(&key);
+            tx.remove(key);
             return Ok(());
         }
     }
@@ -184,10 +180,10 @@ fn progress(tx: &mut Tx<'_>, cluster: &Name, mut namespace: Object) -> Result<()
     );
     // A write wakes the settlers again, so what is as it was is not written.
     if tx
-        .get(&key)
+        .get(key)
         .is_none_or(|stored| *stored.cached() != namespace)
     {
-        tx.put(&key, namespace)?;
+        tx.put(key, namespace)?;
     }
     Ok(())
 }
