@@ -86,15 +86,15 @@ pub fn claim_label_value(group: &str, resource: &str, identity: &str) -> String 
 /// The claim as compact JSON in a field order of its own, which is what gets hashed.
 fn claim_json(group: &str, resource: &str, identity: &str) -> String {
     let quote = |text: &str| serde_json::Value::from(text).to_string();
-    let mut json = String::from("{");
+    let mut fields = Vec::new();
     if !group.is_empty() {
-        json += &format!("\"group\":{},", quote(group));
+        fields.push(format!("\"group\":{}", quote(group)));
     }
-    json += &format!("\"resource\":{},\"verbs\":null", quote(resource));
+    fields.push(format!("\"resource\":{},\"verbs\":null", quote(resource)));
     if !identity.is_empty() {
-        json += &format!(",\"identityHash\":{}", quote(identity));
+        fields.push(format!("\"identityHash\":{}", quote(identity)));
     }
-    json + "}"
+    format!("{{{}}}", fields.join(","))
 }
 
 /// The constant label value that a binding carries for its own export.
@@ -124,8 +124,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(found: String, expected: &str) {
-        assert_eq!(found, expected);
+    fn check(found: impl AsRef<str>, expected: &str) {
+        assert_eq!(found.as_ref(), expected);
     }
 
     #[test]

@@ -42,15 +42,15 @@ pub enum TypeError {
         "workspace type {child} cannot be used as a child of {parent}: {by} allows only other children"
     )]
     Child {
-        child: TypeRef,
-        parent: TypeRef,
-        by: TypeRef,
+        child: String,
+        parent: String,
+        by: String,
     },
     #[error("workspace type {child} cannot be used below {parent}: {by} allows only other parents")]
     Parent {
-        child: TypeRef,
-        parent: TypeRef,
-        by: TypeRef,
+        child: String,
+        parent: String,
+        by: String,
     },
 }
 
@@ -151,18 +151,18 @@ pub fn check_child(parent: &[WorkspaceType], child: &[WorkspaceType]) -> Result<
     for above in parent {
         if !permits(&above.allowed_children, child) {
             return Err(TypeError::Child {
-                child: child_type.name.clone(),
-                parent: parent_type.name.clone(),
-                by: above.name.clone(),
+                child: child_type.name.to_string(),
+                parent: parent_type.name.to_string(),
+                by: above.name.to_string(),
             });
         }
     }
     for below in child {
         if !permits(&below.allowed_parents, parent) {
             return Err(TypeError::Parent {
-                child: child_type.name.clone(),
-                parent: parent_type.name.clone(),
-                by: below.name.clone(),
+                child: child_type.name.to_string(),
+                parent: parent_type.name.to_string(),
+                by: below.name.to_string(),
             });
         }
     }

@@ -94,12 +94,11 @@ pub(super) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
 /// A selector by resource never restricts anything: it becomes "all".
 fn stored_claim(claim: &Value, full: &[Value], extra: Option<&str>) -> Value {
     let mut map = claims::stored_base(claim);
-    match claims::find(full, claim) {
-        Some(full) => claims::copy(full, &mut map, &["verbs", "selector"]),
-        None => {
-            map.insert("verbs".into(), json!(["*"]));
-            map.insert("selector".into(), json!({"matchAll": true}));
-        }
+    if let Some(full) = claims::find(full, claim) {
+        claims::copy(full, &mut map, &["verbs", "selector"]);
+    } else {
+        map.insert("verbs".into(), json!(["*"]));
+        map.insert("selector".into(), json!({"matchAll": true}));
     }
     if let Some(field) = extra {
         claims::copy(claim, &mut map, &[field]);
