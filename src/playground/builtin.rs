@@ -11,6 +11,7 @@ mod kinds;
 pub mod namespaces;
 mod rbac;
 mod reviews;
+mod shapes;
 #[cfg(test)]
 mod tests;
 
