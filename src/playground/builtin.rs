@@ -8,6 +8,7 @@ use std::sync::Arc;
 mod data;
 mod events;
 mod kinds;
+mod leases;
 pub mod namespaces;
 mod rbac;
 mod reviews;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
 use super::shapes::{self, Dropping, Typed};
-use super::{data, events, namespaces, rbac};
+use super::{data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
 use crate::playground::names::{NameRule, Scope};
@@ -45,6 +45,7 @@ enum Rules {
     Event,
     Review(Question),
     Definition,
+    Lease,
 }
 
 const CORE: Row = Row {
@@ -194,6 +195,7 @@ pub(super) const TABLE: &[Row] = &[
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",
+        rules: Rules::Lease,
         ..CORE
     },
     Row {
@@ -343,6 +345,7 @@ impl Rules {
             Self::Role => Arc::new(rbac::Roles),
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),
+            Self::Lease => Arc::new(leases::Leases),
             Self::Definition => Arc::new(definitions::Definitions),
             Self::Review(question) => Arc::new(Reviews {
                 question,

@@ -53,15 +53,29 @@ pub(super) fn shape(kind: &str) -> Option<Value> {
             ("immutable", flag()),
         ]),
         "ServiceAccount" => object(&[
-            (
-                "secrets",
-                list(&json!({"type": "object", "properties": {
-                    "kind": text(), "namespace": text(), "name": text(), "uid": text(),
-                    "apiVersion": text(), "resourceVersion": text(), "fieldPath": text(),
-                }})),
-            ),
+            ("secrets", list(&reference())),
             ("imagePullSecrets", refs()),
             ("automountServiceAccountToken", flag()),
+        ]),
+        // As it is stored; the other view is turned into this one first.
+        "Event" => object(&[
+            ("involvedObject", reference()),
+            ("related", reference()),
+            ("reason", text()),
+            ("message", text()),
+            ("source", object(&[("component", text()), ("host", text())])),
+            ("firstTimestamp", text()),
+            ("lastTimestamp", text()),
+            ("eventTime", text()),
+            ("count", number()),
+            ("type", text()),
+            (
+                "series",
+                object(&[("count", number()), ("lastObservedTime", text())]),
+            ),
+            ("action", text()),
+            ("reportingComponent", text()),
+            ("reportingInstance", text()),
         ]),
         "Role" => object(&[("rules", rules())]),
         "ClusterRole" => object(&[
@@ -178,6 +192,20 @@ impl Strategy for Typed {
     fn answer(&self, admission: &Admission<'_>, object: &Object) -> Option<Object> {
         self.rules.as_ref()?.answer(admission, object)
     }
+}
+
+/// An `ObjectReference`.
+fn reference() -> Value {
+    let fields = [
+        "apiVersion",
+        "fieldPath",
+        "kind",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "uid",
+    ];
+    object(&fields.map(|field| (field, text())))
 }
 
 fn text() -> Value {

@@ -432,6 +432,8 @@ fn fields_of_the_wrong_type_are_a_bad_request() {
         (CONFIG_MAPS, json!({"immutable": "yes"})),
         (BINDINGS, json!({"roleRef": "admin"})),
         (BINDINGS, json!({"subjects": [1]})),
+        (EVENTS, json!({"involvedObject": "pod"})),
+        (NEW_EVENTS, json!({"series": {"count": "many"}})),
         (
             Api("rbac.authorization.k8s.io/v1", "roles"),
             json!({"rules": {}}),
@@ -443,4 +445,16 @@ fn fields_of_the_wrong_type_are_a_bad_request() {
     let nulls = json!({"spec": {"holderIdentity": null, "renewTime": NOW}});
     let stored = Cluster::new().put(lease, named("x", &nulls)).unwrap();
     assert_eq!(stored["spec"], json!({"renewTime": NOW}));
+}
+
+#[test]
+fn a_lease_lasts_some_time() {
+    check_invalid(
+        Api("coordination.k8s.io/v1", "leases"),
+        &json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}),
+        &[
+            "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+            "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+        ],
+    );
 }
