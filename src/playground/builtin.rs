@@ -8,9 +8,11 @@ use std::sync::Arc;
 mod data;
 mod events;
 mod kinds;
+mod leases;
 pub mod namespaces;
 mod rbac;
 mod reviews;
+mod shapes;
 #[cfg(test)]
 mod tests;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
-use super::{data, events, namespaces, rbac};
-use crate::playground::catalog::{Conversion, Flavour, Resource, Strategy, Verbs};
+use super::shapes::{self, Dropping, Typed};
+use super::{data, events, leases, namespaces, rbac};
+use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
@@ -44,6 +45,7 @@ enum Rules {
     Event,
     Review(Question),
     Definition,
+    Lease,
 }
 
 const CORE: Row = Row {
@@ -193,6 +195,7 @@ pub(super) const TABLE: &[Row] = &[
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",
+        rules: Rules::Lease,
         ..CORE
     },
     Row {
@@ -305,8 +308,8 @@ impl Row {
             verbs: self.verbs,
             flavour: self.flavour,
             name_rule: self.name_rule,
-            schema: None,
-            strategy: self.rules.strategy(identify),
+            schema: self.schema(),
+            strategy: self.strategy(identify),
             conversion: (self.group == events::VIEW_GROUP)
                 .then(|| Arc::new(events::View) as Arc<dyn Conversion>),
             required_label: None,
@@ -314,6 +317,21 @@ impl Row {
             selectable_fields: names(self.selectable),
             incarnation: 0,
         })
+    }
+
+    /// Both views of events share a table, and what one knows the other must not drop.
+    fn schema(&self) -> Option<Arc<dyn ObjectSchema>> {
+        let kept = self.verbs == Verbs::CreateOnly || self.rules == Rules::Event;
+        (!kept).then(|| Arc::new(Dropping(shapes::schema(self.kind))) as Arc<dyn ObjectSchema>)
+    }
+
+    fn strategy(&self, identify: &Identify) -> Option<Arc<dyn Strategy>> {
+        let rules = self.rules.strategy(identify);
+        if shapes::shape(self.kind).is_none() {
+            return rules;
+        }
+        let schema = shapes::schema(self.kind);
+        Some(Arc::new(Typed { schema, rules }))
     }
 }
 
@@ -327,6 +345,7 @@ impl Rules {
             Self::Role => Arc::new(rbac::Roles),
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),
+            Self::Lease => Arc::new(leases::Leases),
             Self::Definition => Arc::new(definitions::Definitions),
             Self::Review(question) => Arc::new(Reviews {
                 question,

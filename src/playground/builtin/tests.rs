@@ -407,3 +407,54 @@ fn an_object_may_be_written_before_its_namespace() {
     assert!(made.is_ok());
     assert!(cluster.get(CONFIG_MAPS, "n", "c").is_some());
 }
+
+#[test]
+fn typed_kinds_drop_what_they_do_not_know() {
+    let cluster = Cluster::new();
+    let mut sent = named(
+        "x",
+        &json!({"data": {"a": "1"}, "odd": 1, "apiVersion": "v1", "kind": "ConfigMap"}),
+    );
+    sent["metadata"]["odd"] = 1.into();
+    let stored = cluster.put(CONFIG_MAPS, sent).unwrap();
+    assert_eq!(stored["data"], json!({"a": "1"}));
+    assert!(stored.get("odd").is_none());
+    assert!(stored["metadata"].get("odd").is_none());
+    assert_eq!(stored["kind"], "ConfigMap");
+}
+
+#[test]
+fn fields_of_the_wrong_type_are_a_bad_request() {
+    let lease = Api("coordination.k8s.io/v1", "leases");
+    for (api, rest) in [
+        (lease, json!({"spec": {"leaseDurationSeconds": "15"}})),
+        (lease, json!({"spec": []})),
+        (CONFIG_MAPS, json!({"immutable": "yes"})),
+        (BINDINGS, json!({"roleRef": "admin"})),
+        (BINDINGS, json!({"subjects": [1]})),
+        (EVENTS, json!({"involvedObject": "pod"})),
+        (NEW_EVENTS, json!({"series": {"count": "many"}})),
+        (
+            Api("rbac.authorization.k8s.io/v1", "roles"),
+            json!({"rules": {}}),
+        ),
+    ] {
+        let status = Cluster::new().put(api, named("x", &rest)).unwrap_err();
+        assert_eq!(status.code, 400, "{rest}: {status}");
+    }
+    let nulls = json!({"spec": {"holderIdentity": null, "renewTime": NOW}});
+    let stored = Cluster::new().put(lease, named("x", &nulls)).unwrap();
+    assert_eq!(stored["spec"], json!({"renewTime": NOW}));
+}
+
+#[test]
+fn a_lease_lasts_some_time() {
+    check_invalid(
+        Api("coordination.k8s.io/v1", "leases"),
+        &json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}),
+        &[
+            "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+            "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+        ],
+    );
+}

@@ -325,3 +325,55 @@ fn a_definition_made_anew_is_another_incarnation() {
     cluster.put(CRDS, again).unwrap();
     assert_ne!(cluster.resource(WIDGETS).incarnation, first);
 }
+
+/// A write of one of a few definitions that want each other's names, or its deletion.
+fn steps() -> impl proptest::strategy::Strategy<Value = Vec<(usize, Option<(usize, usize)>)>> {
+    let names = proptest::option::of((0..3usize, 0..3usize));
+    proptest::collection::vec((0..3usize, names), 1..30)
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(48))]
+    #[test]
+    fn no_name_is_ever_given_twice(steps in steps()) {
+        let cluster = Cluster::new();
+        for (index, names) in steps {
+            let plural = ["as", "bs", "cs"][index];
+            let name = format!("{plural}.example.com");
+            let old = cluster.get(CRDS, "", &name);
+            match names {
+                Some((kind, singular)) => {
+                    let mut crd = crd(plural, ["A", "B", "C"][kind]);
+                    crd["spec"]["names"]["singular"] = ["x", "y", "as"][singular].into();
+                    // An established definition may refuse another kind; that is an answer, too.
+                    let _ = cluster.put(CRDS, crd);
+                }
+                None if old.is_some() => cluster.delete(CRDS, "", &name).unwrap(),
+                None => {}
+            }
+            let mut kinds = Vec::new();
+            let mut resources = Vec::new();
+            for plural in ["as", "bs", "cs"] {
+                let Some(crd) = cluster.get(CRDS, "", &format!("{plural}.example.com")) else {
+                    continue;
+                };
+                let accepted = &crd["status"]["acceptedNames"];
+                let text = |field: &str| accepted[field].as_str().unwrap().to_owned();
+                kinds.extend([text("kind"), text("listKind")]);
+                let mut own = vec![text("plural"), text("singular")];
+                own.dedup();
+                resources.extend(own);
+                let given = condition(&crd, "NamesAccepted").0 == "True";
+                let asks = &crd["spec"]["names"]["kind"];
+                proptest::prop_assert!(!given || *asks == accepted["kind"]);
+            }
+            for names in [&mut kinds, &mut resources] {
+                names.retain(|name| !name.is_empty());
+                let all = names.len();
+                names.sort();
+                names.dedup();
+                proptest::prop_assert_eq!(names.len(), all);
+            }
+        }
+    }
+}
