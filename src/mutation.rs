@@ -265,7 +265,10 @@ struct Run<'s> {
 
 impl<'s> Run<'s> {
     fn new(step: &'s Compiled, doc: &Value, other: Option<&Value>) -> Self {
-        let scope = matches!(step.action, Action::Cel(_)).then(|| cel::Scope::new(doc, other));
+        let scope = match &step.action {
+            Action::Cel(program) => Some(program.scope(doc, other)),
+            _ => None,
+        };
         Self {
             step,
             scope,

@@ -5,8 +5,10 @@
 
 mod component;
 mod each;
+mod found;
 mod modifier;
 mod pretty;
+mod query;
 mod read;
 mod scan;
 mod text;
@@ -170,7 +172,7 @@ impl GetResult {
         match self.kind {
             Kind::Null => Vec::new(),
             Kind::Json if self.raw.starts_with('[') => {
-                let list = read::Found::of(Kind::Json, self.raw.as_bytes());
+                let list = found::Found::of(Kind::Json, self.raw.as_bytes());
                 list.members()
                     .iter()
                     .map(|(_, element)| Self::found(element))
@@ -181,10 +183,10 @@ impl GetResult {
     }
 
     fn of(value: &Value) -> Self {
-        Self::found(&read::parse(&text::compact(value)))
+        Self::found(&found::parse(&text::compact(value)))
     }
 
-    fn found(found: &read::Found<'_>) -> Self {
+    fn found(found: &found::Found<'_>) -> Self {
         let raw = String::from_utf8_lossy(&found.raw).into_owned();
         let text = String::from_utf8_lossy(&found.text()).into_owned();
         Self {

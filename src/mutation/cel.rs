@@ -8,6 +8,7 @@ mod check;
 mod convert;
 mod cost;
 mod functions;
+mod needs;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -17,6 +18,8 @@ use std::{sync::Arc, thread};
 use cel::{Context, Env, ExecutionError, Value as CelValue, common::ast::IdedExpr};
 use serde_json::Value;
 use thiserror::Error;
+
+use self::needs::Need;
 
 /// The longest expression that is accepted.
 pub(crate) const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
@@ -34,6 +37,8 @@ const STACK_BYTES: usize = 128 * 1024 * 1024;
 pub(crate) struct Program {
     expression: IdedExpr,
     is_deep: bool,
+    needs_this: Need,
+    needs_other: Need,
     env: Arc<Env>,
 }
 
@@ -61,7 +66,7 @@ pub enum EvalError {
     NotJson(&'static str),
 }
 
-/// What an expression is evaluated over.
+/// What an expression is evaluated over: of both objects what it can look at.
 pub(crate) struct Scope {
     this: Value,
     other: Value,
@@ -90,10 +95,16 @@ impl Engine {
             })
         };
         let (mut expression, depth) = parsed.unwrap_or_else(unparsed)?;
+        let (needs_this, needs_other) = (
+            needs::of("self", &expression),
+            needs::of("other", &expression),
+        );
         functions::rewrite(&mut expression);
         Ok(Program {
             expression,
             is_deep: depth > SHALLOW_DEPTH,
+            needs_this,
+            needs_other,
             env: Arc::clone(&self.0),
         })
     }
@@ -130,20 +141,22 @@ impl Engine {
     }
 }
 
-impl Scope {
-    pub(crate) fn new(this: &Value, other: Option<&Value>) -> Self {
-        let other = other.cloned().unwrap_or_default();
-        let (this_cel, other_cel) = (convert::object(this), convert::object(&other));
-        Self {
-            this: this.clone(),
+impl Program {
+    /// Makes ready what the expression may look at.
+    pub(crate) fn scope(&self, this: &Value, other: Option<&Value>) -> Scope {
+        let (this, other) = (
+            self.needs_this.pruned(this),
+            self.needs_other.pruned(other.unwrap_or(&Value::Null)),
+        );
+        let (this_cel, other_cel) = (convert::object(&this), convert::object(&other));
+        Scope {
+            this,
             other,
             this_cel,
             other_cel,
         }
     }
-}
 
-impl Program {
     /// Answers the result, and what it may have cost.
     pub(crate) fn evaluate(&self, value: &Value, scope: &Scope) -> Result<(Value, u64), EvalError> {
         if self.is_deep {

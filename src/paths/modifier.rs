@@ -6,8 +6,10 @@ use std::{
 };
 
 use super::{
-    Kind, PathError, pretty,
-    read::{self, Budget, Found},
+    Kind, PathError,
+    found::{self, Found},
+    pretty,
+    read::Budget,
     scan,
 };
 
@@ -56,12 +58,12 @@ pub(super) fn apply<'j, 'p>(
             scan::push_string(&mut out, json);
             out.into()
         }
-        b"fromstr" if scan::is_valid(json) => read::parse(json).text().into_owned().into(),
+        b"fromstr" if scan::is_valid(json) => found::parse(json).text().into_owned().into(),
         b"fromstr" => Cow::Borrowed(&b""[..]),
         b"group" => group(json).into(),
         _ => {
             let mut found = Vec::new();
-            dig(&read::parse(json), argument, budget, &mut found)?;
+            dig(&found::parse(json), argument, budget, &mut found)?;
             list(found.iter().map(|raw| &raw[..])).into()
         }
     };
@@ -104,7 +106,7 @@ fn argument(text: &[u8]) -> (&[u8], &[u8]) {
 
 /// The value of a member of an argument such as `{"deep":true}`.
 fn option(argument: &[u8], name: &[u8]) -> bool {
-    let argument = read::parse(argument);
+    let argument = found::parse(argument);
     let members = argument.members();
     let named = members
         .iter()
@@ -143,7 +145,7 @@ fn key_raw<'f>(key: Option<&'f Found<'_>>) -> &'f [u8] {
 }
 
 fn reverse(json: &[u8]) -> Cow<'_, [u8]> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     let members = found.members();
     if found.is_array() {
         list(members.iter().rev().map(|(_, value)| &*value.raw)).into()
@@ -173,7 +175,7 @@ fn flatten<'j>(
     argument: &[u8],
     budget: &Budget,
 ) -> Result<Cow<'j, [u8]>, PathError> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     if !found.is_array() {
         return Ok(Cow::Borrowed(json));
     }
@@ -196,12 +198,12 @@ fn flatten<'j>(
 }
 
 fn keys(json: &[u8]) -> Vec<u8> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     list(found.members().iter().map(|(key, _)| key_raw(key.as_ref())))
 }
 
 fn values(json: &[u8]) -> Cow<'_, [u8]> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     if found.is_array() {
         return Cow::Borrowed(json);
     }
@@ -209,7 +211,7 @@ fn values(json: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn join<'j>(json: &'j [u8], argument: &[u8]) -> Cow<'j, [u8]> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     if !found.is_array() {
         return Cow::Borrowed(json);
     }
@@ -244,7 +246,7 @@ fn join<'j>(json: &'j [u8], argument: &[u8]) -> Cow<'j, [u8]> {
 
 /// Turns an object of lists into a list of objects.
 fn group(json: &[u8]) -> Vec<u8> {
-    let found = read::parse(json);
+    let found = found::parse(json);
     if !found.is_object() {
         return Vec::new();
     }

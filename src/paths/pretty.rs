@@ -2,7 +2,7 @@
 
 use super::{
     Kind,
-    read::{self, Found},
+    found::{self, Found},
     scan,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn pretty(json: &[u8], argument: &[u8]) -> Vec<u8> {
         indent: b"  ".to_vec(),
         sort: false,
     };
-    for (key, value) in read::parse(argument).members() {
+    for (key, value) in found::parse(argument).members() {
         match key.as_ref().map(Found::text).as_deref() {
             Some(b"sortKeys") => layout.sort = value.truth() == Some(true),
             Some(b"indent") => layout.indent = only_space(&value.text()),
@@ -59,7 +59,7 @@ pub(super) fn pretty(json: &[u8], argument: &[u8]) -> Vec<u8> {
         out: layout.prefix.clone(),
         line: 0,
     };
-    if let Some((found, _)) = read::parse_any(json, 0) {
+    if let Some((found, _)) = found::parse_any(json, 0) {
         printer.value(&found, 0);
     }
     if !printer.out.is_empty() {

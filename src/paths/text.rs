@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{read::plain_decimal, scan::push_string};
+use super::{found::plain_decimal, scan::push_string};
 
 pub(super) fn compact(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();

@@ -93,7 +93,6 @@ fn check_all(golden: &Value) {
 
 fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
     let other = (case["other"] == "set").then_some(&golden["other"]);
-    let scope = Scope::new(&golden["self"], other);
     let value = &golden["values"][case["value"].as_str().unwrap()];
     let compiled = engine.compile(case["expr"].as_str().unwrap());
     if case["phase"] == "compile" {
@@ -102,7 +101,7 @@ fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
             .then(|| format!("compiled, but: {}", case["message"]));
     }
     let result = match compiled {
-        Ok(program) => program.evaluate(value, &scope),
+        Ok(program) => program.evaluate(value, &program.scope(&golden["self"], other)),
         Err(error) => return Some(format!("refused: {error}")),
     };
     match (result, case["error"] == true) {
@@ -119,7 +118,7 @@ fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
 fn evaluate(expression: &str, this: &Value) -> Result<Value, EvalError> {
     let program = Engine::new().compile(expression).unwrap();
     program
-        .evaluate(&Value::Null, &Scope::new(this, None))
+        .evaluate(&Value::Null, &program.scope(this, None))
         .map(|(result, _)| result)
 }
 
@@ -226,7 +225,7 @@ fn an_error_says_where_in_the_expression_it_is() {
 #[test]
 fn no_depth_of_nesting_overflows_the_stack() {
     let engine = Engine::new();
-    let scope = Scope::new(&json!({"a": [1]}), None);
+    let this = json!({"a": [1]});
     for depth in (1..100).chain([500, 1_500]) {
         for expression in [
             format!("{}1{}", "(".repeat(depth), ")".repeat(depth)),
@@ -244,7 +243,7 @@ fn no_depth_of_nesting_overflows_the_stack() {
             format!("{}1{}", "dyn(".repeat(depth), ")".repeat(depth)),
         ] {
             if let Ok(program) = engine.compile(&expression) {
-                drop(program.evaluate(&Value::Null, &scope));
+                drop(program.evaluate(&Value::Null, &program.scope(&this, None)));
             }
         }
     }
@@ -266,8 +265,38 @@ proptest! {
         let source = pieces.concat();
         let this = json!({"a": [1, 2.5, "x", null], "b": {"a": "é", "b": [[1]]}});
         match ENGINE.compile(&source) {
-            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &Scope::new(&this, Some(&this)))),
+            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &program.scope(&this, Some(&this)))),
             Err(error) => prop_assert!(source.is_char_boundary(error.offset)),
         }
     }
+}
+
+#[test]
+fn only_what_an_expression_can_look_at_is_made_ready() {
+    #[track_caller]
+    fn check(expression: &str, want: &Value) {
+        let this = json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null});
+        assert_eq!(
+            &Engine::new()
+                .compile(expression)
+                .unwrap()
+                .scope(&this, None)
+                .this,
+            want,
+            "{expression}"
+        );
+    }
+    check("self.a.b + self.a.zz", &json!({"a": {"b": 1}}));
+    check(
+        "self['a']['b'] == 1 && has(self.e.x)",
+        &json!({"a": {"b": 1}, "e": "x"}),
+    );
+    check("self.a.c[1].d", &json!({"a": {"c": [1, {"d": 2}]}}));
+    check("self.a.c.map(x, x)", &json!({"a": {"c": [1, {"d": 2}]}}));
+    check(
+        "self[self.e] == self.a.b",
+        &json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null}),
+    );
+    check("size(self.a)", &json!({"a": {"b": 1, "c": [1, {"d": 2}]}}));
+    check("value", &json!({}));
 }

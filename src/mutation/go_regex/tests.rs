@@ -7,10 +7,19 @@ const LIMIT: usize = 1 << 20;
 
 #[test]
 fn every_replacement_of_the_contract_comes_out_as_recorded() {
-    let golden: Value =
-        serde_json::from_str(include_str!("../../../tests/data/regex.json")).unwrap();
+    check_all(include_str!("../../../tests/data/regex.json"), 58);
+}
+
+#[test]
+fn every_further_pattern_tried_with_go_is_refused_or_replaces_the_same() {
+    check_all(include_str!("../../../tests/data/regex_more.json"), 900);
+}
+
+#[track_caller]
+fn check_all(golden: &str, count: usize) {
+    let golden: Value = serde_json::from_str(golden).unwrap();
     let cases = golden["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 58);
+    assert_eq!(cases.len(), count);
     let wrong: Vec<String> = cases
         .iter()
         .filter_map(|case| Some(format!("{}: {}", case["id"], difference(case)?)))
