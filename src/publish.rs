@@ -1,1 +1,14 @@
 //! The publish dialect: an API of the service cluster, offered in kcp workspaces.
+//!
+//! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
+//! knows no client.
+
+pub mod crd;
+pub mod gojson;
+pub mod hashes;
+pub mod marks;
+pub mod memory;
+pub mod projection;
+pub mod schema;
+pub mod types;
+pub mod versions;

@@ -83,16 +83,14 @@ impl Catalog {
     /// so the more important ones are added first.
     pub fn add(&mut self, resource: Arc<Resource>) {
         let versions = self.groups.entry(resource.group.clone()).or_default();
-        let index = match versions.iter().position(|v| v.name == resource.version) {
-            Some(index) => index,
-            None => {
-                versions.push(Version {
-                    name: resource.version.clone(),
-                    resources: Vec::new(),
-                });
-                versions.len() - 1
-            }
-        };
+        let known = versions.iter().position(|v| v.name == resource.version);
+        let index = known.unwrap_or_else(|| {
+            versions.push(Version {
+                name: resource.version.clone(),
+                resources: Vec::new(),
+            });
+            versions.len() - 1
+        });
         let resources = &mut versions[index].resources;
         if !resources.iter().any(|r| r.plural == resource.plural) {
             resources.push(resource);
@@ -159,12 +157,15 @@ pub struct Resource {
     /// Only objects with this label are there; what is written through here gets it.
     pub required_label: Option<(Name, Name)>,
     /// Only objects that this accepts are there.
-    pub only: Option<Arc<dyn Fn(&Object) -> bool + Send + Sync>>,
+    pub only: Option<Arc<Accept>>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.
     pub incarnation: u64,
 }
+
+/// Picks objects.
+pub type Accept = dyn Fn(&Object) -> bool + Send + Sync;
 
 /// Which verbs are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -77,6 +77,10 @@ pub struct FieldError {
 }
 
 impl FieldError {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers build the path in the call"
+    )]
     pub fn new(kind: ErrorKind, field: impl ToString, bad_value: Value, detail: &str) -> Self {
         Self {
             kind,
@@ -253,10 +257,10 @@ fn escape_html(json: &str) -> String {
         .replace('&', "\\u0026")
 }
 
-/// A float in the shortest form that reads back, with an exponent outside of 1e-4 to 1e21.
+/// A float in the shortest form that reads back, with an exponent outside of 1e-4 to 1e6.
 pub fn float_text(float: f64) -> String {
     let size = float.abs();
-    if float == 0.0 || (1e-4..1e21).contains(&size) {
+    if float == 0.0 || (1e-4..1e6).contains(&size) {
         return format!("{float}");
     }
     let text = format!("{float:e}");
@@ -325,6 +329,11 @@ mod tests {
         assert_eq!(body(json!(3)), "Invalid value: 3: why");
         assert_eq!(body(json!(1.5)), "Invalid value: 1.5: why");
         assert_eq!(body(json!(1e21)), "Invalid value: 1e+21: why");
+        assert_eq!(body(json!(999_999.5)), "Invalid value: 999999.5: why");
+        assert_eq!(
+            body(json!(2_147_483_648.0)),
+            "Invalid value: 2.147483648e+09: why"
+        );
         assert_eq!(body(json!(1.5e-7)), "Invalid value: 1.5e-07: why");
         assert_eq!(
             body(json!({"b": "<", "a": 1})),

@@ -10,7 +10,7 @@ use proptest::{
 };
 use tokio::time::Instant;
 
-const CASES: u32 = 4000;
+const CASES: u32 = 2000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs `body` on generated cases. A panic names the case.

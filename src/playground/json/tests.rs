@@ -22,6 +22,15 @@ fn integers_are_exact_and_larger_ones_are_doubles() {
     check("2.5", &json!(2.5), &[]);
 }
 
+/// A reader that is off by the last bit would see a change in every write of what was read.
+#[test]
+fn floats_are_read_to_the_last_bit() {
+    let document = parse(b"2.50922337203685477").unwrap();
+    let again = parse(document.value.to_string().as_bytes()).unwrap();
+    assert_eq!(again, document);
+    assert_eq!(document.value.to_string(), "2.5092233720368546");
+}
+
 #[test]
 fn repeated_keys_are_named_once_and_the_last_wins() {
     check(

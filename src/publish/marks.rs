@@ -1,0 +1,206 @@
+//! The labels and annotations by which a copy is found and known again, and what of a consumer's
+//! metadata never travels.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::object::Object;
+use crate::sync::{Made, Marks, Metadata, Owner};
+
+use super::hashes::sha1_hex;
+
+pub const FINALIZER: &str = "syncagent.kcp.io/cleanup";
+pub const AGENT_NAME: &str = "syncagent.kcp.io/agent-name";
+
+/// Annotation of a published schema: the generation of the CRD that it was made from.
+pub const SOURCE_GENERATION: &str = "syncagent.kcp.io/source-generation";
+pub const CLUSTER: &str = "syncagent.kcp.io/remote-object-cluster";
+pub const NAMESPACE_HASH: &str = "syncagent.kcp.io/remote-object-namespace-hash";
+pub const NAME_HASH: &str = "syncagent.kcp.io/remote-object-name-hash";
+pub const NAMESPACE: &str = "syncagent.kcp.io/remote-object-namespace";
+pub const NAME: &str = "syncagent.kcp.io/remote-object-name";
+pub const WORKSPACE_PATH: &str = "syncagent.kcp.io/remote-object-workspace-path";
+pub const OBJECT_STATE: &str = "syncagent.kcp.io/object-state";
+pub const RELATED_PREFIX: &str = "related-resources.syncagent.kcp.io/";
+/// Says that the object was there before the agent took it over.
+pub const ADOPTED: &str = "syncagent.kcp.io/adopted";
+/// Labels and annotations below this name are the agent's own.
+const OWN_PREFIX: &str = "syncagent.kcp.io/";
+const CLAIMED_PREFIX: &str = "claimed.internal.apis.kcp.io/";
+const KCP_CLUSTER: &str = "kcp.io/cluster";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+const STRIPPED_METADATA: &[&str] = &[
+    "creationTimestamp",
+    "finalizers",
+    "generation",
+    "ownerReferences",
+    "resourceVersion",
+    "managedFields",
+    "uid",
+    "selfLink",
+    // Never of any meaning to another object; they come with an object in deletion only.
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// Which object of a workspace a copy belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Remote {
+    pub cluster: String,
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+impl Remote {
+    pub fn of(object: &Object, cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            namespace: object.namespace().map(str::to_owned),
+            name: object.name().to_owned(),
+        }
+    }
+
+    /// The labels that find the copy.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([
+            (CLUSTER.to_owned(), self.cluster.clone()),
+            (NAME_HASH.to_owned(), sha1_hex(&self.name)),
+        ]);
+        if let Some(namespace) = &self.namespace {
+            labels.insert(NAMESPACE_HASH.to_owned(), sha1_hex(namespace));
+        }
+        labels
+    }
+
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let mut annotations = BTreeMap::from([(NAME.to_owned(), self.name.clone())]);
+        if let Some(namespace) = &self.namespace {
+            annotations.insert(NAMESPACE.to_owned(), namespace.clone());
+        }
+        annotations
+    }
+
+    /// Which object of a workspace a copy names, read from its cluster label and its annotations.
+    pub fn read(live: &Object) -> Option<Self> {
+        Some(Self {
+            cluster: live.label(CLUSTER)?.to_owned(),
+            namespace: live.annotation(NAMESPACE).map(str::to_owned),
+            name: live.annotation(NAME)?.to_owned(),
+        })
+    }
+
+    fn describe(&self) -> String {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        format!("{}|{namespace}{slash}{}", self.cluster, self.name)
+    }
+}
+
+/// What a copy of this object carries. `path` is the workspace path, where it is asked for.
+pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Marks {
+    let mut identity = Metadata {
+        labels: remote.labels(),
+        annotations: remote.annotations(),
+    };
+    if let Some(path) = path.filter(|path| !path.is_empty()) {
+        identity
+            .annotations
+            .insert(WORKSPACE_PATH.to_owned(), path.to_owned());
+    }
+    let mut extra = Metadata::default();
+    extra.labels.insert(AGENT_NAME.to_owned(), agent.to_owned());
+    if made == Made::Adopted {
+        extra
+            .annotations
+            .insert(ADOPTED.to_owned(), "true".to_owned());
+    }
+    Marks { identity, extra }
+}
+
+/// Whose an object is.
+///
+/// A label alone is no proof, since labels are hashes of names that consumers choose: where the
+/// names themselves stand beside them, they decide. What carries a part of an identity only is
+/// ours if that part is ours and nothing in it speaks for somebody else.
+pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
+    if live.label(OBJECT_STATE).is_some() {
+        return Owner::Other("the state of an agent".to_owned());
+    }
+    if let Some(other) = live.label(AGENT_NAME).filter(|name| *name != agent) {
+        return Owner::Other(format!("the agent {other}"));
+    }
+    let marked = [CLUSTER, NAME_HASH, NAMESPACE_HASH]
+        .iter()
+        .any(|key| live.label(key).is_some())
+        || [NAME, NAMESPACE]
+            .iter()
+            .any(|key| live.annotation(key).is_some());
+    if !marked {
+        // An agent's name without an identity says whose it is, but not of which source.
+        return Owner::Nobody;
+    }
+    let labels = remote.labels();
+    let annotations = remote.annotations();
+    let contradicts = |wanted: Option<&String>, found: Option<&str>| match (wanted, found) {
+        (Some(wanted), Some(found)) => wanted != found,
+        (None, Some(_)) => true,
+        (_, None) => false,
+    };
+    let foreign = [CLUSTER, NAME_HASH, NAMESPACE_HASH]
+        .iter()
+        .any(|key| contradicts(labels.get(*key), live.label(key)))
+        || [NAME, NAMESPACE]
+            .iter()
+            .any(|key| contradicts(annotations.get(*key), live.annotation(key)));
+    if foreign {
+        let who = Remote::read(live).map_or_else(
+            || "another object".to_owned(),
+            |other| format!("the object {}", other.describe()),
+        );
+        return Owner::Other(who);
+    }
+    // The cluster tells tenants apart: without it the rest could be anybody's.
+    if live.label(CLUSTER).is_none() {
+        return Owner::Nobody;
+    }
+    Owner::Ours(if live.annotation(ADOPTED).is_some() {
+        Made::Adopted
+    } else {
+        Made::Created
+    })
+}
+
+/// Takes out of an object what never travels: what the API server keeps about it, what kcp and
+/// kubectl note on it, and every label and annotation that is the agent's own.
+pub fn strip(object: &mut Object) {
+    let metadata = object.metadata_mut();
+    for field in STRIPPED_METADATA {
+        metadata.remove(*field);
+    }
+    strip_map(metadata, "labels", |key| {
+        key.starts_with(OWN_PREFIX) || key.starts_with(CLAIMED_PREFIX)
+    });
+    strip_map(metadata, "annotations", |key| {
+        key.starts_with(OWN_PREFIX)
+            || key.starts_with(RELATED_PREFIX)
+            || key == KCP_CLUSTER
+            || key == LAST_APPLIED
+    });
+}
+
+fn strip_map(metadata: &mut Map<String, Value>, field: &str, drop: impl Fn(&str) -> bool) {
+    if let Some(Value::Object(map)) = metadata.get_mut(field) {
+        map.retain(|key, _| !drop(key));
+    }
+    let empty = metadata
+        .get(field)
+        .is_some_and(|map| map.is_null() || map.as_object().is_some_and(Map::is_empty));
+    if empty {
+        metadata.remove(field);
+    }
+}
+
+#[cfg(test)]
+mod tests;

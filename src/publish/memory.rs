@@ -1,0 +1,87 @@
+//! Where the last known states of an object and of what travels with it are kept: the name of the
+//! Secret and the keys in it, as the original has them. The codec that fills it is not in here.
+
+use serde_json::json;
+
+use crate::object::Object;
+
+use super::gojson;
+use super::hashes::{sha1_hex, sha1_short};
+use super::marks::Remote;
+
+/// The name of the Secret with the states of one object of a workspace, of which `api_version` and
+/// `kind` are those in the workspace.
+pub fn secret_name(remote: &Remote, api_version: &str, kind: &str) -> String {
+    let identity = gojson::line(&json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": remote.name,
+        "namespace": remote.namespace.as_deref().unwrap_or_default(),
+    }));
+    format!("obj-state-{}-{}", remote.cluster, sha1_short(&identity))
+}
+
+/// The key of a source's state in the Secret. `cluster` is empty for sources on the service cluster.
+///
+/// Neither the kind nor the workspace path is a part of it, as in the original.
+pub fn key(cluster: &str, namespace: Option<&str>, name: &str) -> String {
+    let mut text = String::from("{\"ClusterName\":");
+    gojson::write_text(&mut text, cluster);
+    text.push_str(",\"WorkspacePath\":\"\",\"Namespace\":");
+    gojson::write_text(&mut text, namespace.unwrap_or_default());
+    text.push_str(",\"Name\":");
+    gojson::write_text(&mut text, name);
+    text.push_str("}\n");
+    sha1_hex(&text)
+}
+
+/// A stored state, if it is one: an object with a kind. The original ignores all else, so do we.
+pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
+    let object = Object::new(serde_json::from_slice(stored).ok()?).ok()?;
+    (!object.kind().is_empty()).then_some(object)
+}
+
+/// The text of a state: compact, with sorted keys.
+pub fn snapshot_text(state: &Object) -> String {
+    gojson::to_string(state.as_value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_is_named_as_in_the_contract() {
+        let remote = Remote {
+            cluster: "abc123".into(),
+            namespace: Some("default".into()),
+            name: "my-crontab".into(),
+        };
+        assert_eq!(
+            secret_name(&remote, "kcp.example.com/v1", "CronTab"),
+            "obj-state-abc123-3d62e88a9631d524a143"
+        );
+    }
+
+    #[test]
+    fn keys_are_those_of_the_contract() {
+        assert_eq!(
+            key("abc123", Some("ns"), "nm"),
+            "ea39c22807bb0df2985ecfb7b778263584c557f2"
+        );
+        assert_eq!(
+            key("", Some("ns"), "nm"),
+            "94814a6351abe191bc6c80d0550db258fa998c98"
+        );
+    }
+
+    #[test]
+    fn a_state_that_the_original_wrote_is_read_and_written_alike() {
+        let text = r#"{"apiVersion":"remote.example.corp/v1alpha1","kind":"RemoteThing","metadata":{"name":"my-test-thing"},"spec":{"kink":"","username":"Colonel Mustard"}}"#;
+        let state = parse_snapshot(format!("{text}\n").as_bytes()).unwrap();
+        assert_eq!(snapshot_text(&state), text);
+        for broken in ["", "[]", "{", "{\"apiVersion\":\"v1\"}"] {
+            assert_eq!(parse_snapshot(broken.as_bytes()), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Projection: a CRD of the service cluster, turned into the type that consumers see.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::crd::{Crd, CrdSpec, CrdVersion};
+use super::types::{Projection, PublishedResourceSpec, Scope};
+use super::versions;
+use crate::object::Gvk;
+
+/// Why a CRD cannot be published as asked. Each message says what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProjectionError {
+    #[error("spec.resource sets both version and versions: keep versions only")]
+    VersionAndVersions,
+    #[error(
+        "none of the versions asked for in spec.resource exists: the CRD has {available}; \
+         correct spec.resource.versions"
+    )]
+    NoSuchVersion { available: String },
+    #[error(
+        "none of the versions to be published is served: serve one of {selected} in the CRD, or \
+         publish others"
+    )]
+    NothingServed { selected: String },
+    #[error(
+        "spec.projection.version renames one version, but {selected} are published: use \
+         spec.projection.versions, which says what each becomes"
+    )]
+    VersionIsAmbiguous { selected: String },
+    #[error("spec.projection sets both version and versions: keep versions only")]
+    ProjectedTwice,
+    #[error("spec.projection.versions gives two versions the name {name}")]
+    DuplicateVersion { name: String },
+    #[error("the CRD has no storage version: exactly one version must have storage: true")]
+    NoStorageVersion,
+}
+
+/// A published type: what the service cluster calls it, what consumers call it.
+#[derive(Clone, Debug)]
+pub struct Projected {
+    pub crd: Crd,
+    pub local: Gvk,
+    pub remote: Gvk,
+}
+
+/// Selects the versions to publish and gives everything the names that consumers see.
+pub fn project(crd: &Crd, published: &PublishedResourceSpec) -> Result<Projected, ProjectionError> {
+    let stored = crd
+        .spec
+        .storage_version()
+        .ok_or(ProjectionError::NoStorageVersion)?;
+    let local = Gvk::new(&crd.spec.group, &stored.name, &crd.spec.names.kind);
+    let mut projected = crd.clone();
+    select(&mut projected.spec, published)?;
+    choose_storage(&mut projected.spec)?;
+    if let Some(projection) = &published.projection {
+        rename_versions(&mut projected.spec, projection)?;
+        rename(&mut projected, projection);
+    }
+    let spec = &projected.spec;
+    let stored = spec
+        .storage_version()
+        .ok_or(ProjectionError::NoStorageVersion)?;
+    let remote = Gvk::new(&spec.group, &stored.name, &spec.names.kind);
+    Ok(Projected {
+        crd: projected,
+        local,
+        remote,
+    })
+}
+
+fn names<'a>(versions: impl IntoIterator<Item = &'a CrdVersion>) -> String {
+    let names: Vec<&str> = versions.into_iter().map(|v| v.name.as_str()).collect();
+    names.join(", ")
+}
+
+fn select(spec: &mut CrdSpec, published: &PublishedResourceSpec) -> Result<(), ProjectionError> {
+    let resource = &published.resource;
+    let single = resource.version.as_deref().filter(|v| !v.is_empty());
+    let wanted: Vec<&str> = match (single, resource.versions.as_slice()) {
+        (Some(_), [_, ..]) => return Err(ProjectionError::VersionAndVersions),
+        (Some(version), []) => vec![version],
+        (None, versions) => versions.iter().map(String::as_str).collect(),
+    };
+    if !wanted.is_empty() {
+        let available = names(&spec.versions);
+        spec.versions
+            .retain(|version| wanted.contains(&version.name.as_str()));
+        if spec.versions.is_empty() {
+            return Err(ProjectionError::NoSuchVersion { available });
+        }
+    }
+    Ok(())
+}
+
+/// Where the stored version is not published, the last served one takes its part.
+fn choose_storage(spec: &mut CrdSpec) -> Result<(), ProjectionError> {
+    if !spec.versions.iter().any(|version| version.served) {
+        return Err(ProjectionError::NothingServed {
+            selected: names(&spec.versions),
+        });
+    }
+    if spec.storage_version().is_none()
+        && let Some(last) = spec.versions.iter_mut().rfind(|version| version.served)
+    {
+        last.storage = true;
+    }
+    Ok(())
+}
+
+fn rename_versions(spec: &mut CrdSpec, projection: &Projection) -> Result<(), ProjectionError> {
+    let single = projection.version.as_deref().filter(|v| !v.is_empty());
+    let renames: &BTreeMap<String, String> = &projection.versions;
+    match (single, renames.is_empty()) {
+        (Some(_), false) => return Err(ProjectionError::ProjectedTwice),
+        (Some(version), true) => {
+            let [only] = spec.versions.as_mut_slice() else {
+                return Err(ProjectionError::VersionIsAmbiguous {
+                    selected: names(&spec.versions),
+                });
+            };
+            version.clone_into(&mut only.name);
+        }
+        (None, false) => {
+            for version in &mut spec.versions {
+                if let Some(name) = renames.get(&version.name) {
+                    name.clone_into(&mut version.name);
+                }
+            }
+            spec.versions
+                .sort_by(|a, b| versions::compare(&a.name, &b.name));
+            let twice = spec
+                .versions
+                .windows(2)
+                .find(|pair| versions::compare(&pair[0].name, &pair[1].name) == Ordering::Equal);
+            if let Some(pair) = twice {
+                return Err(ProjectionError::DuplicateVersion {
+                    name: pair[0].name.clone(),
+                });
+            }
+        }
+        (None, true) => {}
+    }
+    Ok(())
+}
+
+fn rename(crd: &mut Crd, projection: &Projection) {
+    let spec = &mut crd.spec;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if let Some(group) = given(&projection.group) {
+        spec.group = group;
+    }
+    if let Some(kind) = given(&projection.kind) {
+        spec.names.list_kind = format!("{kind}List");
+        spec.names.singular = kind.to_lowercase();
+        spec.names.plural = format!("{}s", spec.names.singular);
+        spec.names.kind = kind;
+    }
+    if let Some(plural) = given(&projection.plural) {
+        spec.names.plural = plural;
+    }
+    match projection.scope {
+        Some(Scope::Cluster) => "Cluster".clone_into(&mut spec.scope),
+        Some(Scope::Namespaced) => "Namespaced".clone_into(&mut spec.scope),
+        None => {}
+    }
+    if let Some(categories) = &projection.categories {
+        spec.names.categories.clone_from(categories);
+    }
+    if let Some(short_names) = &projection.short_names {
+        spec.names.short_names.clone_from(short_names);
+    }
+    crd.metadata.name = format!("{}.{}", spec.names.plural, spec.group);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! The CRD manifest of `PublishedResource`, made from its types.
+
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use super::PublishedResource;
+
+const HEADER: &str = "# Generated from the types in src/publish/types.rs; do not edit.\n\
+# To write it anew: HAWSER_WRITE_GENERATED=1 cargo test generated_\n";
+
+/// Where the manifest lies, below the root of the project.
+pub const PATH: &str = "crds/syncagent.kcp.io_publishedresources.yaml";
+
+/// The manifest as JSON.
+///
+/// Optional fields are *not* nullable there: the API server then prunes a null, as Go clients like
+/// to send it, and the rules that ask for the presence of a field see none.
+pub fn crd() -> Value {
+    let mut crd = serde_json::to_value(PublishedResource::crd())
+        .expect("a CustomResourceDefinition is made of maps with string keys");
+    tidy(&mut crd);
+    if let Some(names) = crd
+        .pointer_mut("/spec/names")
+        .and_then(Value::as_object_mut)
+    {
+        // Empty lists that the derive macro always writes.
+        names.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+        names.insert("listKind".into(), "PublishedResourceList".into());
+    }
+    crd
+}
+
+/// The manifest as YAML, as it lies in the project.
+pub fn yaml() -> String {
+    let body = serde_saphyr::to_string(&crd())
+        .expect("a CustomResourceDefinition is made of maps with string keys");
+    format!("{HEADER}{body}")
+}
+
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("nullable");
+            map.remove("default");
+            if let Some(Value::Array(variants)) = map.get_mut("enum") {
+                variants.retain(|variant| !variant.is_null());
+            }
+            for child in map.values_mut() {
+                tidy(child);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}

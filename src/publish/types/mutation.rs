@@ -1,0 +1,94 @@
+//! Mutations as they are written in manifests.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::null;
+
+/// Changes to the content of objects on their way, one list a direction. Each step sees what the
+/// steps before it made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MutationSpec {
+    /// Applied to what is copied from the source, all of it but its status.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub spec: Vec<ResourceMutation>,
+    /// Applied to the status on its way back.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub status: Vec<ResourceMutation>,
+}
+
+/// One step. Exactly one of its fields is to be set; of several, the first in the order delete,
+/// regex, template, cel is used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceMutation {
+    /// Removes a field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<DeleteMutation>,
+    /// Replaces what a regular expression matches in a field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex: Option<RegexMutation>,
+    /// Sets a field to the result of a Go template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateMutation>,
+    /// Sets a field to the result of a CEL expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cel: Option<CelMutation>,
+}
+
+/// Removes a field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteMutation {
+    /// The dotted path of the field.
+    pub path: String,
+}
+
+/// Replaces what a regular expression matches in a field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegexMutation {
+    /// The dotted path of the field.
+    pub path: String,
+    /// The regular expression. Without it, the replacement becomes the value.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub pattern: String,
+    /// What replaces each match; `$1` and `${name}` stand for what groups matched.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub replacement: String,
+}
+
+/// Sets a field to the result of a Go template.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TemplateMutation {
+    /// The dotted path of the field.
+    pub path: String,
+    /// The template; `.Value` is the present value, `.LocalObject` the object that is changed,
+    /// `.RemoteObject` the one on the other side.
+    pub template: String,
+}
+
+/// Sets a field to the result of a CEL expression.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CelMutation {
+    /// The dotted path of the field.
+    pub path: String,
+    /// The expression; `value` is the present value, `self` the object that is changed, `other` the
+    /// one on the other side.
+    pub expression: String,
+}

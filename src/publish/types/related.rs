@@ -1,0 +1,273 @@
+//! Entries of `spec.related` as they are written in manifests.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{LabelSelector, MutationSpec, Requirement, is_false, null};
+
+/// Objects that travel along with a published one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.kind) != (has(self.version) || has(self.resource))")
+        .message("name the type either by kind or by version and resource"),
+    validation = Rule::new("has(self.resource) == has(self.version)")
+        .message("resource and version go together"),
+    validation = Rule::new("!has(self.group) || (has(self.resource) && has(self.version))")
+        .message("a group needs resource and version"),
+    validation = Rule::new("!has(self.identityHash) || (has(self.group) && has(self.version) && has(self.resource))")
+        .message("identityHash needs group, version and resource"),
+    validation = Rule::new("!(self.origin == 'service' && has(self.syncStatus) && self.syncStatus) || has(self.watch)")
+        .message("with origin service, syncStatus needs watch"),
+)]
+pub struct RelatedSpec {
+    /// Tells this entry from the others; a part of annotation keys.
+    pub identifier: String,
+    /// The side whose object is the original.
+    pub origin: Origin,
+    /// The API group of the original.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The API version of the original.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The plural resource name of the original.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The kind, for ConfigMaps and Secrets. Deprecated: use version and resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<LegacyKind>,
+    /// The identity of the APIExport that the type comes from, where it is not the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_hash: Option<String>,
+    /// Deletes the copies together with the published object. Originals are never touched.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub cleanup: bool,
+    /// What the type is called on the other side, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projection: Option<RelatedProjection>,
+    /// How the original is found and what its copy is called.
+    pub object: RelatedObject,
+    /// Changes to the content on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutation: Option<MutationSpec>,
+    /// How a change of the original leads back to the published object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<RelatedWatch>,
+    /// Copies the status too, in the same direction.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub sync_status: bool,
+    /// Namespaces of the service cluster that values chosen by consumers may lead to, besides the
+    /// one that the published object's copy lives in.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub allowed_namespaces: Vec<String>,
+    /// Takes only originals on the service cluster that show that they belong to the published
+    /// object, by an owner reference to its copy or by the agent's label.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub require_link: bool,
+    /// Writes over an existing object with the name of the copy, even if the agent did not make it.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub adopt: bool,
+}
+
+/// A side of the synchronization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Service,
+    Kcp,
+}
+
+/// The kinds that have a short form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LegacyKind {
+    ConfigMap,
+    Secret,
+}
+
+/// What a related type is called on the other side; whatever is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelatedProjection {
+    /// The API group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The API version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The plural resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+}
+
+/// How names of related objects are found, and their namespaces, where these are not simply those of
+/// the published object and its copy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RelatedObject {
+    /// Reads the value from a field of the published object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ReferenceSpec>,
+    /// Finds originals by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<SelectorSpec>,
+    /// Renders the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateSpec>,
+    /// How the namespaces are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<RelatedObjectSpec>,
+}
+
+impl RelatedObject {
+    /// The part that speaks of names.
+    pub fn names(&self) -> RelatedObjectSpec {
+        RelatedObjectSpec {
+            reference: self.reference.clone(),
+            selector: self.selector.clone(),
+            template: self.template.clone(),
+        }
+    }
+}
+
+/// One way to find values. Of several, the first in the order reference, selector, template is used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelatedObjectSpec {
+    /// Reads the value from a field of the published object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ReferenceSpec>,
+    /// Finds originals by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<SelectorSpec>,
+    /// Renders the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateSpec>,
+}
+
+/// Reads values from a field, on each side from the object of that side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReferenceSpec {
+    /// The dotted path of the field; a list there leads to several objects.
+    pub path: String,
+    /// Changes each value that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex: Option<RegexRewrite>,
+}
+
+/// Finds originals by their labels and says what their copies are called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct SelectorSpec {
+    /// Labels that must be there with exactly these values; keys and values may be templates.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub match_expressions: Vec<Requirement>,
+    /// What a copy is called.
+    pub rewrite: Rewrite,
+}
+
+impl SelectorSpec {
+    /// The labels that are asked for, without the rewriting.
+    pub fn labels(&self) -> LabelSelector {
+        LabelSelector {
+            match_labels: self.match_labels.clone(),
+            match_expressions: self.match_expressions.clone(),
+        }
+    }
+}
+
+/// Turns the name of an original into that of its copy. Of both, `regex` is used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rewrite {
+    /// Replaces what a regular expression matches in the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex: Option<RegexRewrite>,
+    /// Renders the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateSpec>,
+}
+
+/// A regular expression and what replaces its matches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegexRewrite {
+    /// The regular expression. Without it, the replacement becomes the value.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub pattern: String,
+    /// What replaces each match; `$1` and `${name}` stand for what groups matched.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub replacement: String,
+}
+
+/// A template.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TemplateSpec {
+    /// The text of the template.
+    #[serde(
+        default,
+        deserialize_with = "null::or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub template: String,
+}
+
+/// How a change of the original leads back to the published object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.byOwner) != has(self.bySelector)")
+        .message("give exactly one of byOwner and bySelector"),
+)]
+pub struct RelatedWatch {
+    /// By the owner reference of the original to the published object or its copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_owner: Option<ByOwner>,
+    /// Every published object with these labels is looked at again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_selector: Option<LabelSelector>,
+}
+
+/// Has no fields: that it is there is what counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ByOwner {}
