@@ -14,7 +14,6 @@
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
 //! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
-//! | [`server`] | TLS and HTTP, who is asking, faults, the request log, kubeconfigs |
 
 pub mod api;
 pub mod builtin;
@@ -30,7 +29,6 @@ pub mod plain;
 pub mod protobuf;
 pub mod schema;
 pub mod select;
-pub mod server;
 pub mod server;
 pub mod status;
 pub mod store;

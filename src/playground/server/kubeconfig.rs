@@ -5,14 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 /// One way in: a context of the same name with its cluster's address.
-pub(crate) struct Context<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) server: String,
+pub struct Context<'a> {
+    pub name: &'a str,
+    pub server: String,
 }
 
 /// Writes a kubeconfig with the given contexts, the first one current, all for one user.
 /// It is JSON, which is YAML, and every client reads it.
-pub(crate) fn kubeconfig(ca_pem: &str, user: &str, token: &str, contexts: &[Context<'_>]) -> Value {
+pub fn kubeconfig(ca_pem: &str, user: &str, token: &str, contexts: &[Context<'_>]) -> Value {
     let authority = STANDARD.encode(ca_pem);
     json!({
         "apiVersion": "v1",

@@ -24,15 +24,15 @@ pub struct RequestInfo {
 
 /// The parts of an address: which control plane, which cluster, and the path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) front: Front,
+pub struct Address {
+    pub front: Front,
     /// The Kubernetes path, starting with a slash, percent-encoding untouched.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 /// The door a request comes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Front {
+pub enum Front {
     /// No prefix at all.
     Top,
     /// `/clusters/<cluster>`.
