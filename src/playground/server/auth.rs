@@ -48,7 +48,7 @@ impl Tokens {
                 line: index + 1,
                 problem: problem.to_owned(),
             };
-            let fields = csv_fields(line).map_err(|problem| error(problem))?;
+            let fields = csv_fields(line).map_err(&error)?;
             let [token, name, uid, rest @ ..] = fields.as_slice() else {
                 return Err(error(
                     "expected at least token, user name and user uid, separated by commas",

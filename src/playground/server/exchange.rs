@@ -81,7 +81,7 @@ impl Handler for Exchange {
             let response = self.faulty(fault, answer).await;
             let code = response.as_ref().map_or(0, |response| response.status);
             self.log.push(&info, query.as_deref(), code, name, &agent);
-            response.map(|response| self.into_http(response))
+            response.map(|response| self.to_http(response))
         })
     }
 }
@@ -94,7 +94,8 @@ impl Exchange {
         answer: impl Future<Output = ApiResponse>,
     ) -> Option<ApiResponse> {
         match fault {
-            None => Some(answer.await),
+            // A stale list asks for an earlier state by its query, which is changed already.
+            None | Some(Action::StaleList(_)) => Some(answer.await),
             Some(Action::Latency(latency)) => {
                 tokio::time::sleep(latency).await;
                 Some(answer.await)
@@ -120,8 +121,6 @@ impl Exchange {
             Some(Action::StallWatch(after)) => {
                 Some(on_stream(answer.await, |s| watch_faults::stall(s, after)))
             }
-            // Has changed the query already.
-            Some(Action::StaleList(_)) => Some(answer.await),
         }
     }
 
@@ -165,7 +164,7 @@ impl Exchange {
             .await
     }
 
-    fn into_http(&self, answer: ApiResponse) -> Response<Body> {
+    fn to_http(&self, answer: ApiResponse) -> Response<Body> {
         let body = match answer.body {
             ApiBody::Full(bytes) => Full::new(bytes).boxed_unsync(),
             ApiBody::Stream(events) => {

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((fault.skip, fault.times), (2, Some(1)));
         assert_eq!(fault.matcher.resource.as_deref(), Some("secrets"));
         let fault: Fault = "stall=1m".parse().unwrap();
-        assert_eq!(fault.action, Action::StallWatch(Duration::from_secs(60)));
+        assert_eq!(fault.action, Action::StallWatch(Duration::from_mins(1)));
     }
 
     #[test]

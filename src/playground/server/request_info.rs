@@ -199,12 +199,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(method: Method, target: &str, expected: &str) {
+    fn check(method: &Method, target: &str, expected: &str) {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (target, None),
         };
-        let info = RequestInfo::new(&method, &Address::parse(path), query);
+        let info = RequestInfo::new(method, &Address::parse(path), query);
         let found = format!(
             "{} [{}] [{}] {}/{}/{} {} {}/{}",
             info.verb,
@@ -223,40 +223,40 @@ mod tests {
     #[test]
     fn an_address_says_verb_cluster_and_resource() {
         check(
-            Method::GET,
+            &Method::GET,
             "/clusters/root:org/api/v1/namespaces/a/secrets/b",
             "get [root:org] [] /v1/secrets  a/b",
         );
         check(
-            Method::GET,
+            &Method::GET,
             "/clusters/%2A/api/v1/secrets?watch=true",
             "watch [*] [] /v1/secrets  /",
         );
         check(
-            Method::PUT,
+            &Method::PUT,
             "/services/apiexport/abc/example.com/clusters/xyz/apis/example.com/v1/namespaces/n/things/t/status",
             "update [xyz] [abc/example.com] example.com/v1/things status n/t",
         );
         check(
-            Method::PUT,
+            &Method::PUT,
             "/api/v1/namespaces/a/finalize",
             "update [] [] /v1/namespaces finalize /a",
         );
         check(
-            Method::GET,
+            &Method::GET,
             "/api/v1/namespaces/a",
             "get [] [] /v1/namespaces  /a",
         );
         check(
-            Method::DELETE,
+            &Method::DELETE,
             "/apis/g/v1/things",
             "deletecollection [] [] g/v1/things  /",
         );
         check(
-            Method::GET,
+            &Method::GET,
             "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters",
             "list [*] [] core.kcp.io/v1alpha1/logicalclusters  /",
         );
-        check(Method::GET, "/apis", "get [] [] //  /");
+        check(&Method::GET, "/apis", "get [] [] //  /");
     }
 }
