@@ -1,7 +1,7 @@
 //! The `PublishedResource` type as it is stored: what an owner writes to publish an API.
 //!
 //! These are wire types, nothing more: every field is as optional as the API server lets it be, and
-//! nothing is checked here. [`super::rules`] turns them once into what the engine works with. The
+//! nothing is checked here. The compiled rules turn them once into what the engine works with. The
 //! CRD manifest in `crds/` is generated from them (see [`manifest`]).
 
 #![allow(
