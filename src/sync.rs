@@ -10,16 +10,39 @@
 //! subject, marks from the rules, the format of the memory from the [`Codec`]. Only `look` and
 //! `act` are asynchronous; neither knows a client.
 
+pub mod act;
+mod content;
+mod create;
+pub mod decide;
+mod delete;
+mod locate;
+pub mod look;
+pub mod memo;
 pub mod memory;
+mod pass;
 pub mod reason;
+mod related;
 pub mod request;
 pub mod rules;
 pub mod subject;
 pub mod view;
 
+#[cfg(test)]
+use crate::object::Object;
+pub use act::{Cluster, Dialect, Report, run};
+pub use decide::{Decision, Outcome, decide};
+pub use look::{PassView, Store};
+pub use memo::{Memo, Print, Prints};
 pub use memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
 pub use reason::{Code, Reason};
 pub use request::{Answer, Effect, Failure, Request, Step};
 pub use rules::{Made, Marks, Metadata, Owner, Rules};
 pub use subject::{Finalizer, Key, Link, LinkId, Policy, Scope, Side, Source, Subject, Target};
 pub use view::{Found, Seen, View};
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -24,8 +24,17 @@ pub fn create(from: &Value, to: &Value) -> Result<Value, MergePatchError> {
 /// A merge patch cannot set null, so that a null in `to` removes the field where the patch is
 /// applied.
 pub fn diff(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
+    diff_of(from, to, |_| true)
+}
+
+/// The same for some fields of the top level only.
+pub fn diff_of(
+    from: &Map<String, Value>,
+    to: &Map<String, Value>,
+    keep: impl Fn(&str) -> bool,
+) -> Map<String, Value> {
     let mut patch = Map::new();
-    for (key, to) in to {
+    for (key, to) in to.iter().filter(|(key, _)| keep(key)) {
         match (from.get(key), to) {
             (Some(Value::Object(from)), Value::Object(to)) => {
                 let inner = diff(from, to);
@@ -39,7 +48,10 @@ pub fn diff(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, V
             }
         }
     }
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+    for key in from
+        .keys()
+        .filter(|key| keep(key) && !to.contains_key(*key))
+    {
         patch.insert(key.clone(), Value::Null);
     }
     patch

@@ -3,6 +3,7 @@
 //!
 //! How that is stored is the dialect's: its [`Codec`] maps entries to one stored object and back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -152,9 +153,9 @@ impl Snapshot {
 
     /// The snapshot as a base to compare `desired` with: values left out that `desired` still has
     /// are put back, the others stay null and so differ.
-    pub fn base_for(&self, desired: &Object) -> Object {
+    pub fn base_for(&self, desired: &Object) -> Cow<'_, Object> {
         if self.digests.is_empty() {
-            return Object::clone(&self.object);
+            return Cow::Borrowed(&self.object);
         }
         let mut value = self.object.as_value().clone();
         for (pointer, hash) in &self.digests {
@@ -164,15 +165,12 @@ impl Snapshot {
                 *slot = kept.clone();
             }
         }
-        Object::new(value).unwrap_or_else(|_| Object::clone(&self.object))
+        Object::new(value).map_or(Cow::Borrowed(&self.object), Cow::Owned)
     }
 
     /// Whether this is the state of `desired`.
     pub fn remembers(&self, desired: &Object) -> bool {
-        if self.digests.is_empty() {
-            return *self.object == *desired;
-        }
-        self.base_for(desired) == *desired
+        *self.base_for(desired) == *desired
     }
 }
 
@@ -186,11 +184,11 @@ fn reduce(value: &mut Value, at: &str, limit: usize, digests: &mut BTreeMap<Stri
                 reduce(value, &format!("{at}/{}", escape(key)), limit, digests);
             }
         }
-        Value::String(_) | Value::Array(_) if at != "/apiVersion" && at != "/kind" => {
-            if value.to_string().len() > limit {
-                digests.insert(at.to_owned(), value_hash(value));
-                *value = Value::Null;
-            }
+        Value::String(_) | Value::Array(_)
+            if at != "/apiVersion" && at != "/kind" && value.to_string().len() > limit =>
+        {
+            digests.insert(at.to_owned(), value_hash(value));
+            *value = Value::Null;
         }
         _ => {}
     }

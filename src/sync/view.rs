@@ -30,6 +30,8 @@ pub enum Found {
 /// How much an answer of the view is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
+    /// A request was refused because what we knew is out of date: look before anything else.
+    Doubtful,
     /// A cache says so, which may be behind.
     Cached,
     /// A live read or the answer to a write of this pass, or, of an absence, the event that
@@ -51,7 +53,7 @@ pub trait View {
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
     /// What the answer of `get` for this key rests on.
     fn proof(&self, key: &Key) -> Proof;
-    /// What became of this very request in this pass, as long as nothing newer is known of its
-    /// object.
+    /// What became of this very request in this pass: done while it is the last write to its
+    /// object, failed as long as nothing newer is known of its object.
     fn note(&self, request: &Request) -> Option<Note>;
 }

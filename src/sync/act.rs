@@ -1,0 +1,134 @@
+//! The loop of a pass: decide, send what may be sent now side by side, learn the answers, decide
+//! again, until nothing is left to do or the rounds are used up.
+
+use std::future::Future;
+
+use futures::future::join_all;
+
+use super::decide::{Decision, Outcome, Question, RETRY, decide};
+use super::look::{Listening, PassView, Store};
+use super::reason::{Code, Reason};
+use super::request::{Answer, Effect, Request, Step};
+use super::subject::{LinkId, Subject};
+use super::view::View;
+
+/// Where requests go. Implemented over real control planes, and over a model in tests.
+pub trait Cluster: Sync {
+    fn send(&self, request: &Request) -> impl Future<Output = Answer> + Send;
+}
+
+/// What a front end adds to a pass over one of its subjects.
+pub trait Dialect: Sync {
+    /// The subject as the view now shows it; its links may change from round to round. An error
+    /// names the reads without which it cannot be made up.
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>>;
+
+    /// What is to be reported on the anchor once the links have nothing left to do.
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step>;
+}
+
+/// What came of a pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub outcomes: Vec<Outcome>,
+    /// What was achieved, in order.
+    pub happened: Vec<(Option<LinkId>, Effect)>,
+    pub requests: usize,
+    pub recheck: Option<std::time::Duration>,
+    /// Everything the last decision asked: the reverse index of the subject.
+    pub asked: Vec<Question>,
+}
+
+/// A pass of an object that changes under our hands ends after this many rounds and is tried
+/// again. The longest quiet one (finalizer, look, state, create, look, state, marks, content,
+/// state, status, report) takes eleven.
+pub const ROUNDS: usize = 24;
+
+/// Runs one pass.
+pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster) -> Report {
+    let mut view = PassView::new(store);
+    let mut happened = Vec::new();
+    let mut requests = 0;
+    let mut last = Decision::default();
+    for _ in 0..ROUNDS {
+        last = round(front, &view);
+        if last.steps.is_empty() {
+            return finished(last, happened, requests);
+        }
+        requests += last.steps.len();
+        let answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request)));
+        for (step, answer) in last.steps.iter().zip(answers.await) {
+            if step.request.writes() && !matches!(answer, Answer::Failed(_)) {
+                happened.push((step.link.clone(), step.effect));
+            }
+            view.learn(&step.request, answer);
+        }
+    }
+    for outcome in &mut last.outcomes {
+        if matches!(outcome.reason.code, Code::Working | Code::NeedsToSee) {
+            outcome.reason = Reason::from(Code::TooManyChanges);
+        }
+    }
+    last.recheck = Some(RETRY);
+    finished(last, happened, requests)
+}
+
+/// One round: make up the subject, decide about it, report on it.
+fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
+    let listening = Listening::new(view);
+    let mut decision = match front.subject(&listening) {
+        Ok(subject) => {
+            let mut decision = decide(&subject, view);
+            if decision.steps.is_empty() {
+                decision.steps = reported(front, &subject, &decision, view);
+            }
+            decision
+        }
+        Err(reads) => Decision {
+            // What could not be read in this pass is tried again in another one.
+            steps: reads
+                .into_iter()
+                .filter(|request| view.note(request).is_none())
+                .map(|request| Step {
+                    link: None,
+                    request,
+                    effect: Effect::Looked,
+                })
+                .collect(),
+            recheck: Some(RETRY),
+            ..Decision::default()
+        },
+    };
+    for question in listening.into_asked() {
+        if !decision.asked.contains(&question) {
+            decision.asked.push(question);
+        }
+    }
+    decision
+}
+
+/// The report, without what has been tried in this pass already.
+fn reported(
+    front: &impl Dialect,
+    subject: &Subject,
+    decision: &Decision,
+    view: &PassView<'_>,
+) -> Vec<Step> {
+    let mut steps = front.report(subject, &decision.outcomes, view);
+    steps.retain(|step| view.note(&step.request).is_none());
+    steps
+}
+
+fn finished(
+    decision: Decision,
+    happened: Vec<(Option<LinkId>, Effect)>,
+    requests: usize,
+) -> Report {
+    Report {
+        outcomes: decision.outcomes,
+        happened,
+        requests,
+        recheck: decision.recheck,
+        asked: decision.asked,
+    }
+}

@@ -1,0 +1,269 @@
+//! Phase four: content and status of a copy that exists.
+//!
+//! What changed in the source since the last known state is merged into the copy, so that local
+//! changes to other fields stay. Labels and annotations are compared key by key.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::object::{Object, merge_patch};
+
+use super::create::claim;
+use super::memory::{CopyRecord, Entry, Snapshot};
+use super::pass::{Change as Recorded, Pass, Sight, Turn, locked, reason_of, unlocked};
+use super::reason::{Code, Reason};
+use super::request::{Effect, Failure, Request};
+use super::rules::Made;
+use super::subject::{Content, Identity, Key, Link, Source, StatusFlow};
+
+/// A copy as locating found it.
+pub(super) struct Copy {
+    pub(super) key: Key,
+    pub(super) object: Arc<Object>,
+    pub(super) made: Made,
+    pub(super) marked: bool,
+}
+
+pub(super) fn content(
+    pass: &Pass<'_>,
+    link: &Link,
+    source: &Object,
+    copy: &Copy,
+) -> Result<Turn, Reason> {
+    let Copy { key, object, .. } = copy;
+    if object.in_deletion() {
+        return Ok(Turn::end(Code::WaitingForDeletion).of(key));
+    }
+    if !copy.marked {
+        let claimed = claim(link, source, key, object, copy.made);
+        if !claimed.steps.iter().any(|(request, _)| pass.done(request)) {
+            return Ok(claimed);
+        }
+    }
+    let desired = link.rules.desired(source, Some(object))?;
+    let change = match change(pass, link, key, object, &desired) {
+        Ok(change) => change,
+        Err(look) => return Ok(Turn::look(look).of(key)),
+    };
+    if let Some(request) = patch(link, source, copy, change)
+        && !pass.done(&request)
+    {
+        return Ok(Turn::step(request, Effect::Synced).of(key));
+    }
+    let mut turn = Turn::end(Code::InStep).of(key);
+    if pass.remembers() && link.policy.content == Content::Merge {
+        turn.memory = remember(pass, link, copy, desired);
+    }
+    status(pass, link, source, copy, &mut turn)?;
+    if !turn.ended() && turn.reason.code == Code::InStep {
+        turn.reason = Code::Working.into();
+    }
+    Ok(turn)
+}
+
+/// A change of content, and whether it holds for one version of the copy only.
+enum Change {
+    Merge(Map<String, Value>),
+    Overwrite(Map<String, Value>),
+}
+
+fn change(
+    pass: &Pass<'_>,
+    link: &Link,
+    key: &Key,
+    object: &Object,
+    desired: &Object,
+) -> Result<Change, Request> {
+    match (link.policy.content, &pass.subject.memory) {
+        (Content::Once, _) => Ok(Change::Merge(Map::new())),
+        (Content::Overwrite, _) | (Content::Merge, None) => {
+            Ok(Change::Overwrite(overwrite(object, desired)))
+        }
+        (Content::Merge, Some(memory)) => {
+            let snapshot = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
+            if let Some(snapshot) = snapshot {
+                if snapshot.remembers(desired) {
+                    return Ok(Change::Merge(Map::new()));
+                }
+                return Ok(Change::Merge(merge(&snapshot.base_for(desired), desired)));
+            }
+            // The state is lost. That is not believed of caches, neither of the state's nor of
+            // the copy's: what agrees is recorded without a write that could be refused.
+            for key in [&memory.key, key] {
+                if let Sight::Look(request) = pass.witness(key) {
+                    return Err(request);
+                }
+            }
+            Ok(Change::Overwrite(overwrite(object, desired)))
+        }
+    }
+}
+
+/// The request for a change, with missing or wrong marks put right by the same patch.
+fn patch(link: &Link, source: &Object, copy: &Copy, change: Change) -> Option<Request> {
+    let Copy { key, object, .. } = copy;
+    let (mut body, versioned) = match change {
+        Change::Merge(body) => (body, false),
+        Change::Overwrite(body) => {
+            let versioned = !body.is_empty();
+            (body, versioned)
+        }
+    };
+    let marks = link.rules.marks(source, copy.made).identity;
+    for (name, value) in &marks.labels {
+        if object.label(name) != Some(value) {
+            set_metadata(&mut body, "labels", name, value);
+        }
+    }
+    for (name, value) in &marks.annotations {
+        if object.annotation(name) != Some(value) {
+            set_metadata(&mut body, "annotations", name, value);
+        }
+    }
+    if body.is_empty() {
+        return None;
+    }
+    let body = Value::Object(body);
+    Some(if versioned {
+        locked(key, object, body)
+    } else {
+        unlocked(key, object, body)
+    })
+}
+
+fn set_metadata(body: &mut Map<String, Value>, field: &str, name: &str, value: &str) {
+    let metadata = body.entry("metadata").or_insert_with(|| Map::new().into());
+    metadata[field][name] = value.into();
+}
+
+/// What is to be remembered now that the copy is in step; nothing where it is known already.
+fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Option<Recorded> {
+    let entry = pass.entry(link);
+    let known = entry.is_some_and(|entry| {
+        let snapshot = entry.snapshot.as_ref();
+        let intended = matches!(entry.copy, CopyRecord::Intended(_));
+        snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
+            && !(intended && link.policy.identity == Identity::Memory)
+    });
+    if known {
+        return None;
+    }
+    let key = copy.key.clone();
+    let uid: Arc<str> = copy.object.uid().unwrap_or_default().into();
+    Some(Recorded(Some(Entry {
+        snapshot: Some(Snapshot::whole(desired)),
+        copy: match copy.made {
+            Made::Created => CopyRecord::Created { key, uid },
+            Made::Adopted => CopyRecord::Adopted { key, uid },
+        },
+    })))
+}
+
+fn status(
+    pass: &Pass<'_>,
+    link: &Link,
+    source: &Object,
+    copy: &Copy,
+    turn: &mut Turn,
+) -> Result<(), Reason> {
+    let (from, to, key) = match (link.policy.status, &link.source) {
+        (StatusFlow::Back, Source::Live(key)) => (&*copy.object, source, key),
+        (StatusFlow::Forward, _) => (source, &*copy.object, &copy.key),
+        (StatusFlow::None | StatusFlow::Back, _) => return Ok(()),
+    };
+    let present = |value: &&Value| !value.is_null();
+    let wanted = link.rules.status(from, to)?.filter(|v| !v.is_null());
+    if wanted.as_ref() == to.root().get("status").filter(present) {
+        return Ok(());
+    }
+    let mut object = to.clone();
+    match wanted {
+        Some(status) => object.root_mut().insert("status".into(), status),
+        None => object.root_mut().remove("status"),
+    };
+    let request = Request::ReplaceStatus {
+        key: key.clone(),
+        object,
+    };
+    match pass.failure(&request) {
+        // Kinds without a status subresource are found out by asking once a pass.
+        Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
+        _ if pass.done(&request) => {}
+        _ => turn.steps.push((request, Effect::StatusSynced)),
+    }
+    Ok(())
+}
+
+/// What of the top level is not content.
+const NOT_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// The merge patch of what changed from one state of the source to another.
+pub(super) fn merge(base: &Object, desired: &Object) -> Map<String, Value> {
+    let content = |field: &str| !NOT_CONTENT.contains(&field);
+    let mut patch = merge_patch::diff_of(base.root(), desired.root(), content);
+    let mut metadata = Map::new();
+    for field in ["labels", "annotations"] {
+        // Compared as maps even where one side has none: a missing map must never become a null
+        // that takes everybody's keys with it.
+        let keys = merge_patch::diff(&string_map(base, field), &string_map(desired, field));
+        if !keys.is_empty() {
+            metadata.insert(field.into(), keys.into());
+        }
+    }
+    if !metadata.is_empty() {
+        patch.insert("metadata".into(), metadata.into());
+    }
+    patch
+}
+
+fn string_map(object: &Object, field: &str) -> Map<String, Value> {
+    let map = object.root().get("metadata").and_then(|m| m.get(field));
+    map.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// The merge patch of what the source has and the copy has not: the source wins where they
+/// differ, and what only the copy has stays.
+pub(super) fn overwrite(live: &Object, desired: &Object) -> Map<String, Value> {
+    let mut patch = Map::new();
+    for (field, value) in desired.root() {
+        if !NOT_CONTENT.contains(&field.as_str()) {
+            missing(&mut patch, field, live.root().get(field), value);
+        }
+    }
+    let mut metadata = Map::new();
+    for field in ["labels", "annotations"] {
+        let desired = Value::Object(string_map(desired, field));
+        let live = Value::Object(string_map(live, field));
+        missing(&mut metadata, field, Some(&live), &desired);
+    }
+    if !metadata.is_empty() {
+        patch.insert("metadata".into(), metadata.into());
+    }
+    patch
+}
+
+fn missing(patch: &mut Map<String, Value>, field: &str, live: Option<&Value>, want: &Value) {
+    match (live, want) {
+        // A merge patch cannot set a null, and an API server stores none.
+        (_, Value::Null) => {}
+        (Some(Value::Object(live)), Value::Object(want)) => {
+            let mut inner = Map::new();
+            for (field, want) in want {
+                missing(&mut inner, field, live.get(field), want);
+            }
+            if !inner.is_empty() {
+                patch.insert(field.to_owned(), inner.into());
+            }
+        }
+        (Some(live), want) if live == want => {}
+        _ => {
+            patch.insert(field.to_owned(), want.clone());
+        }
+    }
+}
+
+/// Whether everything that is desired is there already.
+pub(super) fn agrees(desired: &Object, live: &Object) -> bool {
+    overwrite(live, desired).is_empty()
+}
