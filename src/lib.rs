@@ -15,6 +15,8 @@
 //! | [`cli`] | one file a subcommand |
 
 pub mod cli;
+#[cfg(test)]
+mod house;
 pub mod mutation;
 pub mod object;
 pub mod paths;

@@ -1,1 +1,37 @@
 //! The embedded control plane: a development and test tool, never production.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`api`] | requests and answers, independent of HTTP |
+//! | [`catalog`] | what a scope serves: resources, versions, their rules |
+//! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
+//! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
+//! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
+//! | [`kcp`] | workspaces, exports, bindings, claims |
+//! | [`server`] | TLS and HTTP, who is asking, faults, the request log, kubeconfigs |
+//! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
+//! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
+//! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
+//! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
+
+pub mod api;
+pub mod builtin;
+pub mod catalog;
+pub mod crd;
+pub mod custom;
+pub mod field;
+pub mod json;
+pub mod kcp;
+pub mod names;
+pub mod patch;
+pub mod plain;
+pub mod protobuf;
+pub mod schema;
+pub mod select;
+pub mod server;
+pub mod status;
+pub mod store;
+
+#[cfg(test)]
+pub(crate) mod fuzz;

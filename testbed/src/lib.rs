@@ -1,1 +1,39 @@
 //! Real control planes, clients and checkers for Hawser's tests, benchmarks and examples.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cluster`] | a service cluster of etcd and kube-apiserver: start, kill, restart |
+//! | [`access`] | who talks to it: kubeconfigs, clients, kubectl and helm for any user and groups |
+//! | [`process`] | one child process: output, signals, end, memory; never outlives its owner |
+//! | [`mod@eventually`] | awaiting a condition with a deadline and a message |
+//! | [`names`] | names that no other test uses |
+//! | [`binaries`] | where `hack/control-planes/build` put the programs |
+//! | [`generated`] | files that are generated and checked in |
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use testbed::ServiceCluster;
+//!
+//! let cluster = ServiceCluster::shared().await?;
+//! let client = cluster.user("anna", &["developers"])?.client()?;
+//! # Ok(()) }
+//! ```
+//!
+//! Everything here runs on real time: don't use it under tokio's paused clock. It needs Linux.
+
+pub mod access;
+pub mod binaries;
+mod certificates;
+pub mod cluster;
+pub mod eventually;
+pub mod generated;
+pub mod names;
+mod place;
+mod ports;
+pub mod process;
+
+pub use access::Access;
+pub use cluster::{Component, Options, ServiceCluster};
+pub use eventually::{eventually, within};
+pub use names::unique;
+pub use process::{Exit, Launch, Process, Signal};

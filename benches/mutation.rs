@@ -1,0 +1,102 @@
+//! How many paths, expressions and mutations a second, over a small and a large object.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use hawser::{
+    mutation::{Pipeline, Step},
+    paths,
+};
+use serde_json::{Value, json};
+
+/// An object of about so many bytes.
+fn object(bytes: usize) -> Value {
+    let items: Vec<Value> = (0..bytes / 100)
+        .map(|i| json!({"name": format!("item-{i}"), "value": i, "note": "x".repeat(50)}))
+        .collect();
+    json!({
+        "apiVersion": "v1", "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "n", "labels": {"app.kubernetes.io/name": "web"}},
+        "spec": {"replicas": 3, "image": "docker.io/library/nginx:1", "items": items},
+    })
+}
+
+fn reading_and_writing_paths(c: &mut Criterion) {
+    let mut group = c.benchmark_group("paths");
+    for bytes in [2_048, 204_800] {
+        let doc = object(bytes);
+        for path in [
+            "metadata.labels.app\\.kubernetes\\.io/name",
+            "spec.items.#(value==5).name",
+            "spec.items.#.name",
+        ] {
+            group.bench_with_input(
+                BenchmarkId::new(format!("get {path}"), bytes),
+                &doc,
+                |b, doc| {
+                    b.iter(|| black_box(paths::get(doc, path)));
+                },
+            );
+        }
+        group.bench_with_input(
+            BenchmarkId::new("set spec.replicas", bytes),
+            &doc,
+            |b, doc| {
+                let mut doc = doc.clone();
+                b.iter(|| paths::set(&mut doc, "spec.replicas", json!(5)));
+            },
+        );
+    }
+    group.finish();
+}
+
+fn applying_steps(c: &mut Criterion) {
+    let text = ToOwned::to_owned;
+    let steps = [
+        (
+            "regex",
+            Step::Regex {
+                path: text("spec.image"),
+                pattern: text("^[^/]+/"),
+                replacement: text("reg.local/"),
+            },
+        ),
+        (
+            "cel",
+            Step::Cel {
+                path: text("spec.replicas"),
+                expression: text("self.spec.replicas * 2"),
+            },
+        ),
+        (
+            "cel over a list",
+            Step::Cel {
+                path: text("spec.names"),
+                expression: text("self.spec.items.map(i, i.name)"),
+            },
+        ),
+        (
+            "regex on each element",
+            Step::Regex {
+                path: text("spec.items[*].name"),
+                pattern: text("-"),
+                replacement: text("_"),
+            },
+        ),
+    ];
+    let mut group = c.benchmark_group("mutation");
+    for bytes in [2_048, 204_800] {
+        let doc = object(bytes);
+        for (name, step) in &steps {
+            let pipeline = Pipeline::compile(std::slice::from_ref(step))
+                .unwrap_or_else(|errors| panic!("{errors:?}"));
+            group.bench_with_input(BenchmarkId::new(*name, bytes), &doc, |b, doc| {
+                b.iter(|| black_box(pipeline.apply(doc, None)));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, reading_and_writing_paths, applying_steps);
+criterion_main!(benches);

@@ -1,0 +1,302 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// Where the engine differs, and it does no harm: no expression that works with Go works differently here, except
+/// that maps have keys of strings, integers and booleans only, as JSON can.
+const TOLERATED: [(&str, &str); 13] = [
+    (
+        "[1, 2].existsOne(i, i == 1)",
+        "the newer name of exists_one is known here",
+    ),
+    (
+        "[1].existsOne(i, true)",
+        "the newer name of exists_one is known here",
+    ),
+    (
+        "dyn([1]) + dyn({1:'a'})",
+        "a list and a map can be added here: the keys are",
+    ),
+    (
+        "-(dyn(duration('90m')))",
+        "a duration that hides its type cannot be negated here; one that shows it, nowhere",
+    ),
+    ("{1.5: 1}", "key that no JSON has"),
+    ("{null: 1}", "key that no JSON has"),
+    ("{dyn(null): 1}", "key that no JSON has"),
+    ("{[1]: 1}", "key that no JSON has"),
+    ("{1: 1, dyn(1.0): 2}", "key that no JSON has"),
+    (
+        "{1: 1, 1u: 2}",
+        "the same key twice in JSON: which one wins is by chance in Go",
+    ),
+    (
+        "{1: 1, dyn(1u): 2}",
+        "the same key twice in JSON: which one wins is by chance in Go",
+    ),
+    (
+        "google.protobuf.Int32Value{value: 1}",
+        "messages of protobuf are not known here",
+    ),
+    (
+        "google.protobuf.Struct{}",
+        "messages of protobuf are not known here",
+    ),
+];
+
+/// Numbers only Go's parser takes.
+const GO_NUMBERS: [&str; 2] = ["double('0x1p4')", "double('1_0')"];
+
+#[test]
+fn every_expression_of_the_contract_evaluates_as_recorded() {
+    let golden: Value = serde_json::from_str(include_str!("../../../tests/data/cel.json")).unwrap();
+    assert_eq!(golden["cases"].as_array().unwrap().len(), 199);
+    check_all(&golden);
+}
+
+#[test]
+fn every_further_expression_tried_with_go_evaluates_the_same() {
+    check_all(&serde_json::from_str(include_str!("../../../tests/data/cel_more.json")).unwrap());
+}
+
+#[track_caller]
+fn check_all(golden: &Value) {
+    let engine = Engine::new();
+    let cases = golden["cases"].as_array().unwrap();
+    let wrong: Vec<String> = cases
+        .iter()
+        .filter(|case| {
+            let expression = case["expr"].as_str().unwrap();
+            !TOLERATED
+                .iter()
+                .any(|(tolerated, _)| *tolerated == expression)
+                && !GO_NUMBERS.contains(&expression)
+        })
+        .filter_map(|case| {
+            Some(format!(
+                "{}: {}\n    {}",
+                case["id"],
+                case["expr"],
+                difference(&engine, golden, case)?
+            ))
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.join("\n")
+    );
+}
+
+fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
+    let other = (case["other"] == "set").then_some(&golden["other"]);
+    let value = &golden["values"][case["value"].as_str().unwrap()];
+    let compiled = engine.compile(case["expr"].as_str().unwrap());
+    if case["phase"] == "compile" {
+        return compiled
+            .is_ok()
+            .then(|| format!("compiled, but: {}", case["message"]));
+    }
+    let result = match compiled {
+        Ok(program) => program.evaluate(value, &program.scope(&golden["self"], other)),
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    match (result, case["error"] == true) {
+        (Err(_), true) => None,
+        (Err(EvalError::NotJson(_)), false) if case["type"] == "double" => None,
+        (Ok((got, _)), true) => Some(format!("got {got}, but: {}", case["message"])),
+        (Err(error), false) => Some(format!("failed: {error}, want {}", case["want"])),
+        (Ok((got, _)), false) => {
+            (got != case["want"]).then(|| format!("got {got}, want {}", case["want"]))
+        }
+    }
+}
+
+fn evaluate(expression: &str, this: &Value) -> Result<Value, EvalError> {
+    let program = Engine::new().compile(expression).unwrap();
+    program
+        .evaluate(&Value::Null, &program.scope(this, None))
+        .map(|(result, _)| result)
+}
+
+#[test]
+fn a_bomb_over_long_lists_is_refused_before_it_is_started() {
+    let doc = json!({"l": vec![1; 10_000]});
+    for bomb in [
+        "self.l.map(a, self.l.map(b, a + b))",
+        "self.l.map(a, self.l)",
+        "self.l.all(a, self.l.all(b, self.l.all(c, true)))",
+        "self.l.filter(a, string(self.l) == 'x')",
+        "self.l.map(a, [self.l, self.l]).map(b, [b, b, b])",
+    ] {
+        assert!(
+            matches!(
+                evaluate(bomb, &doc),
+                Err(EvalError::TooExpensive { .. } | EvalError::TooLarge { .. })
+            ),
+            "{bomb}"
+        );
+    }
+}
+
+#[test]
+fn text_cannot_be_doubled_until_memory_is_gone() {
+    let doubled = (0..8).fold("self.s".to_owned(), |inner, _| {
+        format!("[{inner}].map(x, x + x)[0]")
+    });
+    let error = evaluate(&doubled, &json!({"s": "x".repeat(100_000)})).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EvalError::TooExpensive { .. } | EvalError::TooLarge { .. }
+        ),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn what_is_usual_over_large_objects_is_not_refused() {
+    let items: Vec<Value> = (0..2_000)
+        .map(|i| json!({"name": format!("n{i}"), "v": i, "note": "x".repeat(100)}))
+        .collect();
+    let doc = json!({"items": items});
+    for expression in [
+        "self.items.map(i, i.name)",
+        "self.items.filter(i, i.v > 10).map(i, {'name': i.name, 'value': string(i.v)}).size()",
+        "self.items.exists(i, i.name.matches('^n1[0-9]+$'))",
+        "self.items.all(i, i.name != '' && i.v >= 0)",
+    ] {
+        assert!(
+            evaluate(expression, &doc).is_ok(),
+            "{expression}: {:?}",
+            evaluate(expression, &doc)
+        );
+    }
+}
+
+#[test]
+fn members_of_a_map_come_in_the_order_of_their_keys() {
+    let doc = json!({"m": {"z": 1, "b": 2, "a": 3, "y": 4, "c": 5}});
+    assert_eq!(
+        evaluate("self.m.map(k, k)", &doc).unwrap(),
+        json!(["a", "b", "c", "y", "z"])
+    );
+    assert_eq!(
+        evaluate("self.m.filter(k, self.m[k] > 2)", &doc).unwrap(),
+        json!(["a", "c", "y"])
+    );
+}
+
+#[test]
+fn results_that_json_has_no_word_for_are_errors() {
+    assert!(matches!(
+        evaluate("1.0 / 0.0", &Value::Null),
+        Err(EvalError::NotJson(_))
+    ));
+    assert_eq!(evaluate("2.0", &Value::Null).unwrap().to_string(), "2");
+    assert_eq!(
+        evaluate("9007199254740993 + 1", &Value::Null)
+            .unwrap()
+            .to_string(),
+        "9007199254740994"
+    );
+}
+
+#[test]
+fn an_error_says_where_in_the_expression_it_is() {
+    #[track_caller]
+    fn check(expression: &str, offset: usize) {
+        assert_eq!(
+            Engine::new().compile(expression).err().unwrap().offset,
+            offset,
+            "{expression}"
+        );
+    }
+    check("self.a + nope", 9);
+    check("'é' + nope", 7);
+    check("1 +\n  nope", 6);
+    check("1 + 'a'", 2);
+}
+
+/// Both what is just accepted, which has to evaluate, and what is far too deep.
+#[test]
+fn no_depth_of_nesting_overflows_the_stack() {
+    let engine = Engine::new();
+    let this = json!({"a": [1]});
+    for depth in (1..100).chain([500, 1_500]) {
+        for expression in [
+            format!("{}1{}", "(".repeat(depth), ")".repeat(depth)),
+            format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
+            format!("{}1", "1+".repeat(depth)),
+            format!("{}1", "- ".repeat(depth)),
+            format!("{}true", "!".repeat(depth)),
+            format!("{}1", "true?1:".repeat(depth)),
+            format!("{}true", "false||".repeat(depth)),
+            format!("self{}", ".a".repeat(depth)),
+            format!("self{}", "[0]".repeat(depth)),
+            format!("{}1{}", "{'a':".repeat(depth), "}".repeat(depth)),
+            format!("{}1{}", "self.a.map(x,".repeat(depth), ")".repeat(depth)),
+            format!("self.a{}", ".map(x,x)".repeat(depth)),
+            format!("{}1{}", "dyn(".repeat(depth), ")".repeat(depth)),
+        ] {
+            if let Ok(program) = engine.compile(&expression) {
+                drop(program.evaluate(&Value::Null, &program.scope(&this, None)));
+            }
+        }
+    }
+}
+
+static ENGINE: std::sync::LazyLock<Engine> = std::sync::LazyLock::new(Engine::new);
+
+const PIECES: &str = concat!(
+    r"(self|value|other|x|1|1u|1\.5|'a'|null|true|\[|\]|\{|\}|\(|\)|\.|,|:|\?| \+ | - | \* |/|%|==|!=|<|>=| in |&&|\|\||!|-",
+    r"|\.map\(x,|\.filter\(x,|\.all\(x,|has\(self\.|size\(|string\(|int\(|dyn\(|duration\('1h'\)|timestamp\(0\)",
+    r"|\.matches\('|\.a|\.b|\[0\]|'|\x22|é|`|//|\n)",
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: crate::mutation::fuzz::cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn fuzz_cel(pieces in prop::collection::vec(PIECES, 0..16)) {
+        let source = pieces.concat();
+        let this = json!({"a": [1, 2.5, "x", null], "b": {"a": "é", "b": [[1]]}});
+        match ENGINE.compile(&source) {
+            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &program.scope(&this, Some(&this)))),
+            Err(error) => prop_assert!(source.is_char_boundary(error.offset)),
+        }
+    }
+}
+
+#[test]
+fn only_what_an_expression_can_look_at_is_made_ready() {
+    #[track_caller]
+    fn check(expression: &str, want: &Value) {
+        let this = json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null});
+        assert_eq!(
+            &Engine::new()
+                .compile(expression)
+                .unwrap()
+                .scope(&this, None)
+                .this,
+            want,
+            "{expression}"
+        );
+    }
+    check("self.a.b + self.a.zz", &json!({"a": {"b": 1}}));
+    check(
+        "self['a']['b'] == 1 && has(self.e.x)",
+        &json!({"a": {"b": 1}, "e": "x"}),
+    );
+    check("self.a.c[1].d", &json!({"a": {"c": [1, {"d": 2}]}}));
+    check("self.a.c.map(x, x)", &json!({"a": {"c": [1, {"d": 2}]}}));
+    check(
+        "self[self.e] == self.a.b",
+        &json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null}),
+    );
+    check("size(self.a)", &json!({"a": {"b": 1, "c": [1, {"d": 2}]}}));
+    check("value", &json!({}));
+}

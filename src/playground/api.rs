@@ -1,0 +1,61 @@
+//! Requests and answers of the Kubernetes API, independent of HTTP connections.
+//!
+//! The server turns what arrives into an [`ApiRequest`], whatever implements [`Api`] answers it.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Method};
+
+use super::catalog::{Scope, User};
+use super::status::Status;
+
+/// A request whose user and scope are known.
+#[derive(Clone, Debug)]
+pub struct ApiRequest {
+    pub user: User,
+    pub method: Method,
+    pub scope: Scope,
+    /// Below the scope, starting with a slash, percent-encoding untouched.
+    pub path: String,
+    pub query: Option<String>,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// The answer. Where its headers name no content type it is JSON.
+pub struct ApiResponse {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: ApiBody,
+}
+
+/// A whole document, or the events of a watch as they come.
+pub enum ApiBody {
+    Full(Bytes),
+    Stream(BoxStream<'static, Bytes>),
+}
+
+/// What answers requests.
+pub trait Api: Send + Sync + 'static {
+    fn handle(&self, request: ApiRequest) -> BoxFuture<'_, ApiResponse>;
+
+    /// The revision of the newest write, for faults that answer with an earlier state.
+    fn revision(&self) -> u64;
+}
+
+impl From<Status> for ApiResponse {
+    fn from(status: Status) -> Self {
+        let mut headers = HeaderMap::new();
+        let seconds = status.details.as_ref().and_then(|d| d.retry_after_seconds);
+        if let Some(seconds) = seconds {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Self {
+            status: status.code,
+            headers,
+            body: ApiBody::Full(Bytes::from(status.to_json().to_string())),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! From a definition to the resources that it serves.
+
+use std::sync::Arc;
+
+use super::{FittedSchema, hash};
+use crate::object::Object;
+use crate::playground::catalog::{self, Flavour, ObjectSchema, Resource, Verbs};
+use crate::playground::crd::{Conversion, Definition};
+use crate::playground::names::Scope;
+use crate::playground::status::Status;
+use crate::playground::store::{Name, Table};
+
+/// Where a definition comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Of the export, for one that is bound; otherwise empty.
+    pub identity: &'a str,
+    /// Watches end when another takes its place.
+    pub uid: &'a str,
+}
+
+/// One resource for each served version, in the order of the definition.
+pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
+    let storage: Name = definition
+        .storage_version()
+        .map(|version| version.name.as_str())
+        .unwrap_or_default()
+        .into();
+    let all = |names: &[String]| names.iter().map(|name| Name::from(name.as_str())).collect();
+    let names = &definition.names;
+    let group: Name = definition.group.as_str().into();
+    let mut resources = Vec::new();
+    for version in definition.versions {
+        if !version.served {
+            continue;
+        }
+        let schema = FittedSchema::new(version.schema, &version.schema_document);
+        let namespaced = definition.scope == Scope::Namespaced;
+        resources.push(Resource {
+            group: group.clone(),
+            version: version.name.as_str().into(),
+            plural: names.plural.as_str().into(),
+            singular: names.singular.as_str().into(),
+            kind: names.kind.as_str().into(),
+            list_kind: names.list_kind.as_str().into(),
+            short_names: all(&names.short_names),
+            categories: all(&names.categories),
+            namespaced,
+            table: Table::new(&group, &names.plural, origin.identity),
+            storage_version: storage.clone(),
+            has_status: version.status,
+            verbs: Verbs::All,
+            flavour: Flavour::Custom,
+            name_rule: definition.name_rule,
+            schema: Some(Arc::new(schema) as Arc<dyn ObjectSchema>),
+            strategy: None,
+            conversion: (definition.conversion == Conversion::Webhook && *version.name != *storage)
+                .then(|| Arc::new(Uncalled) as Arc<dyn catalog::Conversion>),
+            required_label: None,
+            only: None,
+            selectable_fields: version
+                .selectable_fields
+                .iter()
+                .map(|path| path.trim_start_matches('.').into())
+                .collect(),
+            incarnation: hash((origin.uid, origin.identity, namespaced, &names.kind)),
+        });
+    }
+    resources
+}
+
+/// Stands for a conversion webhook: other versions than the stored one are refused, not guessed.
+struct Uncalled;
+
+impl Uncalled {
+    fn refuse(object: &Object) -> Status {
+        Status::internal(format!(
+            "{} {:?} would have to be converted by a webhook, and this server calls none; use the storage version",
+            object.kind(),
+            object.name()
+        ))
+    }
+}
+
+impl catalog::Conversion for Uncalled {
+    fn to_served(&self, stored: Object) -> Result<Object, Status> {
+        Err(Self::refuse(&stored))
+    }
+
+    fn to_storage(&self, served: Object) -> Result<Object, Status> {
+        Err(Self::refuse(&served))
+    }
+}

@@ -1,0 +1,202 @@
+//! Request bodies in JSON: parsed once, with numbers as kube-apiserver keeps them and with the keys
+//! that a document names twice.
+//!
+//! Nesting is bounded by the parser's own limit of 128 levels. The deepest documents that clients
+//! send are CRDs, whose schemas take two levels for each level of the described object and stay
+//! below sixty; a parser on the stack is not to be had to go deeper by a hostile body.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// What a kube-apiserver takes as a request body.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// More repeated keys than this are not worth naming.
+const MAX_DUPLICATES: usize = 100;
+
+/// Two to the 63rd: from here on a double is no 64-bit integer.
+const I64_EDGE: f64 = 9_223_372_036_854_775_808.0;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    #[error("request body of {size} bytes is larger than the limit of {MAX_BODY} bytes")]
+    TooLarge { size: usize },
+    #[error("request body is not valid UTF-8: {0}")]
+    NotUtf8(std::str::Utf8Error),
+    #[error("request body is not valid JSON: {0}")]
+    Malformed(String),
+}
+
+/// A parsed document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    pub value: Value,
+    /// Paths of keys that occur more than once, such as `spec.a[0].b`; the last value wins.
+    pub duplicates: Vec<String>,
+}
+
+/// Parses one JSON document and nothing after it.
+///
+/// Numbers become what kube-apiserver makes of them: integers that fit are exact 64-bit ones, larger
+/// ones are doubles, and a double without a fraction is stored (and read back) as an integer.
+pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
+    if body.len() > MAX_BODY {
+        return Err(JsonError::TooLarge { size: body.len() });
+    }
+    let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
+    let mut duplicates = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Node {
+        at: Place::Root,
+        duplicates: &mut duplicates,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value))
+    .map_err(|e| JsonError::Malformed(e.to_string()))?;
+    Ok(Document { value, duplicates })
+}
+
+/// How `fieldValidation` words a repeated key.
+pub fn duplicate_field(path: &str) -> String {
+    format!("duplicate field {}", super::field::quote(path))
+}
+
+/// How `fieldValidation` words a field that the schema does not know.
+pub fn unknown_field(path: &str) -> String {
+    format!("unknown field {}", super::field::quote(path))
+}
+
+/// The message of the 400 that `fieldValidation=Strict` gives; none if there is nothing to say.
+pub fn strict_error(messages: &[String]) -> Option<String> {
+    (!messages.is_empty()).then(|| format!("strict decoding error: {}", messages.join(", ")))
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Root,
+    Key(&'a Self, &'a str),
+    Index(&'a Self, usize),
+}
+
+impl Place<'_> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Root => {}
+            Self::Key(parent, key) => {
+                parent.write(out);
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(key);
+            }
+            Self::Index(parent, index) => {
+                parent.write(out);
+                out.push('[');
+                out.push_str(&index.to_string());
+                out.push(']');
+            }
+        }
+    }
+}
+
+struct Node<'a> {
+    at: Place<'a>,
+    duplicates: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        match i64::try_from(value) {
+            Ok(value) => Ok(value.into()),
+            #[expect(clippy::cast_precision_loss, reason = "the server loses it as well")]
+            Err(_) => self.visit_f64(value as f64),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        number(value).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Node {
+            at: Place::Index(&self.at, list.len()),
+            duplicates: &mut *self.duplicates,
+        })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let at = Place::Key(&self.at, &key);
+            let value = entries.next_value_seed(Node {
+                at,
+                duplicates: &mut *self.duplicates,
+            })?;
+            if map.contains_key(&key) && self.duplicates.len() < MAX_DUPLICATES {
+                let mut path = String::new();
+                at.write(&mut path);
+                if !self.duplicates.contains(&path) {
+                    self.duplicates.push(path);
+                }
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// A double as the server stores it: without a fraction it is written without a point, and so it
+/// comes back as an integer.
+fn number(float: f64) -> Option<Value> {
+    if float.fract() == 0.0 && (-I64_EDGE..I64_EDGE).contains(&float) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "whole and in range, as just tested"
+        )]
+        return Some((float as i64).into());
+    }
+    Number::from_f64(float).map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests;

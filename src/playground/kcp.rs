@@ -1,0 +1,8 @@
+//! What makes a set of logical clusters a kcp: workspaces and their types, exported and bound APIs,
+//! permission claims, virtual workspaces.
+
+pub mod conditions;
+pub mod convert;
+pub mod ids;
+pub mod paths;
+pub mod types;

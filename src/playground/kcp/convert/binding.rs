@@ -1,0 +1,135 @@
+//! `APIBinding` in its two versions.
+
+use serde_json::{Value, json};
+
+use super::{
+    ACCEPTABLE_CLAIMS, ConvertError, OLD_CLAIMS, OLD_STATUS_EXPORT_CLAIMS, STATUS_APPLIED_CLAIMS,
+    STATUS_EXPORT_CLAIMS, claims, put_list, take_field, take_list,
+};
+
+pub(super) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
+    let full = take_list(object, ACCEPTABLE_CLAIMS)?;
+    if let Some(old) = take_field(object, "spec", "permissionClaims") {
+        object["spec"]["permissionClaims"] = old
+            .iter()
+            .map(|claim| stored_claim(claim, &full, Some("state")))
+            .collect();
+        let selecting = old
+            .into_iter()
+            .filter(|c| c.get("resourceSelector").is_some())
+            .collect();
+        put_list(object, OLD_CLAIMS, selecting);
+    }
+
+    let full = take_list(object, STATUS_EXPORT_CLAIMS)?;
+    if let Some(old) = take_field(object, "status", "exportPermissionClaims") {
+        object["status"]["exportPermissionClaims"] = old
+            .iter()
+            .map(|claim| exported_claim(claim, &full))
+            .collect();
+        let saying_more = old
+            .into_iter()
+            .filter(|c| c.get("all").is_some() || c.get("resourceSelector").is_some())
+            .collect();
+        put_list(object, OLD_STATUS_EXPORT_CLAIMS, saying_more);
+    }
+
+    let full = take_list(object, STATUS_APPLIED_CLAIMS)?;
+    if let Some(old) = take_field(object, "status", "appliedPermissionClaims") {
+        object["status"]["appliedPermissionClaims"] = old
+            .iter()
+            .map(|claim| stored_claim(claim, &full, None))
+            .collect();
+    }
+    Ok(())
+}
+
+pub(super) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
+    let original = take_list(object, OLD_CLAIMS)?;
+    if let Some(stored) = take_field(object, "spec", "permissionClaims") {
+        object["spec"]["permissionClaims"] = stored
+            .iter()
+            .map(|claim| {
+                let mut map = old_claim(claim);
+                claims::copy(claim, &mut map, &["state"]);
+                if let Some(original) = claims::find(&original, claim) {
+                    map.remove("all");
+                    claims::copy(original, &mut map, &["all", "resourceSelector"]);
+                }
+                Value::Object(map)
+            })
+            .collect();
+        put_list(object, ACCEPTABLE_CLAIMS, beyond_old(stored));
+    }
+
+    let original = take_list(object, OLD_STATUS_EXPORT_CLAIMS)?;
+    if let Some(stored) = take_field(object, "status", "exportPermissionClaims") {
+        object["status"]["exportPermissionClaims"] = stored
+            .iter()
+            .map(|claim| {
+                let mut map = claims::old_base(claim);
+                if let Some(original) = claims::find(&original, claim) {
+                    claims::copy(original, &mut map, &["all", "resourceSelector"]);
+                }
+                Value::Object(map)
+            })
+            .collect();
+        let full = stored
+            .into_iter()
+            .filter(|c| !claims::all_verbs(c) || c.get("defaultSelector").is_some())
+            .collect();
+        put_list(object, STATUS_EXPORT_CLAIMS, full);
+    }
+
+    if let Some(stored) = take_field(object, "status", "appliedPermissionClaims") {
+        object["status"]["appliedPermissionClaims"] = stored
+            .iter()
+            .map(|claim| Value::Object(old_claim(claim)))
+            .collect();
+        put_list(object, STATUS_APPLIED_CLAIMS, beyond_old(stored));
+    }
+    Ok(())
+}
+
+/// A selector by resource never restricts anything: it becomes "all".
+fn stored_claim(claim: &Value, full: &[Value], extra: Option<&str>) -> Value {
+    let mut map = claims::stored_base(claim);
+    if let Some(full) = claims::find(full, claim) {
+        claims::copy(full, &mut map, &["verbs", "selector"]);
+    } else {
+        map.insert("verbs".into(), json!(["*"]));
+        map.insert("selector".into(), json!({"matchAll": true}));
+    }
+    if let Some(field) = extra {
+        claims::copy(claim, &mut map, &[field]);
+    }
+    Value::Object(map)
+}
+
+fn exported_claim(claim: &Value, full: &[Value]) -> Value {
+    let mut map = claims::stored_base(claim);
+    match claims::find(full, claim) {
+        Some(full) => claims::copy(full, &mut map, &["verbs", "defaultSelector"]),
+        None => {
+            map.insert("verbs".into(), json!(["*"]));
+        }
+    }
+    Value::Object(map)
+}
+
+/// `all` as the older version says it; a false one is not written.
+fn old_claim(claim: &Value) -> serde_json::Map<String, Value> {
+    let mut map = claims::old_base(claim);
+    if claims::match_all(claim) {
+        map.insert("all".into(), true.into());
+    }
+    map
+}
+
+/// The claims of which the older version cannot say everything.
+fn beyond_old(stored: Vec<Value>) -> Vec<Value> {
+    stored
+        .into_iter()
+        .filter(|claim| !claims::all_verbs(claim) || !claims::match_all(claim))
+        .collect()
+}

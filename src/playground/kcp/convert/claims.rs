@@ -1,0 +1,56 @@
+//! What permission claims of all places and versions have in common.
+
+use serde_json::{Map, Value};
+
+/// By what a claim is found again in another version: group, resource and identity.
+pub(super) fn identity(claim: &Value) -> (&str, &str, &str) {
+    let field = |name: &str| claim.get(name).and_then(Value::as_str).unwrap_or_default();
+    (field("group"), field("resource"), field("identityHash"))
+}
+
+/// The claim of a list that is for the same resource.
+pub(super) fn find<'a>(list: &'a [Value], claim: &Value) -> Option<&'a Value> {
+    list.iter().find(|c| identity(c) == identity(claim))
+}
+
+/// The fields that name the resource, as the older version writes them: no empty identity.
+pub(super) fn old_base(claim: &Value) -> Map<String, Value> {
+    let (group, resource, hash) = identity(claim);
+    let mut map = Map::new();
+    map.insert("group".into(), group.into());
+    map.insert("resource".into(), resource.into());
+    if !hash.is_empty() {
+        map.insert("identityHash".into(), hash.into());
+    }
+    map
+}
+
+/// The fields that name the resource, as the stored version writes them.
+pub(super) fn stored_base(claim: &Value) -> Map<String, Value> {
+    let (group, resource, hash) = identity(claim);
+    let mut map = Map::new();
+    map.insert("group".into(), group.into());
+    map.insert("resource".into(), resource.into());
+    map.insert("identityHash".into(), hash.into());
+    map
+}
+
+/// Whether a claim of the stored version asks for every verb, which is all the older one can say.
+pub(super) fn all_verbs(claim: &Value) -> bool {
+    claim["verbs"]
+        .as_array()
+        .is_some_and(|verbs| verbs.len() == 1 && verbs[0] == "*")
+}
+
+pub(super) fn match_all(claim: &Value) -> bool {
+    claim["selector"]["matchAll"] == true
+}
+
+/// Copies fields that are there.
+pub(super) fn copy(from: &Value, into: &mut Map<String, Value>, fields: &[&str]) {
+    for field in fields {
+        if let Some(value) = from.get(*field) {
+            into.insert((*field).to_owned(), value.clone());
+        }
+    }
+}

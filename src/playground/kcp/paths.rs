@@ -1,0 +1,147 @@
+//! The grammar of workspace paths and of the cluster segment in URLs. Resolution needs the store and
+//! is elsewhere.
+
+use std::fmt;
+
+/// The longest segment of a path.
+const LONGEST_SEGMENT: usize = 63;
+
+/// What stands between `/clusters/` and the next slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterRef {
+    /// `*`: every cluster.
+    Wildcard,
+    Path(Path),
+}
+
+/// A non-empty list of names joined by colons; the first may also be the id of a logical cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path(String);
+
+/// Why a text is no cluster reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    #[error("invalid cluster: {0:?} does not match the regex")]
+    Grammar(String),
+    #[error("invalid cluster: {0:?} has a segment longer than {LONGEST_SEGMENT} characters")]
+    TooLong(String),
+    #[error("invalid cluster: {0:?} is reserved for the system")]
+    Reserved(String),
+}
+
+impl ClusterRef {
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if text == "*" {
+            return Ok(Self::Wildcard);
+        }
+        Path::parse(text).map(Self::Path)
+    }
+}
+
+impl Path {
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if !text.split(':').all(is_segment) {
+            return Err(PathError::Grammar(text.to_owned()));
+        }
+        if text.split(':').any(|s| s.len() > LONGEST_SEGMENT) {
+            return Err(PathError::TooLong(text.to_owned()));
+        }
+        if text.starts_with("system:") {
+            return Err(PathError::Reserved(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn first(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.0.split(':')
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The path of a child of a workspace.
+pub fn child(parent: &str, name: &str) -> String {
+    format!("{parent}:{name}")
+}
+
+/// The path one level up, where there is one.
+pub fn parent(path: &str) -> Option<&str> {
+    path.rsplit_once(':').map(|(parent, _)| parent)
+}
+
+/// Lower-case letters, digits and inner dashes.
+fn is_segment(text: &str) -> bool {
+    let edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            edge(*first) && edge(*last) && bytes.iter().all(|b| edge(*b) || *b == b'-')
+        }
+        _ => false,
+    }
+}
+
+/// Whether a workspace may have this name.
+pub fn is_workspace_name(text: &str) -> bool {
+    is_segment(text) && text.len() <= LONGEST_SEGMENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str, message: &str) {
+        assert_eq!(ClusterRef::parse(text).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn a_path_is_names_joined_by_colons() {
+        for text in ["root", "root:my-org:team-1", "2vkmp8gkh3m5bh3q:child", "a"] {
+            let ClusterRef::Path(path) = ClusterRef::parse(text).unwrap() else {
+                panic!("{text} is no wildcard");
+            };
+            assert_eq!(path.as_str(), text);
+        }
+        assert_eq!(ClusterRef::parse("*"), Ok(ClusterRef::Wildcard));
+    }
+
+    #[test]
+    fn whatever_is_no_path_is_refused_with_what_was_sent() {
+        for text in [
+            "", ":", "root:", ":root", "Root", "a_b", "-a", "a-", "root:*", "ä", "a b", "a::b",
+        ] {
+            refused(
+                text,
+                &format!("invalid cluster: {text:?} does not match the regex"),
+            );
+        }
+        let long = "a".repeat(64);
+        refused(
+            &long,
+            &format!("invalid cluster: {long:?} has a segment longer than 63 characters"),
+        );
+        refused(
+            "system:admin",
+            "invalid cluster: \"system:admin\" is reserved for the system",
+        );
+    }
+
+    #[test]
+    fn parents_and_children_are_inverse() {
+        assert_eq!(parent(&child("root:org", "team")), Some("root:org"));
+        assert_eq!(parent("root"), None);
+    }
+}

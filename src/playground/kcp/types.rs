@@ -1,0 +1,332 @@
+//! Workspace types: which type a new workspace gets, and where it may stand. Pure: types are looked up
+//! through a function.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+/// A workspace type by the path of its workspace and its name; written `path:name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypeRef {
+    pub path: String,
+    pub name: String,
+}
+
+/// The parts of a `WorkspaceType` that decide anything here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceType {
+    pub name: TypeRef,
+    pub extends: Vec<TypeRef>,
+    pub default_child: TypeRef,
+    pub allowed_children: Limit,
+    pub allowed_parents: Limit,
+    /// Path and name of the exports that every workspace of the type is bound to.
+    pub bindings: Vec<(String, String)>,
+    pub initializer: bool,
+}
+
+/// Which types may stand above or below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Any,
+    None,
+    Only(Vec<TypeRef>),
+}
+
+/// Why a workspace may not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TypeError {
+    #[error("workspace type {0} cannot be resolved")]
+    Unknown(String),
+    #[error(
+        "workspace type {child} cannot be used as a child of {parent}: {by} allows only other children"
+    )]
+    Child {
+        child: String,
+        parent: String,
+        by: String,
+    },
+    #[error("workspace type {child} cannot be used below {parent}: {by} allows only other parents")]
+    Parent {
+        child: String,
+        parent: String,
+        by: String,
+    },
+}
+
+impl std::fmt::Display for TypeRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.path, self.name)
+    }
+}
+
+impl TypeRef {
+    pub fn new(path: &str, name: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Reads `path:name`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (path, name) = text.rsplit_once(':')?;
+        Some(Self::new(path, name))
+    }
+
+    /// Reads `{name, path}`, with the path of the type that says it where none is given.
+    fn of(value: &Value, home: &str) -> Option<Self> {
+        let name = value["name"].as_str()?;
+        let path = value["path"].as_str().filter(|p| !p.is_empty());
+        Some(Self::new(path.unwrap_or(home), name))
+    }
+}
+
+impl WorkspaceType {
+    /// Reads a `WorkspaceType` object that lives in the workspace of a path.
+    pub fn read(object: &Value, path: &str) -> Self {
+        let spec = &object["spec"];
+        let list = |value: &Value| -> Vec<TypeRef> {
+            let items = value.as_array().into_iter().flatten();
+            items.filter_map(|item| TypeRef::of(item, path)).collect()
+        };
+        let limit = |value: &Value| match value {
+            Value::Object(limit) if limit.get("none") == Some(&json!(true)) => Limit::None,
+            Value::Object(limit) => match limit.get("types") {
+                Some(types) => Limit::Only(list(types)),
+                None => Limit::Any,
+            },
+            _ => Limit::Any,
+        };
+        let bindings = spec["defaultAPIBindings"].as_array().into_iter().flatten();
+        Self {
+            name: TypeRef::new(
+                path,
+                object["metadata"]["name"].as_str().unwrap_or_default(),
+            ),
+            extends: list(&spec["extend"]["with"]),
+            default_child: TypeRef::of(&spec["defaultChildWorkspaceType"], path)
+                .unwrap_or_else(|| TypeRef::new("root", "universal")),
+            allowed_children: limit(&spec["limitAllowedChildren"]),
+            allowed_parents: limit(&spec["limitAllowedParents"]),
+            bindings: bindings
+                .filter_map(|b| {
+                    let export = b["export"].as_str()?;
+                    Some((
+                        b["path"].as_str().unwrap_or(path).to_owned(),
+                        export.to_owned(),
+                    ))
+                })
+                .collect(),
+            initializer: spec["initializer"] == true,
+        }
+    }
+}
+
+/// A type with all that it extends, itself first. Cycles end.
+pub fn with_extended(
+    start: &TypeRef,
+    lookup: &dyn Fn(&TypeRef) -> Option<WorkspaceType>,
+) -> Result<Vec<WorkspaceType>, TypeError> {
+    let mut found: Vec<WorkspaceType> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut open = vec![start.clone()];
+    while let Some(next) = open.pop() {
+        if !seen.insert(next.clone()) {
+            continue;
+        }
+        let this = lookup(&next).ok_or_else(|| TypeError::Unknown(next.to_string()))?;
+        open.extend(this.extends.iter().rev().cloned());
+        found.push(this);
+    }
+    Ok(found)
+}
+
+/// Whether a workspace of one type may be a child of one of another; both with all they extend,
+/// themselves first.
+pub fn check_child(parent: &[WorkspaceType], child: &[WorkspaceType]) -> Result<(), TypeError> {
+    let (Some(parent_type), Some(child_type)) = (parent.first(), child.first()) else {
+        return Ok(());
+    };
+    for above in parent {
+        if !permits(&above.allowed_children, child) {
+            return Err(TypeError::Child {
+                child: child_type.name.to_string(),
+                parent: parent_type.name.to_string(),
+                by: above.name.to_string(),
+            });
+        }
+    }
+    for below in child {
+        if !permits(&below.allowed_parents, parent) {
+            return Err(TypeError::Parent {
+                child: child_type.name.to_string(),
+                parent: parent_type.name.to_string(),
+                by: below.name.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn permits(limit: &Limit, types: &[WorkspaceType]) -> bool {
+    match limit {
+        Limit::Any => true,
+        Limit::None => false,
+        Limit::Only(allowed) => types.iter().any(|t| allowed.contains(&t.name)),
+    }
+}
+
+/// Where to look for a type that was named without a path: here, then each workspace above, then
+/// `root`.
+pub fn search_paths(here: &str) -> Vec<&str> {
+    let mut paths = vec![here];
+    let mut at = here;
+    while let Some(parent) = super::paths::parent(at) {
+        paths.push(parent);
+        at = parent;
+    }
+    if !paths.contains(&"root") {
+        paths.push("root");
+    }
+    paths
+}
+
+/// The types that `root` comes with: name and spec.
+pub fn built_in() -> Vec<(&'static str, Value)> {
+    let universal = json!({"name": "universal", "path": "root"});
+    let organization = json!({"name": "organization", "path": "root"});
+    let team = json!({"name": "team", "path": "root"});
+    let root = json!({"name": "root", "path": "root"});
+    vec![
+        (
+            "root",
+            json!({
+                "defaultChildWorkspaceType": organization, "limitAllowedParents": {"none": true},
+                "extend": {"with": [universal]},
+            }),
+        ),
+        (
+            "organization",
+            json!({
+                "defaultChildWorkspaceType": universal, "extend": {"with": [universal]},
+                "limitAllowedChildren": {"types": [universal]}, "limitAllowedParents": {"types": [root]},
+            }),
+        ),
+        (
+            "team",
+            json!({
+                "defaultChildWorkspaceType": universal, "extend": {"with": [universal]},
+                "limitAllowedParents": {"types": [organization, team]},
+            }),
+        ),
+        (
+            "universal",
+            json!({
+                "initializer": true, "defaultChildWorkspaceType": universal,
+                "defaultAPIBindings": [
+                    {"path": "root", "export": "tenancy.kcp.io"}, {"path": "root", "export": "topology.kcp.io"},
+                ],
+            }),
+        ),
+        (
+            "home",
+            json!({
+                "defaultChildWorkspaceType": universal, "extend": {"with": [universal]},
+                "limitAllowedParents": {"none": true},
+            }),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &TypeRef) -> Option<WorkspaceType> {
+        let (found, spec) = built_in().into_iter().find(|(n, _)| *n == name.name)?;
+        (name.path == "root").then(|| {
+            WorkspaceType::read(&json!({"metadata": {"name": found}, "spec": spec}), "root")
+        })
+    }
+
+    fn whole(name: &str) -> Vec<WorkspaceType> {
+        with_extended(&TypeRef::new("root", name), &lookup).unwrap()
+    }
+
+    #[track_caller]
+    fn check(parent: &str, child: &str, allowed: bool) {
+        assert_eq!(
+            check_child(&whole(parent), &whole(child)).is_ok(),
+            allowed,
+            "{child} below {parent}"
+        );
+    }
+
+    #[test]
+    fn types_stand_only_where_both_sides_allow() {
+        check("root", "organization", true);
+        check("root", "universal", true);
+        check("root", "team", false);
+        check("root", "home", false);
+        check("root", "root", false);
+        check("organization", "universal", true);
+        check("organization", "team", true);
+        check("organization", "organization", false);
+        check("team", "team", true);
+        check("universal", "universal", true);
+        check("universal", "team", false);
+        check("home", "universal", true);
+    }
+
+    #[test]
+    fn a_refusal_names_the_type_whose_limit_it_is() {
+        let error = check_child(&whole("organization"), &whole("organization")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "workspace type root:organization cannot be used below root:organization: root:organization allows only other parents"
+        );
+    }
+
+    #[test]
+    fn every_type_inherits_the_default_bindings() {
+        for name in ["root", "organization", "team", "universal", "home"] {
+            let bindings: Vec<_> = whole(name).into_iter().flat_map(|t| t.bindings).collect();
+            assert_eq!(
+                bindings,
+                [
+                    ("root".to_owned(), "tenancy.kcp.io".to_owned()),
+                    ("root".to_owned(), "topology.kcp.io".to_owned())
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn types_that_extend_each_other_end_and_missing_ones_are_named() {
+        let cycle = |name: &TypeRef| {
+            let other = if name.name == "a" { "b" } else { "a" };
+            Some(WorkspaceType::read(
+                &json!({"metadata": {"name": name.name}, "spec": {"extend": {"with": [{"name": other}]}}}),
+                "root",
+            ))
+        };
+        assert_eq!(
+            with_extended(&TypeRef::new("root", "a"), &cycle)
+                .unwrap()
+                .len(),
+            2
+        );
+        assert_eq!(
+            with_extended(&TypeRef::new("root:x", "nope"), &lookup),
+            Err(TypeError::Unknown("root:x:nope".into()))
+        );
+    }
+
+    #[test]
+    fn a_type_without_a_path_is_searched_upwards() {
+        assert_eq!(search_paths("root:a:b"), ["root:a:b", "root:a", "root"]);
+        assert_eq!(search_paths("user:bob"), ["user:bob", "user", "root"]);
+        assert_eq!(search_paths("root"), ["root"]);
+    }
+}

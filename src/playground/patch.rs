@@ -1,0 +1,58 @@
+//! Patches of objects: JSON patch, JSON merge patch and, for built-in kinds, strategic merge patch.
+//!
+//! All three are what kube-apiserver makes of them, which is not always what the RFCs say: its JSON
+//! patch library adds what `replace` does not find and takes negative indices, and nulls inside of
+//! what a merge patch brings are dropped. Knows nothing of versions, locks or status subresources.
+
+use serde_json::Value;
+
+mod json_patch;
+mod merge;
+mod strategic;
+#[cfg(test)]
+mod tests;
+
+pub use strategic::Rules;
+
+/// More operations in one JSON patch are refused.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// No document gets deeper by patching than one can be that is sent.
+const MAX_DEPTH: usize = 128;
+
+/// Why a patch is not applied, by the status that says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// 400: the patch is no patch of its kind.
+    #[error("{0}")]
+    Malformed(String),
+    /// 413: too many operations.
+    #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}")]
+    TooLarge { operations: usize },
+    /// 422: a patch that does not fit this object, such as one whose test fails.
+    #[error("{0}")]
+    Rejected(String),
+}
+
+/// Applies a JSON patch (`application/json-patch+json`).
+pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+    json_patch::apply(object, patch)
+}
+
+/// Applies a merge patch (`application/merge-patch+json`).
+pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+    if !patch.is_object() {
+        return Err(PatchError::Malformed(
+            "error decoding patch: a merge patch must be a JSON object".to_owned(),
+        ));
+    }
+    let mut object = object.clone();
+    merge::apply(&mut object, patch);
+    Ok(object)
+}
+
+/// Applies a strategic merge patch (`application/strategic-merge-patch+json`) by the rules of the
+/// kind, see [`Rules::of`].
+pub fn strategic(object: &Value, patch: &Value, rules: &Rules) -> Result<Value, PatchError> {
+    strategic::apply(object, patch, rules)
+}

@@ -1,0 +1,93 @@
+//! The wire format: numbered fields, each a number or a run of bytes.
+
+use super::ProtobufError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+    /// Of four or eight bytes; none of our kinds has one.
+    Fixed(u8),
+}
+
+impl Payload<'_> {
+    pub(super) fn wire_type(&self) -> u8 {
+        match self {
+            Self::Varint(_) => 0,
+            Self::Bytes(_) => 2,
+            Self::Fixed(wire) => *wire,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) number: u64,
+    pub(super) payload: Payload<'a>,
+}
+
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next field, none at the end.
+    pub(super) fn field(&mut self) -> Result<Option<Field<'a>>, ProtobufError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let number = tag >> 3;
+        if number == 0 {
+            return Err(ProtobufError::FieldZero);
+        }
+        let payload = match tag & 7 {
+            0 => Payload::Varint(self.varint()?),
+            1 => {
+                self.take(8)?;
+                Payload::Fixed(1)
+            }
+            2 => {
+                let length = self.varint()?;
+                Payload::Bytes(self.take(length)?)
+            }
+            5 => {
+                self.take(4)?;
+                Payload::Fixed(5)
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "three bits")]
+            wire => return Err(ProtobufError::WireType(wire as u8)),
+        };
+        Ok(Some(Field { number, payload }))
+    }
+
+    fn varint(&mut self) -> Result<u64, ProtobufError> {
+        let mut value = 0;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self
+                .rest
+                .split_first()
+                .ok_or(ProtobufError::Truncated("a number"))?;
+            self.rest = rest;
+            // Of the tenth byte only one bit counts; what is shifted out is lost as in every reader.
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(ProtobufError::LongVarint)
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], ProtobufError> {
+        let split = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.rest.split_at_checked(length));
+        let (taken, rest) = split.ok_or(ProtobufError::Truncated("a field"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}

@@ -1,0 +1,240 @@
+//! Structural schemas: what the server does to a custom object on its way in.
+//!
+//! A schema is checked and compiled once, when its definition is written; objects are then pruned,
+//! defaulted and validated by it. Knows nothing of storage, versions or requests. Rules in CEL
+//! (`x-kubernetes-validations`) are checked for their form and kept, not evaluated.
+//!
+//! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references, and an object
+//! is followed only as deep as its schema goes or its parser has let it be.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::field::{FieldError, Path};
+
+mod compile;
+mod defaults;
+mod embedded;
+mod formats;
+mod lists;
+mod numbers;
+mod openapi;
+mod pattern;
+mod prune;
+mod shape;
+mod structural;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+/// Levels of nesting in a schema; the JSON parser stops at about as many.
+pub const MAX_DEPTH: usize = 100;
+
+/// More errors than this in one object tell its author nothing new.
+const MAX_ERRORS: usize = 500;
+
+/// A compiled structural schema.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    root: Node,
+}
+
+/// The types of values that a schema can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+}
+
+impl Type {
+    const ALL: [(&'static str, Self); 6] = [
+        ("array", Self::Array),
+        ("boolean", Self::Boolean),
+        ("integer", Self::Integer),
+        ("number", Self::Number),
+        ("object", Self::Object),
+        ("string", Self::String),
+    ];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, t)| *t)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Object => "object",
+            Self::String => "string",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Additional {
+    Anything,
+    Nothing,
+    Schema(Box<Node>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum ListType {
+    #[default]
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+/// One level of a schema.
+#[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of its own"
+)]
+struct Node {
+    /// None: any; two: an int-or-string.
+    types: Vec<Type>,
+    format: Option<formats::Format>,
+    nullable: bool,
+    preserve: bool,
+    embedded: bool,
+    default: Option<Value>,
+    properties: BTreeMap<String, Self>,
+    additional: Option<Additional>,
+    items: Option<Box<Self>>,
+    list: ListType,
+    required: Vec<String>,
+    allowed: Vec<Value>,
+    min_length: Option<i64>,
+    max_length: Option<i64>,
+    pattern: Option<pattern::Pattern>,
+    min_items: Option<i64>,
+    max_items: Option<i64>,
+    unique_items: bool,
+    min_properties: Option<i64>,
+    max_properties: Option<i64>,
+    numbers: numbers::Bounds,
+    all_of: Vec<Self>,
+    any_of: Vec<Self>,
+    one_of: Vec<Self>,
+    not: Option<Box<Self>>,
+    /// `x-kubernetes-validations` as written.
+    rules: Vec<Value>,
+}
+
+impl Node {
+    /// The schema of a member of an object.
+    fn member(&self, name: &str) -> Option<&Self> {
+        match (self.properties.get(name), &self.additional) {
+            (Some(node), _) => Some(node),
+            (None, Some(Additional::Schema(node))) => Some(node),
+            (None, _) => None,
+        }
+    }
+}
+
+impl Schema {
+    /// Checks a schema as the server checks that of a CRD version and compiles it. `path` is where
+    /// it stands in its definition, and what errors begin with.
+    pub fn compile(schema: &Value, path: &Path<'_>) -> Result<Self, Vec<FieldError>> {
+        shape::check(schema, path)?;
+        let mut errors = structural::check(schema, path);
+        // Only what is structural says clearly what a default is judged by.
+        if errors.is_empty() && !structural::is_beyond(schema) {
+            let strict = compile::node(schema, formats::Formats::Written);
+            errors.extend(defaults::check(&strict, path));
+        }
+        errors.extend(openapi::check(schema, path));
+        if errors.is_empty() {
+            let root = compile::node(schema, formats::Formats::Meaningful);
+            Ok(Self { root })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// The schema of what has none: anything goes and nothing is changed.
+    pub fn anything() -> Self {
+        Self {
+            root: Node {
+                preserve: true,
+                ..Node::default()
+            },
+        }
+    }
+
+    /// Removes fields that the schema does not know and returns their paths, sorted: `spec.a[0].b`.
+    /// `apiVersion`, `kind` and `metadata` of the object stay.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::object(&self.root, object)
+    }
+
+    /// Removes nulls that mean nothing, then puts defaults where values are missing.
+    pub fn default(&self, object: &mut Value) {
+        defaults::drop_nulls(Some(&self.root), object);
+        defaults::apply(&self.root, object);
+    }
+
+    /// Everything wrong with an object: types and values, embedded objects, then list types. For a
+    /// definition with a status subresource the caller passes the object that will be stored.
+    pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = validate::value(&self.root, object);
+        errors.extend(embedded::check(&self.root, object));
+        errors.extend(lists::check(&self.root, object));
+        errors.truncate(MAX_ERRORS);
+        errors
+    }
+
+    /// Whether an object has rules in CEL to meet, which are not evaluated here.
+    pub fn has_rules(&self) -> bool {
+        fn any(node: &Node) -> bool {
+            !node.rules.is_empty()
+                || node.properties.values().any(any)
+                || node.items.as_deref().is_some_and(any)
+                || matches!(&node.additional, Some(Additional::Schema(node)) if any(node))
+                || [&node.all_of, &node.any_of, &node.one_of]
+                    .into_iter()
+                    .flatten()
+                    .any(any)
+        }
+        any(&self.root)
+    }
+}
+
+/// A text member of a raw schema, empty where it is missing.
+fn text<'a>(schema: &'a Value, keyword: &str) -> &'a str {
+    schema.get(keyword).and_then(Value::as_str).unwrap_or("")
+}
+
+fn flag(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword) == Some(&Value::Bool(true))
+}
+
+/// A list member of a raw schema, empty where it is missing.
+fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
+    schema
+        .get(keyword)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// A member that is present and not null.
+fn given<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
+    schema.get(keyword).filter(|v| !v.is_null())
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, schema)| (name.as_str(), schema))
+}

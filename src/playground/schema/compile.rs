@@ -1,0 +1,78 @@
+//! From a checked document to the form that objects are processed with. Cannot fail: what is wrong
+//! has been found before.
+
+use serde_json::Value;
+
+use super::{
+    Additional, ListType, Node, Type, flag,
+    formats::{Format, Formats},
+    given, list,
+    numbers::Bounds,
+    pattern::Pattern,
+    properties, text,
+};
+
+pub(super) fn node(schema: &Value, formats: Formats) -> Node {
+    let node = |schema: &Value| node(schema, formats);
+    let types = if flag(schema, "x-kubernetes-int-or-string") {
+        vec![Type::Integer, Type::String]
+    } else {
+        Type::parse(text(schema, "type")).into_iter().collect()
+    };
+    let boxed = |keyword: &str| {
+        given(schema, keyword)
+            .filter(|inner| inner.is_object())
+            .map(|inner| Box::new(node(inner)))
+    };
+    let nodes = |keyword: &str| list(schema, keyword).iter().map(node).collect();
+    let count = |keyword: &str| schema.get(keyword).and_then(Value::as_i64);
+    let texts = |keyword: &str| {
+        list(schema, keyword)
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let pattern = text(schema, "pattern");
+    Node {
+        format: Format::of(text(schema, "format"), &types, formats),
+        numbers: Bounds::of(schema, &types),
+        types,
+        nullable: flag(schema, "nullable"),
+        preserve: flag(schema, "x-kubernetes-preserve-unknown-fields"),
+        embedded: flag(schema, "x-kubernetes-embedded-resource"),
+        default: given(schema, "default").cloned(),
+        properties: properties(schema)
+            .map(|(name, property)| (name.to_owned(), node(property)))
+            .collect(),
+        additional: match given(schema, "additionalProperties") {
+            None => None,
+            Some(Value::Bool(true)) => Some(Additional::Anything),
+            Some(Value::Bool(false)) => Some(Additional::Nothing),
+            Some(inner) => Some(Additional::Schema(Box::new(node(inner)))),
+        },
+        items: boxed("items"),
+        list: match text(schema, "x-kubernetes-list-type") {
+            "set" => ListType::Set,
+            "map" => ListType::Map(texts("x-kubernetes-list-map-keys")),
+            _ => ListType::Atomic,
+        },
+        required: texts("required"),
+        allowed: list(schema, "enum").to_vec(),
+        min_length: count("minLength"),
+        max_length: count("maxLength"),
+        pattern: (!pattern.is_empty())
+            .then(|| Pattern::new(pattern).ok())
+            .flatten(),
+        min_items: count("minItems"),
+        max_items: count("maxItems"),
+        unique_items: flag(schema, "uniqueItems"),
+        min_properties: count("minProperties"),
+        max_properties: count("maxProperties"),
+        all_of: nodes("allOf"),
+        any_of: nodes("anyOf"),
+        one_of: nodes("oneOf"),
+        not: boxed("not"),
+        rules: list(schema, "x-kubernetes-validations").to_vec(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Label selectors and field selectors of list and watch requests: parsed once, matched often.
+//!
+//! Labels follow apimachinery's grammar to the letter, keywords case-sensitive. Which fields a
+//! resource can be selected by is the caller's to say.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde_json::{Map, Value};
+
+mod field_terms;
+mod label_grammar;
+#[cfg(test)]
+mod tests;
+
+pub use field_terms::FieldSelector;
+
+/// What is wrong with a selector; the message is that of the server's 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// A label selector outside of the grammar or with keys or values that no label can have.
+    #[error("{0}")]
+    Labels(String),
+    /// A field selector outside of the grammar.
+    #[error("{0}")]
+    Fields(String),
+    #[error("field label not supported: {0}")]
+    UnsupportedField(String),
+    #[error("selector of {size} bytes is longer than {MAX_SELECTOR} bytes")]
+    TooLong { size: usize },
+}
+
+/// Longer than any request line that passes a proxy.
+const MAX_SELECTOR: usize = 64 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Operator {
+    DoesNotExist,
+    Equals,
+    DoubleEquals,
+    In,
+    NotEquals,
+    NotIn,
+    Exists,
+    GreaterThan,
+    LessThan,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: BTreeSet<String>,
+}
+
+/// A conjunction of requirements on labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// Parses the value of a `labelSelector` parameter; the empty one selects everything.
+    pub fn parse(text: &str) -> Result<Self, SelectError> {
+        if text.len() > MAX_SELECTOR {
+            return Err(SelectError::TooLong { size: text.len() });
+        }
+        label_grammar::parse(text)
+    }
+
+    /// Takes a `LabelSelector` object. An empty one selects everything, an absent one (`null`)
+    /// nothing, for which the answer is `None`.
+    pub fn from_object(selector: &Value) -> Result<Option<Self>, SelectError> {
+        label_grammar::from_object(selector)
+    }
+
+    /// Selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Matches the labels of an object, `None` where it has none.
+    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+        let label = |key: &str| labels?.get(key)?.as_str();
+        self.requirements.iter().all(|r| r.matches(label(&r.key)))
+    }
+
+    /// Matches the labels of a whole object.
+    pub fn matches_object(&self, object: &Value) -> bool {
+        self.is_empty()
+            || self.matches(
+                object
+                    .pointer("/metadata/labels")
+                    .and_then(Value::as_object),
+            )
+    }
+}
+
+impl Requirement {
+    fn matches(&self, label: Option<&str>) -> bool {
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => {
+                label.is_some_and(|l| self.values.contains(l))
+            }
+            Operator::NotIn | Operator::NotEquals => label.is_none_or(|l| !self.values.contains(l)),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan => self.compare(label).is_some_and(|(l, v)| l > v),
+            Operator::LessThan => self.compare(label).is_some_and(|(l, v)| l < v),
+        }
+    }
+
+    fn compare(&self, label: Option<&str>) -> Option<(i64, i64)> {
+        Some((label?.parse().ok()?, self.values.first()?.parse().ok()?))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, requirement) in self.requirements.iter().enumerate() {
+            if nth > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let values = self.values.iter().map(String::as_str).collect::<Vec<_>>();
+        let values = values.join(",");
+        match self.operator {
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! One request and its answer: who asks, what for, which faults strike, what the API says, and the
+//! line in the log.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use tokio_util::sync::CancellationToken;
+
+use super::auth::{Identity, Tokens};
+use super::faults::{Action, Faults, When};
+use super::request_info::{Address, RequestInfo};
+use super::request_log::RequestLog;
+use super::serve::{Body, Handler};
+use super::watch_faults;
+use crate::playground::api::{Api, ApiBody, ApiRequest, ApiResponse};
+use crate::playground::catalog::{Scope, User};
+use crate::playground::json::MAX_BODY;
+use crate::playground::status::Status;
+
+/// Which scope an address means. One for each listener.
+pub trait Router: Send + Sync + 'static {
+    fn route(&self, address: &Address, user: &User) -> Result<Scope, Status>;
+}
+
+/// What all exchanges of a listener share.
+pub(crate) struct Exchange {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) router: Box<dyn Router>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) log: Arc<RequestLog>,
+    /// Ends the watches when the playground stops.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A request whose body is still on its way.
+struct Incomplete {
+    method: http::Method,
+    query: Option<String>,
+    headers: HeaderMap,
+    body: Incoming,
+}
+
+impl Handler for Exchange {
+    fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send>> {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let address = Address::parse(parts.uri.path());
+            let query = parts.uri.query().map(str::to_owned);
+            let info = RequestInfo::new(&parts.method, &address, query.as_deref());
+            let agent = text(&parts.headers, &USER_AGENT);
+            let fault = self.faults.strike(&info, &agent);
+            let user = self
+                .tokens
+                .authenticate(parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes));
+            let name = user.map_or("", |user| user.name.as_str());
+
+            let mut asked = query.clone();
+            if let Some(Action::StaleList(back)) = fault {
+                let revision = self.api.revision().saturating_sub(back);
+                asked = Some(stale_query(query.as_deref(), revision));
+            }
+            let request = Incomplete {
+                method: parts.method,
+                query: asked,
+                headers: parts.headers,
+                body,
+            };
+            let answer = self.answer(user, &address, request);
+            let response = self.faulty(fault, answer).await;
+            let code = response.as_ref().map_or(0, |response| response.status);
+            self.log.push(&info, query.as_deref(), code, name, &agent);
+            response.map(|response| self.to_http(response))
+        })
+    }
+}
+
+impl Exchange {
+    /// Lets a fault do what it does around the real answer. `None` cuts the connection.
+    async fn faulty(
+        &self,
+        fault: Option<Action>,
+        answer: impl Future<Output = ApiResponse>,
+    ) -> Option<ApiResponse> {
+        match fault {
+            // A stale list asks for an earlier state by its query, which is changed already.
+            None | Some(Action::StaleList(_)) => Some(answer.await),
+            Some(Action::Latency(latency)) => {
+                tokio::time::sleep(latency).await;
+                Some(answer.await)
+            }
+            Some(Action::Status { code, when }) => {
+                if when == When::After {
+                    answer.await;
+                }
+                Some(ApiResponse::from(injected(code)))
+            }
+            Some(Action::Reset(when)) => {
+                if when == When::After {
+                    answer.await;
+                }
+                None
+            }
+            Some(Action::CutWatch(after)) => {
+                Some(on_stream(answer.await, |s| watch_faults::cut(s, after)))
+            }
+            Some(Action::DelayWatch(by)) => {
+                Some(on_stream(answer.await, |s| watch_faults::delay(s, by)))
+            }
+            Some(Action::StallWatch(after)) => {
+                Some(on_stream(answer.await, |s| watch_faults::stall(s, after)))
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        user: Option<&Identity>,
+        address: &Address,
+        request: Incomplete,
+    ) -> ApiResponse {
+        let Some(identity) = user else {
+            return Status::unauthorized().into();
+        };
+        let user = User {
+            name: identity.name.clone(),
+            uid: identity.uid.clone(),
+            groups: identity.groups.clone(),
+        };
+        let scope = match self.router.route(address, &user) {
+            Ok(scope) => scope,
+            Err(status) => return status.into(),
+        };
+        let body = match Limited::new(request.body, MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return Status::too_large(MAX_BODY).into();
+            }
+            Err(error) => {
+                return Status::bad_request(format!("reading the request's body: {error}")).into();
+            }
+        };
+        self.api
+            .handle(ApiRequest {
+                user,
+                method: request.method,
+                scope,
+                path: address.path.clone(),
+                query: request.query,
+                headers: request.headers,
+                body,
+            })
+            .await
+    }
+
+    fn to_http(&self, answer: ApiResponse) -> Response<Body> {
+        let body = match answer.body {
+            ApiBody::Full(bytes) => Full::new(bytes).boxed_unsync(),
+            ApiBody::Stream(events) => {
+                let until_stop = events.take_until(self.stop.clone().cancelled_owned());
+                StreamBody::new(until_stop.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))))
+                    .boxed_unsync()
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() =
+            StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.headers_mut() = answer.headers;
+        response
+            .headers_mut()
+            .entry(CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static("application/json"));
+        response
+    }
+}
+
+fn text(headers: &HeaderMap, name: &http::HeaderName) -> String {
+    headers
+        .get(name)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .unwrap_or_default()
+}
+
+fn on_stream(
+    response: ApiResponse,
+    change: impl FnOnce(
+        futures::stream::BoxStream<'static, Bytes>,
+    ) -> futures::stream::BoxStream<'static, Bytes>,
+) -> ApiResponse {
+    ApiResponse {
+        body: match response.body {
+            ApiBody::Stream(events) => ApiBody::Stream(change(events)),
+            full @ ApiBody::Full(_) => full,
+        },
+        ..response
+    }
+}
+
+/// The answer of a fault, in the form that the real one would have.
+fn injected(code: u16) -> Status {
+    let message = "this answer was asked for by a fault";
+    match code {
+        409 => Status::new(409, "Conflict", message),
+        410 => Status::expired(message),
+        429 => Status::too_many_requests(message, 1),
+        500 => Status::internal(message),
+        503 => Status::new(503, "ServiceUnavailable", message),
+        504 => Status::new(504, "Timeout", message),
+        other => Status::new(other, "", message),
+    }
+}
+
+/// The query of a list, asking for the state that was there some revisions ago. A list that goes on
+/// from an earlier page is left alone: its state was decided with the first page.
+fn stale_query(query: Option<&str>, revision: u64) -> String {
+    let pairs = || form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    if pairs().any(|(key, value)| key == "continue" && !value.is_empty()) {
+        return query.unwrap_or_default().to_owned();
+    }
+    let mut stale = form_urlencoded::Serializer::new(String::new());
+    for (key, value) in pairs() {
+        if key != "resourceVersion" && key != "resourceVersionMatch" {
+            stale.append_pair(&key, &value);
+        }
+    }
+    stale.append_pair("resourceVersion", &revision.max(1).to_string());
+    stale.append_pair("resourceVersionMatch", "Exact");
+    stale.finish()
+}
+
+#[cfg(test)]
+mod tests;

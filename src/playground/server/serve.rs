@@ -1,0 +1,163 @@
+//! Connections: accepting, TLS, HTTP/1.1 and HTTP/2, and their end.
+//!
+//! Knows nothing of Kubernetes. What a request means is the [`Handler`]'s business; here it is only
+//! carried to it and its answer back, and connections are cut where the handler asks for it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long open exchanges may go on once the server is told to stop.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// One Go client sends all its watches over one connection; kube-apiserver allows 250 streams.
+const CONCURRENT_STREAMS: u32 = 1000;
+
+/// Flow-control windows large enough that a list of some megabytes does not wait for round trips.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// What answers requests. `None` cuts the connection without an answer.
+pub(crate) trait Handler: Send + Sync + 'static {
+    fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send>>;
+}
+
+/// A listener being served until its token is cancelled.
+pub(crate) struct Serving {
+    pub(crate) address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Serving {
+    pub(crate) fn start(
+        listener: TcpListener,
+        tls: Arc<ServerConfig>,
+        handler: Arc<dyn Handler>,
+        stop: CancellationToken,
+    ) -> std::io::Result<Self> {
+        let address = listener.local_addr()?;
+        let task = tokio::spawn(accept(listener, TlsAcceptor::from(tls), handler, stop));
+        Ok(Self { address, task })
+    }
+
+    /// Waits until the last connection is closed; the token must have been cancelled.
+    pub(crate) async fn stopped(self) {
+        if let Err(error) = self.task.await
+            && error.is_panic()
+        {
+            tracing::error!(%error, "the accept loop of the playground failed");
+        }
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    handler: Arc<dyn Handler>,
+    stop: CancellationToken,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(
+                        stream,
+                        tls.clone(),
+                        Arc::clone(&handler),
+                        stop.clone(),
+                    ));
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: give connections time to end.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let drained = tokio::time::timeout(DRAIN, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
+    if drained.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    handler: Arc<dyn Handler>,
+    stop: CancellationToken,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "small packets of a connection may wait");
+    }
+    let stream = match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            return;
+        }
+        Err(_) => return,
+    };
+    let cut = CancellationToken::new();
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = Arc::clone(&handler).handle(request);
+        let cut = cut.clone();
+        async move {
+            if let Some(response) = answer.await {
+                return Ok::<_, Infallible>(response);
+            }
+            cut.cancel();
+            std::future::pending().await
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .max_concurrent_streams(CONCURRENT_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = cut.cancelled() => return,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended early");
+    }
+}

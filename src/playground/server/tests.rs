@@ -1,0 +1,253 @@
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use http::{HeaderMap, Request};
+use kube::{Client, Config};
+
+use super::*;
+use crate::playground::api::{ApiBody, ApiRequest, ApiResponse};
+use crate::playground::catalog::{Scope, User};
+use crate::playground::status::Status;
+
+/// Answers with what it was asked; watches never end by themselves.
+struct Echo;
+
+impl Api for Echo {
+    fn handle(&self, request: ApiRequest) -> BoxFuture<'_, ApiResponse> {
+        Box::pin(async move {
+            let query = request.query.unwrap_or_default();
+            let body = if query.contains("watch=true") {
+                let first = stream::once(async { Bytes::from_static(b"{\"type\":\"ADDED\"}\n") });
+                ApiBody::Stream(first.chain(stream::pending()).boxed())
+            } else {
+                let said = serde_json::json!({
+                    "user": request.user.name,
+                    "groups": request.user.groups,
+                    "scope": format!("{:?}", request.scope),
+                    "path": request.path,
+                    "query": query,
+                    "body": request.body.len(),
+                });
+                ApiBody::Full(Bytes::from(said.to_string()))
+            };
+            ApiResponse {
+                status: 200,
+                headers: HeaderMap::new(),
+                body,
+            }
+        })
+    }
+
+    fn revision(&self) -> u64 {
+        42
+    }
+}
+
+/// Every cluster is known by the name in the address.
+struct ByName;
+
+impl Router for ByName {
+    fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
+        match &address.front {
+            Front::Cluster(name) => Ok(Scope::Cluster(name.as_str().into())),
+            _ => Err(Status::no_such_path()),
+        }
+    }
+}
+
+struct Ground {
+    server: Server,
+    url: String,
+}
+
+async fn ground() -> Ground {
+    let mut tokens = Tokens::default();
+    tokens
+        .insert_csv("secret,agent,1,\"agents\"")
+        .expect("a good line");
+    let mut server = Server::new(ServerOptions::new(tokens)).unwrap();
+    let url = server
+        .open(0, Arc::new(Echo), Box::new(ByName))
+        .await
+        .unwrap();
+    Ground { server, url }
+}
+
+impl Ground {
+    async fn client(&self, token: &str) -> Client {
+        let context = Context {
+            name: "root",
+            server: format!("{}/clusters/root", self.url),
+        };
+        let text = kubeconfig(self.server.ca_pem(), "agent", token, &[context]).to_string();
+        let file = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        let mut config =
+            Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
+                .await
+                .unwrap();
+        config.read_timeout = Some(Duration::from_secs(30));
+        Client::try_from(config).unwrap()
+    }
+}
+
+fn get(path: &str) -> Request<Vec<u8>> {
+    Request::get(path).body(Vec::new()).unwrap()
+}
+
+#[tokio::test]
+async fn a_known_token_gets_through_with_its_groups_and_the_path_below_its_cluster() {
+    let ground = ground().await;
+    let said: serde_json::Value = ground
+        .client("secret")
+        .await
+        .request(get("/api/v1/secrets?limit=1"))
+        .await
+        .unwrap();
+    assert_eq!(said["user"], "agent");
+    assert_eq!(
+        said["groups"],
+        serde_json::json!(["agents", "system:authenticated"])
+    );
+    assert_eq!(said["scope"], "Cluster(\"root\")");
+    assert_eq!(said["path"], "/api/v1/secrets");
+    assert_eq!(said["query"], "limit=1");
+    let logged = ground.server.requests().since(0);
+    assert_eq!(logged.len(), 1);
+    assert_eq!(
+        (
+            logged[0].verb.as_str(),
+            logged[0].cluster.as_str(),
+            logged[0].resource.as_str(),
+            logged[0].code
+        ),
+        ("list", "root", "secrets", 200)
+    );
+    ground.server.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_token_is_refused_with_401() {
+    let ground = ground().await;
+    let error = ground
+        .client("wrong")
+        .await
+        .request::<serde_json::Value>(get("/api"))
+        .await
+        .unwrap_err();
+    let kube::Error::Api(status) = error else {
+        panic!("expected a status, found {error}");
+    };
+    assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
+    assert_eq!(ground.server.requests().since(0)[0].code, 401);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_refused_with_413() {
+    let ground = ground().await;
+    let request = Request::post("/api/v1/namespaces/a/secrets")
+        .body(vec![b' '; crate::playground::json::MAX_BODY + 1])
+        .unwrap();
+    let error = ground
+        .client("secret")
+        .await
+        .request::<serde_json::Value>(request)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("too large"), "{error}");
+    assert_eq!(ground.server.requests().since(0)[0].code, 413);
+}
+
+#[tokio::test]
+async fn faults_strike_before_and_after_and_cut_connections() {
+    let ground = ground().await;
+    let client = ground.client("secret").await;
+    let answer = async || {
+        client
+            .request::<serde_json::Value>(get("/api/v1/secrets/x"))
+            .await
+    };
+    ground
+        .server
+        .faults()
+        .add("status=409 times=1".parse().unwrap());
+    assert!(answer().await.unwrap_err().to_string().contains("Conflict"));
+    ground
+        .server
+        .faults()
+        .add("reset when=after times=1".parse().unwrap());
+    let error = answer().await.unwrap_err();
+    assert!(!matches!(error, kube::Error::Api(_)), "{error}");
+    assert!(answer().await.is_ok(), "faults are over");
+    let codes: Vec<u16> = ground
+        .server
+        .requests()
+        .since(0)
+        .iter()
+        .map(|r| r.code)
+        .collect();
+    assert_eq!(codes, [409, 0, 200]);
+}
+
+#[tokio::test]
+async fn a_stale_list_is_asked_for_as_an_earlier_state() {
+    let ground = ground().await;
+    ground.server.faults().add("stale=10".parse().unwrap());
+    let said: serde_json::Value = ground
+        .client("secret")
+        .await
+        .request(get("/api/v1/secrets"))
+        .await
+        .unwrap();
+    assert_eq!(
+        said["query"],
+        "resourceVersion=32&resourceVersionMatch=Exact"
+    );
+}
+
+#[tokio::test]
+async fn a_watch_answers_at_once_and_ends_when_the_server_stops() {
+    let ground = ground().await;
+    let client = ground.client("secret").await;
+    let lines = client
+        .request_stream(get("/api/v1/secrets?watch=true"))
+        .await
+        .unwrap();
+    let mut lines = Box::pin(lines.lines());
+    assert_eq!(
+        lines.try_next().await.unwrap().unwrap(),
+        "{\"type\":\"ADDED\"}"
+    );
+    ground.server.stop().await;
+    assert_eq!(
+        lines.try_next().await.unwrap(),
+        None,
+        "it ends without an error"
+    );
+}
+
+#[tokio::test]
+async fn an_address_outside_of_every_cluster_is_not_found() {
+    let ground = ground().await;
+    let mut config = Config::new(ground.url.parse().unwrap());
+    config.root_cert = Some(vec![pem_to_der(ground.server.ca_pem())]);
+    config.auth_info.token = Some("secret".to_owned().into());
+    let client = Client::try_from(config).unwrap();
+    let error = client
+        .request_text(get("/services/nothing"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("404"), "{error:?}");
+}
+
+fn pem_to_der(pem: &str) -> Vec<u8> {
+    let body: String = pem
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(body)
+        .unwrap()
+}

@@ -1,0 +1,145 @@
+//! The past: which change happened at which revision, as far back as it is kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::key::{Place, Range, Table};
+use super::stored::Stored;
+
+/// What one write did to one object.
+#[derive(Debug)]
+pub struct Change {
+    pub revision: u64,
+    pub before: Option<Arc<Stored>>,
+    pub after: Option<Arc<Stored>>,
+}
+
+impl Change {
+    fn place(&self) -> &Place {
+        match (&self.after, &self.before) {
+            (Some(stored), _) | (None, Some(stored)) => &stored.key.place,
+            (None, None) => unreachable!("a change has a state before it or after it"),
+        }
+    }
+
+    /// The bytes that are kept alive by remembering this change.
+    fn weight(&self) -> usize {
+        self.before.as_ref().map_or(0, |stored| stored.size()) + 256
+    }
+}
+
+/// One API's objects, and the changes of them that are remembered.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) objects: BTreeMap<Place, Arc<Stored>>,
+    pub(super) changes: VecDeque<Arc<Change>>,
+    /// Told the revision of each commit that touched this table.
+    pub(super) wake: watch::Sender<u64>,
+}
+
+impl Contents {
+    pub(super) fn new() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            wake: watch::Sender::new(0),
+        }
+    }
+
+    /// What the range holds now, in order.
+    pub(super) fn select<'a>(
+        &'a self,
+        range: &'a Range,
+    ) -> impl Iterator<Item = (&'a Place, &'a Arc<Stored>)> {
+        self.objects
+            .range(range.start()..)
+            .take_while(|(place, _)| !range.is_past(place))
+            .filter(|(place, _)| range.covers(place))
+    }
+
+    /// What the range held at a revision that is still remembered: the present with later changes undone.
+    pub(super) fn select_at(&self, range: &Range, revision: u64) -> Vec<Arc<Stored>> {
+        let mut state: BTreeMap<&Place, Arc<Stored>> = self
+            .select(range)
+            .map(|(place, stored)| (place, Arc::clone(stored)))
+            .collect();
+        let later = self.changes.iter().rev();
+        for change in later.take_while(|change| change.revision > revision) {
+            let place = change.place();
+            if !range.covers(place) {
+                continue;
+            }
+            match &change.before {
+                Some(before) => state.insert(place, Arc::clone(before)),
+                None => state.remove(place),
+            };
+        }
+        state.into_values().collect()
+    }
+
+    /// The changes after a revision, oldest first.
+    pub(super) fn after(&self, revision: u64) -> impl Iterator<Item = &Arc<Change>> {
+        let from = self.changes.partition_point(|c| c.revision <= revision);
+        self.changes.range(from..)
+    }
+}
+
+/// How much of the past is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// Changes, over all tables.
+    pub changes: usize,
+    /// Bytes of superseded objects. Wins over `changes`.
+    pub bytes: usize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            changes: 131_072,
+            bytes: 512 << 20,
+        }
+    }
+}
+
+/// Which table each remembered revision belongs to: every revision is one change.
+#[derive(Debug)]
+pub(super) struct Ring {
+    retention: Retention,
+    slots: VecDeque<(Table, usize)>,
+    bytes: usize,
+    /// Changes after this revision are remembered.
+    pub(super) floor: u64,
+}
+
+impl Ring {
+    pub(super) fn new(retention: Retention, floor: u64) -> Self {
+        Self {
+            retention,
+            slots: VecDeque::new(),
+            bytes: 0,
+            floor,
+        }
+    }
+
+    pub(super) fn push(&mut self, table: Table, change: &Change) {
+        let weight = change.weight();
+        self.bytes += weight;
+        self.slots.push_back((table, weight));
+    }
+
+    /// The table whose oldest change is to be forgotten, as long as there is too much.
+    pub(super) fn overflow(&mut self) -> Option<Table> {
+        let full = self.slots.len() > self.retention.changes || self.bytes > self.retention.bytes;
+        if full { self.forget() } else { None }
+    }
+
+    pub(super) fn forget(&mut self) -> Option<Table> {
+        let (table, weight) = self.slots.pop_front()?;
+        self.bytes -= weight;
+        self.floor += 1;
+        Some(table)
+    }
+}

@@ -1,0 +1,118 @@
+//! An object as it is kept: the JSON as it is served, and the little of it that selection needs.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::key::Key;
+use crate::object::Object;
+
+/// Labels, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    fn of(object: &Object) -> Self {
+        let mut pairs: Vec<(Box<str>, Box<str>)> = object
+            .labels()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        pairs.sort();
+        Self(pairs.into_boxed_slice())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        self.0.get(found).map(|(_, value)| &**value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+/// One state of one object. Immutable: a write makes another.
+#[derive(Debug)]
+pub struct Stored {
+    pub key: Key,
+    /// Of the write that made this state; 0 as long as that is not committed.
+    pub revision: u64,
+    /// By which schema the content was last pruned and defaulted; 0 where there is none.
+    pub stamp: u64,
+    pub labels: Labels,
+    /// Empty as long as the state is not committed.
+    body: Bytes,
+    parsed: OnceLock<Object>,
+}
+
+impl Stored {
+    /// A state of a transaction that is still going on.
+    pub(super) fn pending(key: Key, object: Object, stamp: u64) -> Self {
+        Self {
+            key,
+            revision: 0,
+            stamp,
+            labels: Labels::of(&object),
+            body: Bytes::new(),
+            parsed: OnceLock::from(object),
+        }
+    }
+
+    /// The same state, written at `revision`.
+    pub(super) fn committed(&self, revision: u64) -> Self {
+        Self {
+            key: self.key.clone(),
+            revision,
+            stamp: self.stamp,
+            labels: self.labels.clone(),
+            body: self.body_at(revision),
+            parsed: OnceLock::new(),
+        }
+    }
+
+    /// The JSON as it is served at the storage version.
+    pub fn body(&self) -> Bytes {
+        if self.body.is_empty() {
+            return serialise(self.cached().as_value());
+        }
+        self.body.clone()
+    }
+
+    /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.
+    pub fn body_at(&self, revision: u64) -> Bytes {
+        let mut object = self.object();
+        object
+            .metadata_mut()
+            .insert("resourceVersion".into(), revision.to_string().into());
+        serialise(object.as_value())
+    }
+
+    /// A copy to work with.
+    pub fn object(&self) -> Object {
+        match self.parsed.get() {
+            Some(object) => object.clone(),
+            None => parse(&self.body),
+        }
+    }
+
+    /// The parsed object, kept beside the JSON from now on. For the few objects that are asked again
+    /// and again (definitions, bindings); it doubles their memory.
+    pub fn cached(&self) -> &Object {
+        self.parsed.get_or_init(|| parse(&self.body))
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.body.len()
+    }
+}
+
+fn serialise(value: &Value) -> Bytes {
+    serde_json::to_vec(value)
+        .expect("a JSON value has string keys only and serialises into memory")
+        .into()
+}
+
+fn parse(body: &Bytes) -> Object {
+    serde_json::from_slice(body).expect("the body was serialised from an object")
+}

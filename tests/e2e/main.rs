@@ -1,0 +1,3 @@
+//! Tests against real control planes, in one binary so that they link once and share a cluster.
+
+mod ground;
