@@ -8,6 +8,8 @@ pub mod gojson;
 pub mod hashes;
 pub mod marks;
 pub mod memory;
+pub mod names;
+pub mod naming;
 pub mod projection;
 pub mod schema;
 pub mod types;
