@@ -4,6 +4,7 @@
 //! knows no client.
 
 pub mod crd;
+pub mod filters;
 pub mod gojson;
 pub mod hashes;
 pub mod marks;
