@@ -4,10 +4,13 @@
 //! knows no client.
 
 pub mod crd;
+pub mod filters;
 pub mod gojson;
 pub mod hashes;
 pub mod marks;
 pub mod memory;
+pub mod names;
+pub mod naming;
 pub mod projection;
 pub mod schema;
 pub mod types;

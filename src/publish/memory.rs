@@ -1,5 +1,7 @@
 //! Where the last known states of an object and of what travels with it are kept: the name of the
-//! Secret and the keys in it, as the original has them. The codec that fills it is not in here.
+//! Secret and the keys in it, as the original has them. The codec that fills it is [`codec`].
+
+pub mod codec;
 
 use serde_json::json;
 

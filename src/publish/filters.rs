@@ -1,0 +1,88 @@
+//! Which objects of a workspace are synced: by their labels and by those of their namespace.
+
+use crate::object::Object;
+use crate::selector::{Selector, SelectorError};
+
+use super::types::{Filter, LabelSelector};
+
+/// A compiled filter. What is absent or empty matches all.
+#[derive(Clone, Debug)]
+pub struct Filters {
+    resource: Option<Selector>,
+    namespace: Option<Selector>,
+}
+
+impl Filters {
+    pub fn compile(filter: Option<&Filter>) -> Result<Self, SelectorError> {
+        let compile = |selector: Option<&LabelSelector>| {
+            let value = selector.map(|selector| serde_json::json!(selector));
+            value.as_ref().map(Selector::from_value).transpose()
+        };
+        Ok(Self {
+            resource: compile(filter.and_then(|filter| filter.resource.as_ref()))?,
+            namespace: compile(filter.and_then(|filter| filter.namespace.as_ref()))?,
+        })
+    }
+
+    /// Whether the labels of the namespace matter, so that it has to be looked at.
+    pub fn needs_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    /// Whether the object is to be synced. An object without a namespace has no labels there.
+    pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
+        let by = |selector: &Option<Selector>, of: Option<&Object>| {
+            let Some(selector) = selector else {
+                return true;
+            };
+            let labels: Vec<_> = of.into_iter().flat_map(Object::labels).collect();
+            selector.matches(labels.iter().copied())
+        };
+        by(&self.resource, Some(object)) && by(&self.namespace, namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn labelled(labels: Value) -> Object {
+        Object::new(json!({
+            "apiVersion": "v1", "kind": "X", "metadata": { "name": "x", "labels": labels },
+        }))
+        .unwrap()
+    }
+
+    #[track_caller]
+    fn check(filter: Value, want: bool) {
+        let filter: Option<Filter> = serde_json::from_value(filter).unwrap();
+        let filters = Filters::compile(filter.as_ref()).unwrap();
+        let object = labelled(json!({ "a": "1" }));
+        let namespace = labelled(json!({ "b": "2" }));
+        assert_eq!(filters.matches(&object, Some(&namespace)), want);
+    }
+
+    #[test]
+    fn both_selectors_must_match_and_absent_or_empty_ones_do() {
+        let a = json!({ "matchLabels": { "a": "1" } });
+        let b = json!({ "matchLabels": { "b": "2" } });
+        check(json!(null), true);
+        check(json!({}), true);
+        check(json!({ "resource": {}, "namespace": {} }), true);
+        check(json!({ "resource": a, "namespace": b }), true);
+        check(json!({ "resource": b }), false);
+        check(json!({ "resource": a, "namespace": a }), false);
+        let lacks =
+            json!({ "matchExpressions": [{ "key": "z", "operator": "NotIn", "values": ["q"] }] });
+        check(json!({ "resource": lacks }), true);
+    }
+
+    #[test]
+    fn an_empty_namespace_selector_still_asks_for_the_namespace() {
+        let filter: Filter = serde_json::from_value(json!({ "namespace": {} })).unwrap();
+        assert!(Filters::compile(Some(&filter)).unwrap().needs_namespace());
+        assert!(!Filters::compile(None).unwrap().needs_namespace());
+    }
+}

@@ -1,0 +1,409 @@
+//! The memory of one object of a workspace in the one Secret that the original keeps for it.
+//!
+//! Whole snapshots stand under the keys of the original. What the original does not know (which
+//! object a copy is, what was left out of a snapshot) stands under a key that it never reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::object::{Gvk, Object};
+use crate::publish::hashes::sha1_hex;
+use crate::publish::marks::{self, Remote};
+use crate::sync::subject::Side;
+use crate::sync::{
+    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Memory, Reason, Snapshot, Source,
+};
+
+use super::{key, parse_snapshot, snapshot_text};
+
+/// The data key of the records.
+pub const RECORDS: &str = "hawser.records";
+/// What the data of a Secret may weigh; the API server refuses 1 MiB.
+const MAX_DATA: usize = 1_000_000;
+/// The sizes above which values are left out, tried in this order.
+const LIMITS: [usize; 5] = [32_768, 4_096, 512, 128, 64];
+
+/// The Secret with the memory of one object of a workspace.
+#[derive(Clone, Debug)]
+pub struct StateSecret {
+    /// The namespace of the Secret.
+    pub namespace: String,
+    pub remote: Remote,
+    /// The kind of the object in the workspace.
+    pub kind: Gvk,
+    pub agent: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    /// The data key of the snapshot, if one is kept.
+    slot: Option<String>,
+    /// The SHA-1 of the stored snapshot: another text was written by the original.
+    sum: Option<String>,
+    #[serde(default)]
+    digests: BTreeMap<String, String>,
+    copy: Copy,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Copy {
+    Unrecorded,
+    Intended(Place),
+    Created(Place, String),
+    Adopted(Place, String),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Place {
+    side: String,
+    kind: Gvk,
+    cluster: String,
+    namespace: Option<String>,
+    name: String,
+}
+
+/// The key that the original would use and whether more than one link would.
+struct Slot {
+    plain: Option<String>,
+    shared: bool,
+    /// The key that no other link has.
+    own: String,
+}
+
+impl StateSecret {
+    /// The name of the Secret.
+    pub fn name(&self) -> String {
+        super::secret_name(&self.remote, &self.kind.api_version(), &self.kind.kind)
+    }
+
+    fn is_primary(&self, key: &Key) -> bool {
+        key.kind.group == self.kind.group
+            && key.kind.kind == self.kind.kind
+            && *key.cluster == *self.remote.cluster
+            && key.namespace.as_deref() == self.remote.namespace.as_deref()
+            && *key.name == *self.remote.name
+    }
+
+    fn slot(&self, id: &LinkId, links: &[Link]) -> Slot {
+        let plain_of = |link: &Link| match &link.source {
+            Source::Live(at) => Some(key(&at.cluster, at.namespace.as_deref(), &at.name)),
+            Source::Rendered(_) | Source::NotWanted => None,
+        };
+        let link = links.iter().find(|link| link.id == *id);
+        let plain = link.and_then(plain_of);
+        let shared = plain.is_some()
+            && links
+                .iter()
+                .any(|other| other.id != *id && plain_of(other) == plain);
+        let kind = match link.map(|link| &link.source) {
+            Some(Source::Live(at)) => {
+                // Of those that share a key, the object itself keeps it.
+                if shared && self.is_primary(at) && self.first_primary(links) == Some(id) {
+                    return Slot {
+                        own: plain.clone().unwrap_or_default(),
+                        plain,
+                        shared: false,
+                    };
+                }
+                at.kind.to_string()
+            }
+            _ => String::new(),
+        };
+        let own = sha1_hex(&format!("{id}\n{kind}\n{}", plain.as_deref().unwrap_or("")));
+        Slot {
+            own: format!("hawser.{own}"),
+            plain,
+            shared,
+        }
+    }
+
+    fn first_primary<'a>(&self, links: &'a [Link]) -> Option<&'a LinkId> {
+        let primary =
+            |link: &&Link| matches!(&link.source, Source::Live(at) if self.is_primary(at));
+        links.iter().find(primary).map(|link| &link.id)
+    }
+
+    fn new_secret(&self) -> Object {
+        let kind = Gvk::new("", "v1", "Secret");
+        let mut secret = Object::empty(&kind, Some(&self.namespace), &self.name());
+        secret.set_label(marks::AGENT_NAME, &self.agent);
+        secret
+    }
+}
+
+impl Codec for StateSecret {
+    fn read(&self, stored: &Object, links: &[Link]) -> Memory {
+        let records = records(stored);
+        let mut ids: BTreeSet<LinkId> = links.iter().map(|link| link.id.clone()).collect();
+        ids.extend(records.keys().map(|id| LinkId::new(id)));
+        let entries = ids.into_iter().filter_map(|id| {
+            let slot = self.slot(&id, links);
+            let kind = links
+                .iter()
+                .find(|link| link.id == id)
+                .and_then(source_kind);
+            let entry = entry(stored, records.get(&*id.0), &slot, kind)?;
+            Some((id, entry))
+        });
+        Memory {
+            entries: entries.collect(),
+        }
+    }
+
+    fn write(
+        &self,
+        stored: Option<&Object>,
+        links: &[Link],
+        changes: &BTreeMap<LinkId, Option<Entry>>,
+    ) -> Result<Object, Reason> {
+        let secret = self.written(stored, links, changes);
+        if weight(&secret) <= MAX_DATA {
+            return Ok(secret);
+        }
+        // What is given is reduced first, then what stands there already.
+        let mut all: BTreeMap<_, _> = BTreeMap::new();
+        if let Some(stored) = stored {
+            let memory = self.read(stored, links);
+            all.extend(
+                memory
+                    .entries
+                    .into_iter()
+                    .map(|(id, entry)| (id, Some(entry))),
+            );
+        }
+        all.extend(changes.clone());
+        for set in [changes, &all] {
+            for limit in LIMITS {
+                let secret = self.written(stored, links, &reduced(set, limit));
+                if weight(&secret) <= MAX_DATA {
+                    return Ok(secret);
+                }
+            }
+        }
+        Err(Reason::new(
+            Code::StateTooLarge,
+            format!(
+                "the Secret {}/{} would be too large",
+                self.namespace,
+                self.name()
+            ),
+        ))
+    }
+}
+
+impl StateSecret {
+    fn written(
+        &self,
+        stored: Option<&Object>,
+        links: &[Link],
+        changes: &BTreeMap<LinkId, Option<Entry>>,
+    ) -> Object {
+        let mut secret = stored.cloned().unwrap_or_else(|| self.new_secret());
+        for (label, value) in self.remote.labels() {
+            secret.set_label(&label, &value);
+        }
+        secret.set_label(marks::OBJECT_STATE, "true");
+        let mut records = records(&secret);
+        let mut data = match secret.root_mut().remove("data") {
+            Some(Value::Object(data)) => data,
+            _ => Map::new(),
+        };
+        for (id, change) in changes {
+            let slot = self.slot(id, links);
+            if let Some(old) = records.remove(&*id.0).and_then(|record| record.slot) {
+                // A plain key may be another link's by now; its own is only ever this one's.
+                if old == slot.own || old.starts_with("hawser.") {
+                    data.remove(&old);
+                }
+            }
+            if let (Some(plain), false) = (&slot.plain, slot.shared) {
+                data.remove(plain);
+            }
+            if let Some(entry) = change {
+                records.insert(id.0.to_string(), put(&mut data, &slot, entry));
+            }
+        }
+        if records.is_empty() {
+            data.remove(RECORDS);
+        } else {
+            let text = json!(records).to_string();
+            data.insert(RECORDS.to_owned(), STANDARD.encode(text).into());
+        }
+        secret
+            .root_mut()
+            .insert("data".to_owned(), Value::Object(data));
+        secret
+    }
+}
+
+fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
+    let mut record = Record {
+        slot: None,
+        sum: None,
+        digests: BTreeMap::new(),
+        copy: Copy::of(&entry.copy),
+    };
+    if let Some(snapshot) = &entry.snapshot {
+        // The original must not take a reduced one for a state: it would miss the nulls in it.
+        let at = match &slot.plain {
+            Some(plain) if !slot.shared && snapshot.digests().is_empty() => plain,
+            _ => &slot.own,
+        };
+        let whole_place = Some(at) == slot.plain.as_ref() && !snapshot.digests().is_empty();
+        let at = if whole_place {
+            format!("hawser.{at}")
+        } else {
+            at.clone()
+        };
+        let text = snapshot_text(snapshot.object());
+        record.sum = Some(sha1_hex(&text));
+        record.digests = snapshot
+            .digests()
+            .iter()
+            .map(|(pointer, hash)| (pointer.clone(), STANDARD.encode(hash)))
+            .collect();
+        data.insert(at.clone(), STANDARD.encode(text).into());
+        record.slot = Some(at);
+    }
+    record
+}
+
+fn entry(
+    stored: &Object,
+    record: Option<&Record>,
+    slot: &Slot,
+    kind: Option<&Gvk>,
+) -> Option<Entry> {
+    let kept = record.and_then(|record| {
+        let text = bytes(stored, record.slot.as_ref()?)?;
+        let text = String::from_utf8(text).ok()?;
+        (Some(sha1_hex(&text)) == record.sum).then_some(())?;
+        let digests = record.digests.iter().map(|(pointer, hash)| {
+            let hash = STANDARD.decode(hash).ok()?.try_into().ok()?;
+            Some((pointer.clone(), hash))
+        });
+        let digests = digests.collect::<Option<BTreeMap<_, _>>>()?;
+        Some(Snapshot::from_parts(
+            parse_snapshot(text.as_bytes())?,
+            digests,
+        ))
+    });
+    let recorded = record.map_or(CopyRecord::Unrecorded, |record| record.copy.record());
+    let at_plain = record.is_some_and(|record| record.slot == slot.plain);
+    // A plain snapshot beside a recorded one elsewhere is newer, since writing removed it, and so
+    // is one with another text than was recorded. Where links share the key it may be another's.
+    let separated = slot.shared && record.is_some();
+    if !separated && !(at_plain && kept.is_some()) {
+        let newer = slot.plain.as_ref().and_then(|plain| bytes(stored, plain));
+        let newer = newer
+            .and_then(|text| parse_snapshot(&text))
+            .filter(|state| {
+                let found = state.gvk();
+                kind.is_some_and(|kind| kind.group == found.group && kind.kind == found.kind)
+            });
+        if let Some(state) = newer {
+            return Some(Entry {
+                snapshot: Some(Snapshot::whole(state)),
+                copy: CopyRecord::Unrecorded,
+            });
+        }
+    }
+    record?;
+    Some(Entry {
+        snapshot: kept,
+        copy: recorded,
+    })
+}
+
+fn source_kind(link: &Link) -> Option<&Gvk> {
+    match &link.source {
+        Source::Live(at) => Some(&at.kind),
+        Source::Rendered(_) | Source::NotWanted => None,
+    }
+}
+
+fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<LinkId, Option<Entry>> {
+    let less = |entry: &Entry| Entry {
+        snapshot: entry.snapshot.as_ref().map(|whole| whole.reduced(limit)),
+        copy: entry.copy.clone(),
+    };
+    set.iter()
+        .map(|(id, entry)| (id.clone(), entry.as_ref().map(less)))
+        .collect()
+}
+
+fn bytes(stored: &Object, slot: &str) -> Option<Vec<u8>> {
+    let text = stored.root().get("data")?.get(slot)?.as_str()?;
+    STANDARD.decode(text).ok()
+}
+
+fn records(stored: &Object) -> BTreeMap<String, Record> {
+    bytes(stored, RECORDS)
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default()
+}
+
+/// What the API server counts: the decoded values.
+fn weight(secret: &Object) -> usize {
+    let data = secret.root().get("data").and_then(Value::as_object);
+    let values = data.into_iter().flat_map(Map::values);
+    values
+        .filter_map(Value::as_str)
+        .map(|text| text.len() / 4 * 3)
+        .sum()
+}
+
+impl Copy {
+    fn of(record: &CopyRecord) -> Self {
+        match record {
+            CopyRecord::Unrecorded => Self::Unrecorded,
+            CopyRecord::Intended(key) => Self::Intended(Place::of(key)),
+            CopyRecord::Created { key, uid } => Self::Created(Place::of(key), uid.to_string()),
+            CopyRecord::Adopted { key, uid } => Self::Adopted(Place::of(key), uid.to_string()),
+        }
+    }
+
+    fn record(&self) -> CopyRecord {
+        match self {
+            Self::Unrecorded => CopyRecord::Unrecorded,
+            Self::Intended(place) => CopyRecord::Intended(place.key()),
+            Self::Created(place, uid) => CopyRecord::Created {
+                key: place.key(),
+                uid: uid.as_str().into(),
+            },
+            Self::Adopted(place, uid) => CopyRecord::Adopted {
+                key: place.key(),
+                uid: uid.as_str().into(),
+            },
+        }
+    }
+}
+
+impl Place {
+    fn of(key: &Key) -> Self {
+        Self {
+            side: key.side.to_string(),
+            kind: (*key.kind).clone(),
+            cluster: key.cluster.to_string(),
+            namespace: key.namespace.as_deref().map(str::to_owned),
+            name: key.name.to_string(),
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            side: Side::new(&self.side),
+            kind: self.kind.clone().into(),
+            cluster: self.cluster.as_str().into(),
+            namespace: self.namespace.as_deref().map(Into::into),
+            name: self.name.as_str().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

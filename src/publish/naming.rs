@@ -1,0 +1,182 @@
+//! Where the copy of an object of a workspace is put. Patterns with `{{` other than the defaults
+//! need a template engine and are refused when they are compiled.
+
+use super::hashes::{sha1_short, sha3_short};
+use super::marks::Remote;
+use super::names;
+
+const DEFAULT_NAMESPACE: &str = "{{ .ClusterName }}";
+const DEFAULT_NAME: &str =
+    "{{ .Object.metadata.namespace | sha3short }}-{{ .Object.metadata.name | sha3short }}";
+
+/// Why no name could be made.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NamingError {
+    #[error("the naming pattern {0:?} is a template, which is not supported; use placeholders")]
+    Template(String),
+    #[error("the name {0:?} made for a copy is not a DNS-1123 subdomain; change naming.name")]
+    Name(String),
+    #[error("the namespace {0:?} made for a copy is not a DNS-1123 label; change naming.namespace")]
+    Namespace(String),
+}
+
+/// The scope of the kind on the service cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalScope {
+    Cluster,
+    Namespaced,
+}
+
+/// The compiled patterns of a published resource.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    namespace: Pattern,
+    name: Pattern,
+    scope: LocalScope,
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    ClusterName,
+    Hashes,
+    Placeholders(String),
+}
+
+impl Naming {
+    /// Compiles the patterns; an absent or empty one is the default.
+    pub fn compile(
+        namespace: Option<&str>,
+        name: Option<&str>,
+        scope: LocalScope,
+    ) -> Result<Self, NamingError> {
+        let or = |given: Option<&str>, default| {
+            Pattern::compile(given.filter(|text| !text.is_empty()).unwrap_or(default))
+        };
+        Ok(Self {
+            namespace: or(namespace, DEFAULT_NAMESPACE)?,
+            name: or(name, DEFAULT_NAME)?,
+            scope,
+        })
+    }
+
+    /// The namespace, unless the kind is cluster-scoped here, and the name of the copy.
+    pub fn place(&self, remote: &Remote) -> Result<(Option<String>, String), NamingError> {
+        let name = self.name.render(remote);
+        if !names::is_subdomain(&name) {
+            return Err(NamingError::Name(name));
+        }
+        if self.scope == LocalScope::Cluster {
+            return Ok((None, name));
+        }
+        let namespace = self.namespace.render(remote);
+        if !names::is_label(&namespace) {
+            return Err(NamingError::Namespace(namespace));
+        }
+        Ok((Some(namespace), name))
+    }
+}
+
+impl Pattern {
+    fn compile(text: &str) -> Result<Self, NamingError> {
+        match text.trim() {
+            DEFAULT_NAMESPACE => Ok(Self::ClusterName),
+            DEFAULT_NAME => Ok(Self::Hashes),
+            _ if text.contains("{{") => Err(NamingError::Template(text.to_owned())),
+            _ => Ok(Self::Placeholders(text.to_owned())),
+        }
+    }
+
+    fn render(&self, remote: &Remote) -> String {
+        let namespace = remote.namespace.as_deref().unwrap_or_default();
+        match self {
+            Self::ClusterName => remote.cluster.trim().to_owned(),
+            Self::Hashes => format!("{}-{}", sha3_short(namespace), sha3_short(&remote.name)),
+            Self::Placeholders(text) => replace(text, remote, namespace),
+        }
+    }
+}
+
+fn replace(text: &str, remote: &Remote, namespace: &str) -> String {
+    // At one place the longest placeholder wins.
+    let table = [
+        ("$remoteClusterName", remote.cluster.clone()),
+        ("$remoteNamespaceHash", sha1_short(namespace)),
+        ("$remoteNamespace", namespace.to_owned()),
+        ("$remoteNameHash", sha1_short(&remote.name)),
+        ("$remoteName", remote.name.clone()),
+    ];
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let found = table.iter().find(|(word, _)| after.starts_with(word));
+        let (word, value) = found.map_or(("$", "$"), |(word, value)| (*word, value.as_str()));
+        out.push_str(value);
+        rest = &after[word.len()..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(namespace: Option<&str>) -> Remote {
+        Remote {
+            cluster: "abc".into(),
+            namespace: namespace.map(Into::into),
+            name: "objname".into(),
+        }
+    }
+
+    #[track_caller]
+    fn check(pattern: Option<&str>, namespace: Option<&str>, want: Result<&str, NamingError>) {
+        let naming = Naming::compile(None, pattern, LocalScope::Namespaced);
+        let got = naming.and_then(|naming| naming.place(&remote(namespace)));
+        assert_eq!(got, want.map(|name| (Some("abc".into()), name.into())));
+    }
+
+    #[test]
+    fn the_defaults_give_the_names_of_the_contract() {
+        let want = "2928c2aa0e510f017f07-73d08a1ba188f1340dae";
+        check(None, Some("objnamespace"), Ok(want));
+        check(Some(""), Some("objnamespace"), Ok(want));
+        check(None, None, Ok("a7ffc6f8bf1ed76651c1-73d08a1ba188f1340dae"));
+        assert_eq!(sha3_short("a"), "80084bf2fba02475726f");
+    }
+
+    #[test]
+    fn placeholders_are_replaced_from_left_to_right_the_longest_first() {
+        let hash = sha1_short("ns");
+        let want = format!("abc-{hash}-ns-objname");
+        let all = "$remoteClusterName-$remoteNamespaceHash-$remoteNamespace-$remoteName";
+        check(Some(all), Some("ns"), Ok(&want));
+        check(Some("$remoteNameHash"), None, Ok(&sha1_short("objname")));
+        check(Some("$remoteNamex"), None, Ok("objnamex"));
+    }
+
+    #[test]
+    fn a_name_that_no_server_takes_is_refused() {
+        check(
+            Some("$other"),
+            None,
+            Err(NamingError::Name("$other".into())),
+        );
+        check(
+            Some("{{ .X }}"),
+            None,
+            Err(NamingError::Template("{{ .X }}".into())),
+        );
+        let naming = Naming::compile(Some("a.b"), None, LocalScope::Namespaced).unwrap();
+        let refused = naming.place(&remote(None));
+        assert_eq!(refused, Err(NamingError::Namespace("a.b".into())));
+    }
+
+    #[test]
+    fn a_cluster_scoped_copy_has_no_namespace() {
+        let naming = Naming::compile(Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();
+        assert_eq!(naming.place(&remote(Some("ns"))), Ok((None, "x".into())));
+    }
+}
