@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    fn labelled(labels: Value) -> Object {
+    fn labelled(labels: &Value) -> Object {
         Object::new(json!({
             "apiVersion": "v1", "kind": "X", "metadata": { "name": "x", "labels": labels },
         }))
@@ -59,8 +59,8 @@ mod tests {
     fn check(filter: Value, want: bool) {
         let filter: Option<Filter> = serde_json::from_value(filter).unwrap();
         let filters = Filters::compile(filter.as_ref()).unwrap();
-        let object = labelled(json!({ "a": "1" }));
-        let namespace = labelled(json!({ "b": "2" }));
+        let object = labelled(&json!({ "a": "1" }));
+        let namespace = labelled(&json!({ "b": "2" }));
         assert_eq!(filters.matches(&object, Some(&namespace)), want);
     }
 

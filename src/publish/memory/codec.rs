@@ -297,7 +297,7 @@ fn entry(
     // A plain snapshot beside a recorded one elsewhere is newer, since writing removed it, and so
     // is one with another text than was recorded. Where links share the key it may be another's.
     let separated = slot.shared && record.is_some();
-    if !separated && !(at_plain && kept.is_some()) {
+    if !(separated || at_plain && kept.is_some()) {
         let newer = slot.plain.as_ref().and_then(|plain| bytes(stored, plain));
         let newer = newer
             .and_then(|text| parse_snapshot(&text))
