@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(labels: Value, selector: &Value, claimed: bool) {
+    fn check(labels: &Value, selector: &Value, claimed: bool) {
         let mut object = json!({"metadata": {"labels": labels}});
         label(&mut object, SECRETS, &claims(selector, "Accepted"));
         let found = object["metadata"]["labels"]
@@ -186,23 +186,23 @@ mod tests {
     fn a_selector_narrows_a_claim() {
         let stage = |operator: &str| json!({"matchExpressions": [{"key": "stage", "operator": operator, "values": ["a", "b"]}]});
         check(
-            json!({"app": "x"}),
+            &json!({"app": "x"}),
             &json!({"matchLabels": {"app": "x"}}),
             true,
         );
         check(
-            json!({"app": "y"}),
+            &json!({"app": "y"}),
             &json!({"matchLabels": {"app": "x"}}),
             false,
         );
-        check(json!({"stage": "a"}), &stage("In"), true);
-        check(json!({"stage": "c"}), &stage("In"), false);
-        check(json!({}), &stage("NotIn"), true);
-        check(json!({"stage": "b"}), &stage("NotIn"), false);
-        check(json!({"stage": "c"}), &stage("Exists"), true);
-        check(json!({"stage": "c"}), &stage("DoesNotExist"), false);
-        check(json!({}), &stage("Nonsense"), false);
-        check(json!({}), &json!({}), false);
+        check(&json!({"stage": "a"}), &stage("In"), true);
+        check(&json!({"stage": "c"}), &stage("In"), false);
+        check(&json!({}), &stage("NotIn"), true);
+        check(&json!({"stage": "b"}), &stage("NotIn"), false);
+        check(&json!({"stage": "c"}), &stage("Exists"), true);
+        check(&json!({"stage": "c"}), &stage("DoesNotExist"), false);
+        check(&json!({}), &stage("Nonsense"), false);
+        check(&json!({}), &json!({}), false);
     }
 
     #[test]
