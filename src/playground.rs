@@ -8,6 +8,7 @@
 //! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
 //! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
 //! | [`kcp`] | workspaces, exports, bindings, claims |
+//! | [`rest`] | verbs, lists, watches and discovery over a store and its catalogs |
 //! | [`server`] | TLS and HTTP, who is asking, faults, the request log, kubeconfigs |
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
@@ -27,6 +28,7 @@ pub mod names;
 pub mod patch;
 pub mod plain;
 pub mod protobuf;
+pub mod rest;
 pub mod schema;
 pub mod select;
 pub mod server;

@@ -80,7 +80,11 @@ impl LabelSelector {
 
     /// Matches the labels of an object, `None` where it has none.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
-        let label = |key: &str| labels?.get(key)?.as_str();
+        self.matches_by(|key| labels?.get(key)?.as_str())
+    }
+
+    /// Matches against labels that are found by their keys.
+    pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|r| r.matches(label(&r.key)))
     }
 

@@ -1,0 +1,187 @@
+//! Bodies of requests: what encoding, what document, and what of it is held against the client.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use super::query::FieldValidation;
+use crate::object::{Gvk, Object};
+use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::json::{self, Document, JsonError};
+use crate::playground::protobuf::{self, ProtobufError};
+use crate::playground::status::Status;
+
+/// How a document is written, by its media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Json,
+    Protobuf,
+}
+
+/// A patch, by its media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// What there is to say about fields that are unknown or named twice.
+#[derive(Debug)]
+pub(super) struct Complaints {
+    validation: FieldValidation,
+    messages: Vec<String>,
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE);
+    let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let text = text.unwrap_or_default();
+    let media_type = text.split(';').next().unwrap_or_default();
+    media_type.trim().to_ascii_lowercase()
+}
+
+/// The document of a create, an update or a deletion.
+pub(super) fn document(headers: &HeaderMap, body: &Bytes) -> Result<Document, Status> {
+    let encoding = match media_type(headers).as_str() {
+        protobuf::MEDIA_TYPE => Encoding::Protobuf,
+        "" if protobuf::is_protobuf(body) => Encoding::Protobuf,
+        "" | "application/json" => Encoding::Json,
+        other => {
+            return Err(Status::unsupported_media_type(format!(
+                "the body of the request was in an unknown format - accepted media types include: application/json, {}; got {other:?}",
+                protobuf::MEDIA_TYPE
+            )));
+        }
+    };
+    match encoding {
+        Encoding::Json => parse(body),
+        Encoding::Protobuf => {
+            let value = protobuf::decode(body).map_err(refuse_protobuf)?;
+            Ok(Document {
+                value,
+                duplicates: Vec::new(),
+            })
+        }
+    }
+}
+
+/// The kind of a patch and its document.
+pub(super) fn patch(headers: &HeaderMap, body: &Bytes) -> Result<(PatchKind, Document), Status> {
+    let kind = match media_type(headers).as_str() {
+        "application/json-patch+json" => PatchKind::Json,
+        "application/merge-patch+json" => PatchKind::Merge,
+        "application/strategic-merge-patch+json" => PatchKind::Strategic,
+        "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+            return Err(Status::unsupported_media_type(
+                "server-side apply is not offered by this server: use a merge patch, a JSON patch or an update",
+            ));
+        }
+        other => return Err(unknown_patch(other, Flavour::BuiltIn)),
+    };
+    Ok((kind, parse(body)?))
+}
+
+/// A strategic merge patch needs a kind that says how its lists are merged.
+pub(super) fn unknown_patch(given: &str, flavour: Flavour) -> Status {
+    let strategic = match flavour {
+        Flavour::Custom => "",
+        _ => ", application/strategic-merge-patch+json",
+    };
+    Status::unsupported_media_type(format!(
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json{strategic}; got {given:?}"
+    ))
+}
+
+fn parse(body: &Bytes) -> Result<Document, Status> {
+    json::parse(body).map_err(|error| match error {
+        JsonError::TooLarge { .. } => Status::too_large(json::MAX_BODY),
+        error => Status::bad_request(error.to_string()),
+    })
+}
+
+fn refuse_protobuf(error: ProtobufError) -> Status {
+    match error {
+        ProtobufError::TooLarge { .. } => Status::too_large(json::MAX_BODY),
+        error @ ProtobufError::UnknownKind { .. } => {
+            Status::unsupported_media_type(error.to_string())
+        }
+        error => Status::bad_request(error.to_string()),
+    }
+}
+
+impl Complaints {
+    pub(super) fn new(validation: FieldValidation, duplicates: &[String]) -> Self {
+        Self {
+            validation,
+            messages: duplicates
+                .iter()
+                .map(|path| json::duplicate_field(path))
+                .collect(),
+        }
+    }
+
+    pub(super) fn unknown(&mut self, paths: &[String]) {
+        let messages = paths.iter().map(|path| json::unknown_field(path));
+        self.messages.extend(messages);
+    }
+
+    /// Refuses, if the client wants that.
+    pub(super) fn check(&self) -> Result<(), Status> {
+        if self.validation != FieldValidation::Strict {
+            return Ok(());
+        }
+        match json::strict_error(&self.messages) {
+            Some(message) => Err(Status::bad_request(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the answer warns of.
+    pub(super) fn warnings(self) -> Vec<String> {
+        match self.validation {
+            FieldValidation::Warn => self.messages,
+            FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),
+        }
+    }
+}
+
+/// The document as an object of this resource: of its kind and version, metadata without nulls.
+pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status> {
+    let mut object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+    let expected = Gvk::new(&resource.group, &resource.version, &resource.kind);
+    if resource.flavour == Flavour::Custom {
+        for (field, value) in [
+            ("Kind", object.kind()),
+            ("apiVersion", object.api_version()),
+        ] {
+            if value.is_empty() {
+                return Err(Status::bad_request(format!(
+                    "Object '{field}' is missing: it must be {}",
+                    if field == "Kind" {
+                        expected.kind.clone()
+                    } else {
+                        expected.api_version()
+                    },
+                )));
+            }
+        }
+    }
+    let (given, wanted) = (object.api_version(), expected.api_version());
+    if !given.is_empty() && given != wanted {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version ({wanted})"
+        )));
+    }
+    let given = object.kind();
+    if !given.is_empty() && given != expected.kind {
+        return Err(Status::bad_request(format!(
+            "{given} in version {:?} cannot be handled as a {}: no kind {given:?} is registered for this address",
+            expected.version, expected.kind
+        )));
+    }
+    object.set_gvk(&expected);
+    object.metadata_mut().retain(|_, value| !value.is_null());
+    Ok(object)
+}

@@ -1,0 +1,119 @@
+//! What there is, for clients that ask before they use it.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+
+use serde_json::{Value, json};
+
+use crate::playground::catalog::{Catalog, Flavour, Resource, Verbs, Version};
+use crate::playground::store::Name;
+
+/// `/api`. The core group is there even where nothing of it is served.
+pub(super) fn core_versions() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+}
+
+/// `/apis`
+pub(super) fn groups(catalog: &Catalog) -> Value {
+    let groups: Vec<Value> = catalog
+        .groups()
+        .filter(|(name, _)| !name.is_empty())
+        .map(|(name, versions)| describe(name, versions))
+        .collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/<group>`
+pub(super) fn group(catalog: &Catalog, wanted: &str) -> Option<Value> {
+    let (name, versions) = catalog
+        .groups()
+        .find(|(name, _)| !name.is_empty() && ***name == *wanted)?;
+    let mut group = describe(name, versions);
+    group["kind"] = "APIGroup".into();
+    group["apiVersion"] = "v1".into();
+    Some(group)
+}
+
+fn describe(group: &str, versions: &[Version]) -> Value {
+    let entry = |version: &Version| {
+        let name = &*version.name;
+        json!({"groupVersion": format!("{group}/{name}"), "version": name})
+    };
+    let preferred = versions.first().map(entry);
+    let versions: Vec<Value> = versions.iter().map(entry).collect();
+    json!({"name": group, "versions": versions, "preferredVersion": preferred})
+}
+
+/// `/api/v1`, `/apis/<group>/<version>`
+pub(super) fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
+    let served = catalog.version(group, version)?;
+    let mut list = Vec::new();
+    for resource in &served.resources {
+        list.push(whole(resource));
+        if resource.has_status {
+            list.push(part(resource, "status", &["get", "patch", "update"]));
+        }
+        if is_namespaces(resource) {
+            list.push(part(resource, "finalize", &["update"]));
+        }
+    }
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    Some(json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": list,
+    }))
+}
+
+pub(super) fn is_namespaces(resource: &Resource) -> bool {
+    resource.group.is_empty() && &*resource.plural == "namespaces"
+}
+
+fn whole(resource: &Resource) -> Value {
+    let mut verbs = resource.verbs.names().to_vec();
+    if is_namespaces(resource) {
+        verbs.retain(|verb| *verb != "deletecollection");
+    }
+    let mut entry = json!({
+        "name": &*resource.plural,
+        "singularName": &*resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": &*resource.kind,
+        "verbs": verbs,
+    });
+    let all = |names: &[Name]| names.iter().map(|name| Value::from(&**name)).collect();
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = Value::Array(all(&resource.short_names));
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = Value::Array(all(&resource.categories));
+    }
+    if resource.verbs != Verbs::CreateOnly {
+        entry["storageVersionHash"] = storage_version_hash(resource).into();
+    }
+    entry
+}
+
+fn part(resource: &Resource, subresource: &str, verbs: &[&str]) -> Value {
+    json!({
+        "name": format!("{}/{subresource}", resource.plural),
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": &*resource.kind,
+        "verbs": verbs,
+    })
+}
+
+/// Equal as long as objects are stored alike.
+fn storage_version_hash(resource: &Resource) -> String {
+    use base64::Engine as _;
+    let mut hasher = DefaultHasher::new();
+    (&resource.group, &resource.storage_version, &resource.kind).hash(&mut hasher);
+    (resource.flavour == Flavour::Custom).hash(&mut hasher);
+    base64::engine::general_purpose::STANDARD.encode(hasher.finish().to_be_bytes())
+}

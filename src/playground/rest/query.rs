@@ -1,0 +1,205 @@
+//! The parameters of a request.
+
+use std::borrow::Cow;
+
+use crate::playground::field::FieldError;
+use crate::playground::select::{FieldSelector, LabelSelector, SelectError};
+use crate::playground::status::Status;
+
+/// Parameters by name; the first of several wins.
+pub(super) struct Query<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+/// How old a list may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    Newest,
+    NotOlderThan(u64),
+    Exact(u64),
+}
+
+/// What to do with fields that nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn parse(query: Option<&'a str>) -> Self {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Self {
+            pairs: pairs.collect(),
+        }
+    }
+
+    /// The value, unless it is missing or empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| &**value)
+            .filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
+        match self.get(name) {
+            None | Some("false" | "0" | "f" | "F" | "False" | "FALSE") => Ok(false),
+            Some("true" | "1" | "t" | "T" | "True" | "TRUE") => Ok(true),
+            Some(other) => Err(Status::bad_request(format!(
+                "{name} must be true or false, not {other:?}"
+            ))),
+        }
+    }
+
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|_| {
+            Status::bad_request(format!("{name} must be a whole number, not {text:?}"))
+        })
+    }
+
+    /// `None`: not given, or 0, which is "any".
+    pub(super) fn resource_version(&self) -> Result<Option<u64>, Status> {
+        let text = self.get("resourceVersion").unwrap_or("0");
+        let number: u64 = text
+            .parse()
+            .map_err(|_| Status::bad_request(format!("invalid resource version {text:?}")))?;
+        Ok(Some(number).filter(|number| *number > 0))
+    }
+
+    /// By the table of `resourceVersion` and `resourceVersionMatch` of lists.
+    pub(super) fn age(&self) -> Result<Age, Status> {
+        let revision = self.resource_version()?;
+        let given = self.get("resourceVersion").is_some();
+        let matching = self.get("resourceVersionMatch");
+        if matching.is_some() && !given {
+            return Err(list_options(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            )));
+        }
+        if matching.is_some() && self.get("continue").is_some() {
+            return Err(list_options(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            )));
+        }
+        match (matching, revision) {
+            (Some("Exact"), None) => Err(list_options(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ))),
+            (Some("Exact"), Some(revision)) => Ok(Age::Exact(revision)),
+            // A page of a given revision is a page of exactly that one.
+            (None, Some(revision)) if self.number("limit")?.is_some_and(|limit| limit > 0) => {
+                Ok(Age::Exact(revision))
+            }
+            (None | Some("NotOlderThan"), Some(revision)) => Ok(Age::NotOlderThan(revision)),
+            (None | Some("NotOlderThan"), None) => Ok(Age::Newest),
+            (Some(other), _) => Err(list_options(FieldError::not_supported(
+                "resourceVersionMatch",
+                other,
+                ["Exact", "NotOlderThan", ""],
+            ))),
+        }
+    }
+
+    pub(super) fn label_selector(&self) -> Result<LabelSelector, Status> {
+        let text = self.get("labelSelector").unwrap_or_default();
+        LabelSelector::parse(text).map_err(|error| selector(&error))
+    }
+
+    pub(super) fn field_selector(&self) -> Result<FieldSelector, Status> {
+        let text = self.get("fieldSelector").unwrap_or_default();
+        FieldSelector::parse(text).map_err(|error| selector(&error))
+    }
+
+    /// Whether nothing is to be stored.
+    pub(super) fn dry_run(&self) -> Result<bool, Status> {
+        match self.get("dryRun") {
+            None => Ok(false),
+            Some("All") => Ok(true),
+            Some(other) => Err(Status::bad_request(format!(
+                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
+            ))),
+        }
+    }
+
+    pub(super) fn field_validation(&self) -> Result<FieldValidation, Status> {
+        match self.get("fieldValidation") {
+            None | Some("Warn") => Ok(FieldValidation::Warn),
+            Some("Ignore") => Ok(FieldValidation::Ignore),
+            Some("Strict") => Ok(FieldValidation::Strict),
+            Some(other) => Err(Status::bad_request(format!(
+                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+            ))),
+        }
+    }
+}
+
+pub(super) fn selector(error: &SelectError) -> Status {
+    Status::bad_request(error.to_string())
+}
+
+pub(super) fn list_options(error: FieldError) -> Status {
+    Status::invalid("meta.k8s.io", "ListOptions", "", &[error])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn age(query: &str, expected: Result<Age, u16>) {
+        let found = Query::parse(Some(query)).age();
+        assert_eq!(found.map_err(|status| status.code), expected, "{query}");
+    }
+
+    #[test]
+    fn the_age_of_a_list_follows_the_table_of_resource_versions() {
+        age("", Ok(Age::Newest));
+        age("resourceVersion=0", Ok(Age::Newest));
+        age(
+            "resourceVersion=0&resourceVersionMatch=NotOlderThan",
+            Ok(Age::Newest),
+        );
+        age("resourceVersion=7", Ok(Age::NotOlderThan(7)));
+        age("resourceVersion=7&limit=2", Ok(Age::Exact(7)));
+        age(
+            "resourceVersion=7&limit=2&resourceVersionMatch=NotOlderThan",
+            Ok(Age::NotOlderThan(7)),
+        );
+        age(
+            "resourceVersion=7&resourceVersionMatch=Exact",
+            Ok(Age::Exact(7)),
+        );
+        age("resourceVersion=0&resourceVersionMatch=Exact", Err(422));
+        age("resourceVersionMatch=Exact", Err(422));
+        age("resourceVersion=7&resourceVersionMatch=Some", Err(422));
+        age(
+            "resourceVersion=7&resourceVersionMatch=Exact&continue=x",
+            Err(422),
+        );
+        age("resourceVersion=-7", Err(400));
+        age("resourceVersion=abc", Err(400));
+    }
+
+    #[test]
+    fn parameters_that_make_no_sense_are_refused() {
+        let query = Query::parse(Some(
+            "watch=maybe&limit=-1&labelSelector=a%20b&fieldSelector=x&dryRun=Some&fieldValidation=x",
+        ));
+        assert_eq!(query.flag("watch").unwrap_err().code, 400);
+        assert_eq!(query.number("limit").unwrap_err().code, 400);
+        assert_eq!(query.label_selector().unwrap_err().code, 400);
+        assert_eq!(query.field_selector().unwrap_err().code, 400);
+        assert_eq!(query.dry_run().unwrap_err().code, 400);
+        assert_eq!(query.field_validation().unwrap_err().code, 400);
+        assert_eq!(query.get("missing"), None);
+    }
+}

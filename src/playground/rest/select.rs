@@ -1,0 +1,105 @@
+//! Which objects of a table a request is about.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::query::Query;
+use super::query::selector as refuse;
+use super::target::ResourcePath;
+use super::view;
+use crate::playground::catalog::{Resource, Scope};
+use crate::playground::select::{FieldSelector, LabelSelector};
+use crate::playground::status::Status;
+use crate::playground::store::{Filter, Key, Range, Stored};
+
+/// The part of a table that a scope and a namespace leave.
+pub(super) fn range(scope: &Scope, resource: &Resource, path: &ResourcePath) -> Range {
+    Range {
+        table: resource.table.clone(),
+        cluster: scope.cluster().cloned(),
+        namespace: path.namespace.as_deref().map(Into::into),
+    }
+}
+
+/// Where a named object is.
+pub(super) fn key(
+    scope: &Scope,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+) -> Option<Key> {
+    let namespace = path.namespace.as_deref().unwrap_or_default();
+    let cluster = scope.cluster()?;
+    Some(resource.table.key(cluster, namespace, name))
+}
+
+/// Whether a scope shows an object of a resource at all.
+pub(super) fn visible(resource: &Resource, stored: &Stored) -> bool {
+    let labelled = match &resource.required_label {
+        Some((key, value)) => stored.labels.get(key) == Some(&**value),
+        None => true,
+    };
+    labelled
+        && match &resource.only {
+            Some(only) => only(stored.cached()),
+            None => true,
+        }
+}
+
+/// What selectors and the scope leave of a range.
+pub(super) struct Chosen {
+    resource: Arc<Resource>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// Some field beyond name and namespace is asked for.
+    looks_inside: bool,
+}
+
+impl Chosen {
+    pub(super) fn parse(query: &Query<'_>, resource: &Arc<Resource>) -> Result<Self, Status> {
+        let fields = query.field_selector()?;
+        let selectable = &resource.selectable_fields;
+        fields
+            .check(|field| is_metadata(field) || selectable.iter().any(|known| **known == *field))
+            .map_err(|error| refuse(&error))?;
+        let looks_inside = fields.check(is_metadata).is_err();
+        Ok(Self {
+            resource: Arc::clone(resource),
+            labels: query.label_selector()?,
+            fields,
+            looks_inside,
+        })
+    }
+
+    /// Whether everything that is visible is chosen.
+    pub(super) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    fn fields_match(&self, stored: &Stored) -> bool {
+        if self.fields.is_empty() {
+            return true;
+        }
+        if !self.looks_inside {
+            return self.fields.matches(|field| match field {
+                "metadata.name" => Cow::Borrowed(&**stored.key.name()),
+                _ => Cow::Borrowed(&**stored.key.namespace()),
+            });
+        }
+        // An object that cannot be shown in this version is not selected by its fields either.
+        view::serve(&self.resource, stored.object())
+            .is_ok_and(|object| self.fields.matches_object(object.as_value()))
+    }
+}
+
+fn is_metadata(field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
+}
+
+impl Filter for Chosen {
+    fn matches(&self, stored: &Stored) -> bool {
+        visible(&self.resource, stored)
+            && (self.labels.is_empty() || self.labels.matches_by(|key| stored.labels.get(key)))
+            && self.fields_match(stored)
+    }
+}

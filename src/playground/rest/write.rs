@@ -1,0 +1,529 @@
+//! Creates, updates and patches: one way from what a client sent to what is stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::body::{self, Complaints, PatchKind};
+use super::discovery::is_namespaces;
+use super::query::FieldValidation;
+use super::target::ResourcePath;
+use super::{Call, Rest, metadata, select, view};
+use crate::object::{Gvk, Object};
+use crate::playground::builtin::namespaces;
+use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
+use crate::playground::custom;
+use crate::playground::field::FieldError;
+use crate::playground::json::Document;
+use crate::playground::names::{self, MetadataRules};
+use crate::playground::patch::{self, PatchError, Rules};
+use crate::playground::status::Status;
+use crate::playground::store::{Key, Outcome, Stored, Tx};
+
+/// Tries to find a free generated name.
+const NAME_TRIES: usize = 8;
+
+/// What a write answers.
+pub(super) struct Written {
+    pub(super) code: u16,
+    pub(super) body: Bytes,
+    pub(super) warnings: Vec<String>,
+}
+
+/// An object on its way into the store, in its storage version.
+struct Shaped {
+    object: Object,
+    stamp: u64,
+}
+
+/// How a transaction left an object that the answer shows.
+struct Left {
+    resource: Arc<Resource>,
+    /// As it was when it went, or when it was answered without being stored.
+    gone: Option<Object>,
+    warnings: Vec<String>,
+}
+
+impl Rest {
+    pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
+        let document = body::document(&call.request.headers, &call.request.body)?;
+        let validation = call.query.field_validation()?;
+        let outcome = self.transact(call.query.dry_run()?, |tx| {
+            let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
+            self.create_in(tx, call, resource, (document, validation))
+        })?;
+        answer(call, 201, outcome)
+    }
+
+    fn create_in(
+        &self,
+        tx: &mut Tx<'_>,
+        call: &Call<'_>,
+        resource: Arc<Resource>,
+        (document, validation): (Document, FieldValidation),
+    ) -> Result<Left, Status> {
+        let mut complaints = Complaints::new(validation, &document.duplicates);
+        let mut object = body::object(document.value, &resource)?;
+        fit_namespace(&mut object, &call.path)?;
+        metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
+        let cluster = cluster(call)?;
+        let stored = resource.verbs != Verbs::CreateOnly;
+        let prefix = object.root()["metadata"]["generateName"].as_str();
+        if object.name().is_empty()
+            && let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty())
+        {
+            let name = free_name(tx, call, &resource, prefix)?;
+            object.metadata_mut().insert("name".into(), name.into());
+        }
+        let name = object.name().to_owned();
+        if let (Some(namespace), true) = (&call.path.namespace, stored) {
+            namespaces::check_open(tx, &cluster, namespace, &resource, &name)?;
+        }
+        let admission = Admission {
+            user: &call.request.user,
+            scope: &call.request.scope,
+            cluster: &cluster,
+            resource: &resource,
+            subresource: "",
+            old: None,
+        };
+        if resource.has_status {
+            object.root_mut().remove("status");
+        }
+        if resource.flavour != Flavour::BuiltIn {
+            object.metadata_mut().insert("generation".into(), 1.into());
+        }
+        let shaped = self.shape(tx, &admission, object, &mut complaints)?;
+        if !stored {
+            let strategy = resource.strategy.as_ref();
+            let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
+            let mut answer = answer.unwrap_or(shaped.object);
+            // Reviews are answered, not kept: they have no identity.
+            for field in ["uid", "creationTimestamp"] {
+                answer.metadata_mut().remove(field);
+            }
+            return Ok(Left {
+                resource,
+                gone: Some(answer),
+                warnings: complaints.warnings(),
+            });
+        }
+        let key = named(call, &resource, &name)?;
+        if let Some(there) = tx.get(&key) {
+            return Err(already_there(&key, &there));
+        }
+        self.put(tx, &key, &resource, shaped)?;
+        Ok(Left {
+            resource,
+            gone: None,
+            warnings: complaints.warnings(),
+        })
+    }
+
+    pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
+        let document = body::document(&call.request.headers, &call.request.body)?;
+        let validation = call.query.field_validation()?;
+        let outcome = self.transact(call.query.dry_run()?, |tx| {
+            let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
+            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut object = body::object(document.value, &resource)?;
+            fit_namespace(&mut object, &call.path)?;
+            fit_name(&object, name)?;
+            let (key, old) = existing(tx, call, &resource, name)?;
+            let version = object.resource_version().unwrap_or("0");
+            if resource.flavour == Flavour::Custom && version == "0" {
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    0,
+                    "must be specified for an update",
+                );
+                return Err(invalid(&resource, name, &[error]));
+            }
+            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
+            Ok(Left {
+                resource,
+                gone,
+                warnings: complaints.warnings(),
+            })
+        })?;
+        answer(call, 200, outcome)
+    }
+
+    pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
+        let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
+        let validation = call.query.field_validation()?;
+        let outcome = self.transact(call.query.dry_run()?, |tx| {
+            let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
+            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let (key, old) = existing(tx, call, &resource, name)?;
+            let served = view::serve(&resource, old.object())?;
+            let patched = apply(kind, served.as_value(), &document.value, &resource)?;
+            let mut object = body::object(patched, &resource)?;
+            fit_namespace(&mut object, &call.path)?;
+            fit_name(&object, name)?;
+            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
+            Ok(Left {
+                resource,
+                gone,
+                warnings: complaints.warnings(),
+            })
+        })?;
+        answer(call, 200, outcome)
+    }
+
+    /// Puts a new state in the place of an old one. The answer is the object if that was its end.
+    fn replace(
+        &self,
+        tx: &mut Tx<'_>,
+        call: &Call<'_>,
+        (key, old, resource): (&Key, &Stored, &Arc<Resource>),
+        mut object: Object,
+        complaints: &mut Complaints,
+    ) -> Result<Option<Object>, Status> {
+        let old = old.object();
+        metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
+        metadata::keep_owned(&mut object, &old);
+        let subresource = call.path.subresource.as_str();
+        let before = view::serve(resource, old.clone())?;
+        keep_the_rest(&mut object, &before, resource, subresource);
+        let admission = Admission {
+            user: &call.request.user,
+            scope: &call.request.scope,
+            cluster: key.cluster(),
+            resource,
+            subresource,
+            old: Some(&old),
+        };
+        let mut shaped = self.shape(tx, &admission, object, complaints)?;
+        if subresource != "status" && resource.flavour != Flavour::BuiltIn {
+            count_generation(&mut shaped.object, &old, resource);
+        }
+        let freed = shaped.object.in_deletion() && shaped.object.finalizers().next().is_none();
+        if freed && !is_namespaces(resource) {
+            let gone = shaped.object;
+            tx.remove(key);
+            return Ok(Some(gone));
+        }
+        let last = shaped.object.clone();
+        self.put(tx, key, resource, shaped)?;
+        // The last word of an object that a controller lets go in this same transaction.
+        Ok(last.in_deletion().then_some(last))
+    }
+
+    /// Prunes, converts, completes and checks an object of the served version.
+    fn shape(
+        &self,
+        tx: &Tx<'_>,
+        admission: &Admission<'_>,
+        object: Object,
+        complaints: &mut Complaints,
+    ) -> Result<Shaped, Status> {
+        let resource = admission.resource;
+        let schema = resource.schema.as_ref();
+        let mut value = object.into_value();
+        if let Some(schema) = schema {
+            complaints.unknown(&schema.prune(&mut value));
+        }
+        complaints.check()?;
+        let converts = resource.conversion.is_some();
+        let mut errors = Vec::new();
+        if let (Some(schema), true) = (schema, converts) {
+            // Held to the version that it was written in before it becomes another.
+            schema.default(&mut value);
+            errors.extend(schema.validate(&value));
+            refuse(resource, &value, &errors)?;
+        }
+        let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        let mut object = match &resource.conversion {
+            Some(conversion) => conversion.to_storage(object)?,
+            None => object,
+        };
+        let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
+        if !converts {
+            object.set_gvk(&storage);
+        }
+        let stored_as = if converts {
+            self.stored_as(tx, admission)?
+        } else {
+            None
+        };
+        let schema = match &stored_as {
+            Some(stored_as) => stored_as.schema.as_ref(),
+            None if converts => None,
+            None => schema,
+        };
+        if let Some(strategy) = &resource.strategy {
+            strategy.prepare(tx, admission, &mut object)?;
+        }
+        if let Some(schema) = schema {
+            let mut value = object.into_value();
+            schema.default(&mut value);
+            errors.extend(schema.validate(&value));
+            object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        errors.extend(check_metadata(&object, resource));
+        if let Some(strategy) = &resource.strategy {
+            errors.extend(strategy.validate(admission, &object));
+        }
+        if let Some(old) = admission.old {
+            errors.extend(metadata::check_finalizers(&object, old));
+        }
+        refuse(resource, object.as_value(), &errors)?;
+        let stamp = match (&stored_as, converts) {
+            (Some(stored_as), _) => view::stamp(&resource.storage_version, stored_as),
+            (None, true) => 0,
+            (None, false) => view::stamp(&resource.storage_version, resource),
+        };
+        Ok(Shaped { object, stamp })
+    }
+
+    /// The same resource in the version that objects are stored in.
+    fn stored_as(
+        &self,
+        tx: &Tx<'_>,
+        admission: &Admission<'_>,
+    ) -> Result<Option<Arc<Resource>>, Status> {
+        let catalog = self.scopes.catalog(tx, admission.scope)?;
+        let resource = admission.resource;
+        let group = &resource.table.group;
+        Ok(catalog
+            .find(group, &resource.storage_version, &resource.table.resource)
+            .filter(|stored_as| stored_as.conversion.is_none())
+            .cloned())
+    }
+
+    /// Stores an object with the labels that its place in the world gives it.
+    fn put(
+        &self,
+        tx: &mut Tx<'_>,
+        key: &Key,
+        resource: &Resource,
+        shaped: Shaped,
+    ) -> Result<(), Status> {
+        let Shaped { mut object, stamp } = shaped;
+        if let Some((label, value)) = &resource.required_label {
+            object.set_label(label, value);
+        }
+        for before_write in &self.before_write {
+            before_write.before_write(tx, key.cluster(), resource, &mut object)?;
+        }
+        tx.put_stamped(key, object, stamp)?;
+        tx.report(key);
+        Ok(())
+    }
+}
+
+fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
+    let Left {
+        resource,
+        gone,
+        warnings,
+    } = outcome.value;
+    let view = call.view(resource);
+    let body = match (outcome.reported, gone) {
+        (Some(stored), _) => view.body(&stored)?,
+        (None, Some(gone)) => view.transient(gone)?,
+        (None, None) => {
+            return Err(Status::internal(
+                "the object went while it was being written",
+            ));
+        }
+    };
+    Ok(Written {
+        code,
+        body,
+        warnings,
+    })
+}
+
+/// The cluster that a write is for: there is one, or there is no such write.
+pub(super) fn cluster(call: &Call<'_>) -> Result<crate::playground::store::Name, Status> {
+    let cluster = call.request.scope.cluster();
+    cluster.cloned().ok_or_else(|| {
+        let path = &call.path;
+        Status::method_not_allowed(&path.group, &path.plural, "a write across all clusters")
+    })
+}
+
+fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {
+    select::key(&call.request.scope, resource, &call.path, name)
+        .ok_or_else(|| Status::internal("an object without a cluster"))
+}
+
+/// The object that a request names, if its scope shows it.
+pub(super) fn existing(
+    tx: &Tx<'_>,
+    call: &Call<'_>,
+    resource: &Resource,
+    name: &str,
+) -> Result<(Key, Arc<Stored>), Status> {
+    cluster(call)?;
+    let key = named(call, resource, name)?;
+    match tx.get(&key) {
+        Some(stored) if select::visible(resource, &stored) => Ok((key, stored)),
+        _ => Err(Status::not_found(&resource.group, &resource.plural, name)),
+    }
+}
+
+fn free_name(
+    tx: &Tx<'_>,
+    call: &Call<'_>,
+    resource: &Resource,
+    prefix: &str,
+) -> Result<String, Status> {
+    for _ in 0..NAME_TRIES {
+        let name = metadata::generate(prefix);
+        if tx.get(&named(call, resource, &name)?).is_none() {
+            return Ok(name);
+        }
+    }
+    Err(Status::already_exists(
+        &resource.group,
+        &resource.plural,
+        prefix,
+    ))
+}
+
+fn already_there(key: &Key, there: &Stored) -> Status {
+    let table = &key.table;
+    let mut status = Status::already_exists(&table.group, &table.resource, key.name());
+    if there.object().in_deletion() {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
+
+/// The namespace of the address is the object's.
+fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
+    match (object.namespace(), path.namespace.as_deref()) {
+        (None, Some(namespace)) => {
+            let namespace = namespace.into();
+            object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
+    let given = object.name();
+    if given.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// What an endpoint does not write is as it was: `status` for the object, the rest for `/status`.
+fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subresource: &str) {
+    match (subresource, resource.flavour) {
+        ("", _) if resource.has_status => copy(object, old, "status"),
+        ("status", Flavour::BuiltIn) => copy(object, old, "spec"),
+        ("status", _) => {
+            let status = object.root().get("status").cloned();
+            *object = old.clone();
+            match status {
+                Some(status) => object.root_mut().insert("status".into(), status),
+                None => object.root_mut().remove("status"),
+            };
+        }
+        _ => {}
+    }
+}
+
+fn copy(object: &mut Object, old: &Object, field: &str) {
+    match old.root().get(field) {
+        Some(value) => object.root_mut().insert(field.to_owned(), value.clone()),
+        None => object.root_mut().remove(field),
+    };
+}
+
+/// Counts a change of what is wanted.
+fn count_generation(object: &mut Object, old: &Object, resource: &Resource) {
+    let wanted = |object: &Object| {
+        let mut root = object.root().clone();
+        root.remove("metadata");
+        if resource.has_status {
+            root.remove("status");
+        }
+        root
+    };
+    let generation = old.root().get("metadata").and_then(|m| m.get("generation"));
+    let generation = generation.and_then(Value::as_i64).unwrap_or(1);
+    let changed = wanted(object) != wanted(old);
+    let counted = generation.saturating_add(i64::from(changed));
+    let metadata = object.metadata_mut();
+    metadata.insert("generation".into(), counted.into());
+}
+
+fn apply(
+    kind: PatchKind,
+    object: &Value,
+    document: &Value,
+    resource: &Resource,
+) -> Result<Value, Status> {
+    let patched = match kind {
+        PatchKind::Json => patch::json(object, document),
+        PatchKind::Merge => patch::merge(object, document),
+        PatchKind::Strategic if resource.flavour == Flavour::Custom => {
+            let given = "application/strategic-merge-patch+json";
+            return Err(body::unknown_patch(given, resource.flavour));
+        }
+        PatchKind::Strategic => {
+            let rules = Rules::of(&resource.group, &resource.kind);
+            patch::strategic(object, document, &rules)
+        }
+    };
+    patched.map_err(|error| match error {
+        PatchError::Malformed(message) => Status::bad_request(message),
+        error @ PatchError::TooLarge { .. } => {
+            Status::new(413, "RequestEntityTooLarge", error.to_string())
+        }
+        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+    })
+}
+
+fn check_metadata(object: &Object, resource: &Resource) -> Vec<FieldError> {
+    // Definitions check their own names; reviews have none.
+    let own_rules = &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL;
+    if own_rules || resource.verbs == Verbs::CreateOnly {
+        return Vec::new();
+    }
+    let rules = MetadataRules {
+        name: resource.name_rule,
+        scope: if resource.namespaced {
+            names::Scope::Namespaced
+        } else {
+            names::Scope::Cluster
+        },
+    };
+    match object.root().get("metadata") {
+        Some(Value::Object(metadata)) => names::check_metadata(metadata, rules),
+        _ => Vec::new(),
+    }
+}
+
+fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    Err(invalid(resource, name, errors))
+}
+
+fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
+    Status::invalid(&resource.group, &resource.kind, name, errors)
+}
