@@ -35,7 +35,7 @@ use query::Query;
 use select::Chosen;
 use target::{ResourcePath, Target};
 use view::{Form, View};
-use watch::{Closed, Plan};
+use watch::{Current, Plan};
 use write::Written;
 
 /// What answers requests about the objects of a store.
@@ -218,9 +218,9 @@ impl Rest {
         let plan = Plan::parse(&call.query)?;
         let chosen = Arc::new(Chosen::parse(&call.query, &resource)?);
         let range = select::range(scope, &resource, &call.path);
-        let closed = self.closes(scope, &call.path, &resource);
+        let current = self.stays(scope, &call.path, &resource);
         let view = call.view(resource);
-        let events = watch::watch(&self.store, range, chosen, view, plan, closed).await?;
+        let events = watch::watch(&self.store, range, chosen, view, plan, current).await?;
         Ok(ApiResponse {
             status: 200,
             headers: HeaderMap::new(),
@@ -229,7 +229,7 @@ impl Rest {
     }
 
     /// A watch ends when what it shows is served no longer, or as something else.
-    fn closes(&self, scope: &Scope, path: &ResourcePath, resource: &Arc<Resource>) -> Closed {
+    fn stays(&self, scope: &Scope, path: &ResourcePath, resource: &Arc<Resource>) -> Current {
         let store = Arc::clone(&self.store);
         let scopes = Arc::clone(&self.scopes);
         let (scope, path) = (scope.clone(), path.clone());
@@ -240,7 +240,7 @@ impl Rest {
                 let catalog = scopes.catalog(read, &scope)?;
                 look_up(&catalog, &path)
             });
-            !found.is_ok_and(|now| {
+            found.ok().filter(|now| {
                 now.incarnation == was.0 && now.table == was.1 && now.required_label == label
             })
         })

@@ -13,6 +13,7 @@ use super::list;
 use super::query::{Query, list_options};
 use super::select::Chosen;
 use super::view::View;
+use crate::playground::catalog::Resource;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
 use crate::playground::store::{Event, EventKind, Filter, Range, Store, Watch};
@@ -44,8 +45,8 @@ pub(super) struct Plan {
     timeout: Duration,
 }
 
-/// Tells when what is watched is no longer served as it was.
-pub(super) type Closed = Arc<dyn Fn() -> bool + Send + Sync>;
+/// What is watched, as it is served now; nothing if it is served no longer, or as something else.
+pub(super) type Current = Arc<dyn Fn() -> Option<Arc<Resource>> + Send + Sync>;
 
 impl Plan {
     pub(super) fn parse(query: &Query<'_>) -> Result<Self, Status> {
@@ -87,7 +88,9 @@ struct Telling {
     end: Instant,
     told: u64,
     definitions: tokio::sync::watch::Receiver<u64>,
-    closed: Closed,
+    current: Current,
+    /// What is watched is going: its last events are still to be told.
+    closing: bool,
     over: bool,
 }
 
@@ -98,7 +101,7 @@ pub(super) async fn watch(
     chosen: Arc<Chosen>,
     view: View,
     plan: Plan,
-    closed: Closed,
+    current: Current,
 ) -> Result<BoxStream<'static, Bytes>, Status> {
     // Before anything is read, so that no change of a definition slips through.
     let definitions = store.watch_definitions();
@@ -133,7 +136,8 @@ pub(super) async fn watch(
         end: now + plan.timeout,
         told: from,
         definitions,
-        closed,
+        current,
+        closing: false,
         over: false,
     };
     let live = stream::unfold(telling, |mut telling| async move {
@@ -150,17 +154,18 @@ impl Telling {
             if self.over || Instant::now() >= self.end {
                 return None;
             }
+            if self.definitions.has_changed().unwrap_or(false) {
+                self.definitions.borrow_and_update();
+                match (self.current)() {
+                    Some(resource) => self.view.resource = resource,
+                    None => self.closing = true,
+                }
+            }
             match self.watch.poll(BATCH) {
                 Err(status) => return Some(self.fail(&status)),
                 Ok(events) if !events.is_empty() => return Some(self.tell(&events)),
+                Ok(_) if self.closing => return None,
                 Ok(_) => {}
-            }
-            // Asked after the last events of what is going have been told.
-            if self.definitions.has_changed().unwrap_or(false) {
-                self.definitions.borrow_and_update();
-                if (self.closed)() {
-                    return None;
-                }
             }
             if self.bookmarks && Instant::now() >= self.next_bookmark {
                 return Some(vec![self.bookmark()]);
