@@ -154,7 +154,7 @@ pub struct Resource {
     /// How an object is turned from its storage version into this one and back, where more than
     /// `apiVersion` differs.
     pub conversion: Option<Arc<dyn Conversion>>,
-    /// Only objects with this label are there; what is written through here gets it.
+    /// Only objects with this label are there.
     pub required_label: Option<(Name, Name)>,
     /// Only objects that this accepts are there.
     pub only: Option<Arc<Accept>>,
@@ -267,18 +267,6 @@ pub trait Strategy: Send + Sync {
 pub trait Conversion: Send + Sync {
     fn to_served(&self, stored: Object) -> Result<Object, Status>;
     fn to_storage(&self, served: Object) -> Result<Object, Status>;
-}
-
-/// A last word on every object before it is written: labels of accepted permission claims.
-/// Given to the API layer once; runs in the same transaction, for every resource.
-pub trait BeforeWrite: Send + Sync {
-    fn before_write(
-        &self,
-        tx: &Tx<'_>,
-        cluster: &Name,
-        resource: &Resource,
-        object: &mut Object,
-    ) -> Result<(), Status>;
 }
 
 impl fmt::Debug for Resource {

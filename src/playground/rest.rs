@@ -25,10 +25,10 @@ mod watch;
 mod write;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
-use super::catalog::{BeforeWrite, Catalog, Resource, Scope, Scopes};
+use super::catalog::{Catalog, Resource, Scope, Scopes};
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
 use query::Query;
@@ -42,7 +42,6 @@ use write::Written;
 pub struct Rest {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
-    before_write: Vec<Arc<dyn BeforeWrite>>,
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
 }
@@ -66,18 +65,12 @@ impl Call<'_> {
 
 impl Rest {
     /// Serves what `scopes` finds. `version` is a Kubernetes version such as `v1.34.2`.
-    pub fn new(
-        store: Arc<Store>,
-        scopes: Arc<dyn Scopes>,
-        before_write: Vec<Arc<dyn BeforeWrite>>,
-        version: &str,
-    ) -> Self {
+    pub fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>, version: &str) -> Self {
         let mut numbers = version.trim_start_matches('v').split('.');
         let mut number = || numbers.next().unwrap_or_default().to_owned();
         Self {
             store,
             scopes,
-            before_write,
             version: (number(), number(), version.to_owned()),
         }
     }

@@ -47,49 +47,29 @@ pub fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
         .collect()
 }
 
-/// Brings the claim labels of an object in step; other labels stay. Says whether anything changed.
-pub fn label(object: &mut Value, target: Target<'_>, claims: &[Accepted]) -> bool {
-    let old = object["metadata"]["labels"].as_object().cloned();
-    let old = old.unwrap_or_default();
+/// The claim labels that an object with these labels of its own gets.
+pub fn labels<'l>(
+    own: impl Fn(&str) -> Option<&'l str>,
+    target: Target<'_>,
+    claims: &[Accepted],
+) -> BTreeMap<String, String> {
     let (group, resource) = normalised(target.group, target.resource);
-    let mut new: Map<String, Value> = old
-        .iter()
-        .filter(|(key, _)| !key.starts_with(ids::CLAIM_LABEL_PREFIX))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    let own: BTreeMap<&str, &str> = new
-        .iter()
-        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-        .collect();
-    let mut claimed = Vec::new();
+    let mut labels = BTreeMap::new();
     for claim in claims {
         let names_it = normalised(&claim.group, &claim.resource) == (group, resource)
             && claim.identity == target.identity;
         if names_it && selects(&claim.selector, &own) {
-            claimed.push((
+            labels.insert(
                 ids::claim_label_key(&claim.export_cluster, &claim.export),
                 ids::claim_label_value(group, resource, target.identity),
-            ));
+            );
         }
     }
-    for (key, value) in claimed {
-        new.insert(key, value.into());
-    }
-    if new == old {
-        return false;
-    }
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        if new.is_empty() {
-            metadata.remove("labels");
-        } else {
-            metadata.insert("labels".into(), Value::Object(new));
-        }
-    }
-    true
+    labels
 }
 
 /// Events of either group are the same objects, known to claims by the core one.
-fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
+pub fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("", "events"),
         other => other,
@@ -97,7 +77,7 @@ fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
 }
 
 /// Whether a claim's selector covers an object with these labels. One that says nothing covers none.
-fn selects(selector: &Value, labels: &BTreeMap<&str, &str>) -> bool {
+fn selects<'l>(selector: &Value, labels: &impl Fn(&str) -> Option<&'l str>) -> bool {
     if selector["matchAll"] == true {
         return true;
     }
@@ -108,13 +88,12 @@ fn selects(selector: &Value, labels: &BTreeMap<&str, &str>) -> bool {
     }
     let mut pairs = pairs.into_iter().flatten();
     let mut terms = terms.into_iter().flatten();
-    pairs.all(|(key, value)| labels.get(key.as_str()).copied() == value.as_str())
-        && terms.all(|term| holds(term, labels))
+    pairs.all(|(key, value)| labels(key) == value.as_str()) && terms.all(|term| holds(term, labels))
 }
 
-fn holds(term: &Value, labels: &BTreeMap<&str, &str>) -> bool {
+fn holds<'l>(term: &Value, labels: &impl Fn(&str) -> Option<&'l str>) -> bool {
     let key = term["key"].as_str().unwrap_or_default();
-    let found = labels.get(key).copied();
+    let found = labels(key);
     let listed = || {
         let mut values = term["values"].as_array().into_iter().flatten();
         found.is_some_and(|found| values.any(|value| value == found))
@@ -147,39 +126,33 @@ mod tests {
         accepted(&binding, "abcd1234")
     }
 
+    fn label(own: &Value, target: Target<'_>, claims: &[Accepted]) -> Vec<(String, String)> {
+        let own = |key: &str| own.get(key).and_then(Value::as_str);
+        labels(own, target, claims).into_iter().collect()
+    }
+
     #[track_caller]
-    fn check(labels: &Value, selector: &Value, claimed: bool) {
-        let mut object = json!({"metadata": {"labels": labels}});
-        label(&mut object, SECRETS, &claims(selector, "Accepted"));
-        let found = object["metadata"]["labels"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .any(|(key, _)| key.starts_with(ids::CLAIM_LABEL_PREFIX));
-        assert_eq!(found, claimed, "{object} by {selector}");
+    fn check(own: &Value, selector: &Value, claimed: bool) {
+        let found = label(own, SECRETS, &claims(selector, "Accepted"));
+        assert_eq!(!found.is_empty(), claimed, "{own} by {selector}");
     }
 
     #[test]
-    fn an_accepted_claim_becomes_the_known_label_and_a_second_time_changes_nothing() {
-        let mut object = json!({"metadata": {"labels": {"mine": "stays"}}});
+    fn an_accepted_claim_becomes_the_known_label() {
         let claims = claims(&json!({"matchAll": true}), "Accepted");
-        assert!(label(&mut object, SECRETS, &claims));
         assert_eq!(
-            object["metadata"]["labels"],
-            json!({
-                "mine": "stays",
-                "claimed.internal.apis.kcp.io/phGj1BkmdNY3LKTrtFc1KGLYTBs8Nt50p8PIU": "ctwrJRvMX7cX8wwk40Lz00UjJhYxPWE3TpN1lu",
-            })
+            label(&json!({"mine": "stays"}), SECRETS, &claims),
+            [(
+                "claimed.internal.apis.kcp.io/phGj1BkmdNY3LKTrtFc1KGLYTBs8Nt50p8PIU".to_owned(),
+                "ctwrJRvMX7cX8wwk40Lz00UjJhYxPWE3TpN1lu".to_owned(),
+            )]
         );
-        assert!(!label(&mut object, SECRETS, &claims));
     }
 
     #[test]
-    fn labels_of_claims_that_nobody_accepts_are_taken_off() {
-        let mut object = json!({"metadata": {"labels": {"claimed.internal.apis.kcp.io/x": "y"}}});
+    fn a_claim_that_nobody_accepts_is_no_label() {
         let rejected = claims(&json!({"matchAll": true}), "Rejected");
-        assert!(label(&mut object, SECRETS, &rejected));
-        assert_eq!(object, json!({"metadata": {}}));
+        assert_eq!(label(&json!({}), SECRETS, &rejected), []);
     }
 
     #[test]
@@ -208,17 +181,16 @@ mod tests {
     #[test]
     fn a_claim_is_for_one_resource_of_one_identity_and_events_are_one_resource() {
         let mut claims = claims(&json!({"matchAll": true}), "Accepted");
-        let mut object = json!({"metadata": {}});
         let other = Target {
             identity: "h",
             ..SECRETS
         };
-        assert!(!label(&mut object, other, &claims));
+        assert_eq!(label(&json!({}), other, &claims), []);
         let other = Target {
             resource: "configmaps",
             ..SECRETS
         };
-        assert!(!label(&mut object, other, &claims));
+        assert_eq!(label(&json!({}), other, &claims), []);
 
         claims[0].resource = "events".into();
         let events = Target {
@@ -226,12 +198,7 @@ mod tests {
             resource: "events",
             identity: "",
         };
-        assert!(label(&mut object, events, &claims));
-        let values: Vec<_> = object["metadata"]["labels"]
-            .as_object()
-            .unwrap()
-            .values()
-            .collect();
-        assert_eq!(values, ["6wBCe82Znnoj6Q9mzomQQpfSdtDfiATwZW1ePT"]);
+        let found = label(&json!({}), events, &claims);
+        assert_eq!(found[0].1, "6wBCe82Znnoj6Q9mzomQQpfSdtDfiATwZW1ePT");
     }
 }

@@ -33,21 +33,34 @@ struct Ground {
 
 /// An answer: its code, its document, its warnings.
 #[derive(Debug)]
-struct Answer {
-    code: u16,
-    body: Value,
+pub(in crate::playground) struct Answer {
+    pub(in crate::playground) code: u16,
+    pub(in crate::playground) body: Value,
     warnings: Vec<String>,
 }
 
 impl Answer {
+    pub(in crate::playground) fn of(response: ApiResponse) -> Self {
+        let ApiBody::Full(bytes) = response.body else {
+            panic!("the answer is a stream");
+        };
+        let warnings = response.headers.get_all(WARNING).iter();
+        Self {
+            code: response.status,
+            warnings: warnings.map(|w| w.to_str().unwrap().to_owned()).collect(),
+            body: serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into()),
+        }
+    }
+
     #[track_caller]
-    fn ok(self) -> Value {
+    pub(in crate::playground) fn ok(self) -> Value {
         assert!(self.code < 300, "{} {}", self.code, self.body);
         self.body
     }
 
     #[track_caller]
-    fn refused(self, code: u16, reason: &str, message: &str) -> Value {
+    pub(in crate::playground) fn refused(self, code: u16, reason: &str, message: &str) -> Value {
         assert_eq!(
             (self.code, self.body["reason"].as_str().unwrap_or_default()),
             (code, reason),
@@ -80,12 +93,7 @@ impl Ground {
         let identify: builtin::Identify = Arc::new(|_| None);
         let scopes = PlainScopes::new([cluster], builtin::resources(&identify));
         store.write(|tx| scopes.bootstrap(tx)).unwrap();
-        let rest = Rest::new(
-            Arc::clone(&store),
-            Arc::new(scopes),
-            Vec::new(),
-            "v1.34.2+kcp-v0.32.0",
-        );
+        let rest = Rest::new(Arc::clone(&store), Arc::new(scopes), "v1.34.2+kcp-v0.32.0");
         Self { store, rest }
     }
 
@@ -136,16 +144,7 @@ impl Ground {
         let response = self
             .raw(method, target, &[(CONTENT_TYPE, media_type)], &body)
             .await;
-        let ApiBody::Full(bytes) = response.body else {
-            panic!("{target} answered with a stream");
-        };
-        let warnings = response.headers.get_all(WARNING).iter();
-        Answer {
-            code: response.status,
-            warnings: warnings.map(|w| w.to_str().unwrap().to_owned()).collect(),
-            body: serde_json::from_slice(&bytes)
-                .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into()),
-        }
+        Answer::of(response)
     }
 
     async fn get(&self, target: &str) -> Answer {
@@ -180,20 +179,20 @@ impl Ground {
 }
 
 /// The events of a watch.
-struct Events {
-    lines: BoxStream<'static, Bytes>,
+pub(in crate::playground) struct Events {
+    pub(in crate::playground) lines: BoxStream<'static, Bytes>,
 }
 
 impl Events {
     /// The next event; `None` at the end.
-    async fn next(&mut self) -> Option<Value> {
+    pub(in crate::playground) async fn next(&mut self) -> Option<Value> {
         let line = self.lines.next().await?;
         assert!(line.ends_with(b"\n"));
         Some(serde_json::from_slice(&line).unwrap())
     }
 
     /// Type and name of the next event.
-    async fn brief(&mut self) -> (String, String) {
+    pub(in crate::playground) async fn brief(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         (
@@ -203,7 +202,7 @@ impl Events {
     }
 
     #[track_caller]
-    fn is_silent(&mut self) {
+    pub(in crate::playground) fn is_silent(&mut self) {
         assert!(
             self.lines.next().now_or_never().is_none(),
             "an event came, or the end"

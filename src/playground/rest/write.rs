@@ -113,7 +113,8 @@ impl Rest {
         if let Some(there) = tx.get(&key) {
             return Err(already_there(&key, &there));
         }
-        self.put(tx, &key, &resource, shaped)?;
+        tx.put_stamped(&key, shaped.object, shaped.stamp)?;
+        tx.report(&key);
         Ok(Left {
             resource,
             gone: None,
@@ -206,7 +207,8 @@ impl Rest {
             return Ok(Some(gone));
         }
         let last = shaped.object.clone();
-        self.put(tx, key, resource, shaped)?;
+        tx.put_stamped(key, shaped.object, shaped.stamp)?;
+        tx.report(key);
         // The last word of an object that a controller lets go in this same transaction.
         Ok(last.in_deletion().then_some(last))
     }
@@ -291,26 +293,6 @@ impl Rest {
             .find(group, &resource.storage_version, &resource.table.resource)
             .filter(|stored_as| stored_as.conversion.is_none())
             .cloned())
-    }
-
-    /// Stores an object with the labels that its place in the world gives it.
-    fn put(
-        &self,
-        tx: &mut Tx<'_>,
-        key: &Key,
-        resource: &Resource,
-        shaped: Shaped,
-    ) -> Result<(), Status> {
-        let Shaped { mut object, stamp } = shaped;
-        if let Some((label, value)) = &resource.required_label {
-            object.set_label(label, value);
-        }
-        for before_write in &self.before_write {
-            before_write.before_write(tx, key.cluster(), resource, &mut object)?;
-        }
-        tx.put_stamped(key, object, stamp)?;
-        tx.report(key);
-        Ok(())
     }
 }
 

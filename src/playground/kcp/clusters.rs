@@ -1,0 +1,178 @@
+//! `LogicalCluster`: the object that stands for a cluster inside it, made with it and gone with it.
+
+use serde_json::{Value, json};
+
+use super::conditions::{self, Condition};
+use super::{ids, objects, tree};
+use crate::object::{Gvk, Object};
+use crate::playground::builtin::namespaces;
+use crate::playground::catalog::{Admission, Strategy};
+use crate::playground::field::FieldError;
+use crate::playground::status::Status;
+use crate::playground::store::{Key, Tx};
+
+pub(super) const TYPE: &str = "internal.tenancy.kcp.io/type";
+pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
+pub(super) const PHASE: &str = "tenancy.kcp.io/phase";
+pub(super) const SHARD: &str = "core.kcp.io/shard";
+
+/// Initializers that are done before anybody sees a cluster.
+const OWN_INITIALIZERS: [&str; 2] = ["root:universal", "system:apibindings"];
+
+/// Namespaces of every cluster.
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+/// What a new cluster is.
+pub(super) struct Plan<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) path: &'a str,
+    /// `path:name` of its type.
+    pub(super) of_type: &'a str,
+    /// The user who asked for it, as `UserInfo`.
+    pub(super) creator: Value,
+    /// The workspace that it belongs to; none for root.
+    pub(super) owner: Option<Value>,
+    /// Path and name of the exports that it is bound to.
+    pub(super) bindings: Vec<(String, String)>,
+    /// Of the type: somebody else has to finish these.
+    pub(super) initializers: Vec<String>,
+    /// Of the server, without a slash at the end.
+    pub(super) base_url: &'a str,
+}
+
+/// Puts a cluster with what every one has into the store.
+pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+    let key = tree::cluster_key(plan.cluster);
+    let gvk = Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster");
+    let mut cluster = objects::new(tx, &gvk, &key);
+    cluster.set_annotation(tree::PATH, plan.path);
+    cluster.set_annotation(TYPE, plan.of_type);
+    cluster.set_annotation(SHARD, tree::ROOT);
+    cluster.set_annotation(OWNER, &plan.creator.to_string());
+    let phase = if plan.initializers.is_empty() {
+        "Ready"
+    } else {
+        "Initializing"
+    };
+    cluster.set_label(PHASE, phase);
+    let metadata = cluster.metadata_mut();
+    metadata.insert("generation".into(), 1.into());
+    let own = OWN_INITIALIZERS.iter().map(|name| Value::from(*name));
+    let all: Vec<Value> = own
+        .chain(plan.initializers.iter().map(|name| name.as_str().into()))
+        .collect();
+    let mut spec = json!({
+        "directlyDeletable": false, "createdBy": plan.creator, "initializers": all,
+    });
+    if let Some(owner) = &plan.owner {
+        spec["owner"] = owner.clone();
+    }
+    let mut status = json!({
+        "phase": phase, "URL": format!("{}/clusters/{}", plan.base_url, plan.cluster),
+    });
+    if !plan.initializers.is_empty() {
+        status["initializers"] = json!(plan.initializers);
+    }
+    let root = cluster.root_mut();
+    root.insert("spec".into(), spec);
+    root.insert("status".into(), status);
+    tx.put(&key, cluster)?;
+    for namespace in NAMESPACES {
+        namespaces::ensure(tx, plan.cluster, namespace)?;
+    }
+    make_admin(tx, plan)?;
+    for (path, export) in &plan.bindings {
+        bind(tx, plan.cluster, path, export)?;
+    }
+    Ok(())
+}
+
+fn make_admin(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let table = crate::playground::store::Table::new(GROUP, "clusterrolebindings", "");
+    let key = table.key(plan.cluster, "", "workspace-admin");
+    let mut binding = objects::new(tx, &Gvk::new(GROUP, "v1", "ClusterRoleBinding"), &key);
+    let root = binding.root_mut();
+    let user = objects::text(&plan.creator, "/username");
+    root.insert(
+        "subjects".into(),
+        json!([{"kind": "User", "apiGroup": GROUP, "name": user}]),
+    );
+    root.insert(
+        "roleRef".into(),
+        json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": "cluster-admin"}),
+    );
+    tx.put(&key, binding)
+}
+
+/// Binds a cluster to an export that its type asks for.
+pub(super) fn bind(tx: &mut Tx<'_>, cluster: &str, path: &str, export: &str) -> Result<(), Status> {
+    let name = ids::default_binding_name(cluster, path, export);
+    let key = tree::BINDINGS.key(cluster, "", &name);
+    if tx.get(&key).is_some() {
+        return Ok(());
+    }
+    let gvk = Gvk::new("apis.kcp.io", "v1alpha2", "APIBinding");
+    let mut binding = objects::new(tx, &gvk, &key);
+    binding.metadata_mut().insert("generation".into(), 1.into());
+    let reference = json!({"export": {"path": path, "name": export}});
+    binding
+        .root_mut()
+        .insert("spec".into(), json!({"reference": reference}));
+    tx.put(&key, binding)
+}
+
+/// Lets a cluster that nobody has to initialize any longer be ready. Says whether it is.
+pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(false);
+    };
+    let mut object = stored.object();
+    let left = objects::items(object.as_value(), "/status/initializers").count();
+    let phase = objects::text(object.as_value(), "/status/phase").to_owned();
+    if phase != "Initializing" || left > 0 {
+        return Ok(phase == "Ready");
+    }
+    object.set_label(PHASE, "Ready");
+    let mut value = object.into_value();
+    value["status"]["phase"] = "Ready".into();
+    let now = namespaces::timestamp(tx);
+    conditions::set(&mut value, &[Condition::good("WorkspaceInitialized")], &now);
+    objects::put_value(tx, key, value)?;
+    Ok(true)
+}
+
+/// The rules of the kind.
+pub(super) struct Clusters;
+
+impl Strategy for Clusters {
+    fn prepare(
+        &self,
+        _tx: &Tx<'_>,
+        admission: &Admission<'_>,
+        object: &mut Object,
+    ) -> Result<(), Status> {
+        if admission.old.is_some() {
+            return Ok(());
+        }
+        let why = "a logical cluster is made with its workspace";
+        Err(refuse(object, why))
+    }
+
+    fn validate(&self, _admission: &Admission<'_>, _object: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn before_delete(
+        &self,
+        _tx: &mut Tx<'_>,
+        _admission: &Admission<'_>,
+        object: &Object,
+    ) -> Result<(), Status> {
+        Err(refuse(object, "a logical cluster goes with its workspace"))
+    }
+}
+
+fn refuse(object: &Object, why: &str) -> Status {
+    Status::forbidden("core.kcp.io", "logicalclusters", object.name(), why)
+}

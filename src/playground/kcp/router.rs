@@ -1,0 +1,61 @@
+//! Which scope an address means.
+
+use std::sync::Arc;
+
+use super::paths::{ClusterRef, PathError};
+use super::tree;
+use crate::playground::catalog::{Scope, User};
+use crate::playground::server::{Address, Front, Router};
+use crate::playground::status::Status;
+use crate::playground::store::Store;
+
+/// Routes requests to kcp.
+pub(super) struct KcpRouter {
+    pub(super) store: Arc<Store>,
+}
+
+impl Router for KcpRouter {
+    fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
+        match &address.front {
+            // Probes and the version are asked for without a cluster, and root answers as well as any.
+            Front::Top if is_probe(&address.path) => Ok(Scope::Cluster(tree::ROOT.into())),
+            Front::Top | Front::Unknown | Front::Initializing { .. } => Err(Status::no_such_path()),
+            Front::Cluster(cluster) => match parse(cluster)? {
+                ClusterRef::Wildcard => Err(Status::no_such_path()),
+                ClusterRef::Path(path) => {
+                    let found = self.store.read(|read| tree::resolve(read, &path));
+                    found.map(Scope::Cluster)
+                }
+            },
+            Front::Export {
+                owner,
+                export,
+                cluster,
+            } => {
+                let (owner, export) = (owner.as_str().into(), export.as_str().into());
+                Ok(match parse(cluster)? {
+                    ClusterRef::Wildcard => Scope::ExportWildcard { owner, export },
+                    // Ids only: a path is the id of no cluster, and nothing is bound in it.
+                    ClusterRef::Path(path) => Scope::ExportCluster {
+                        owner,
+                        export,
+                        cluster: path.as_str().into(),
+                    },
+                })
+            }
+        }
+    }
+}
+
+fn is_probe(path: &str) -> bool {
+    ["/version", "/readyz", "/livez", "/healthz"]
+        .iter()
+        .any(|probe| {
+            path.strip_prefix(probe)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+}
+
+fn parse(text: &str) -> Result<ClusterRef, Status> {
+    ClusterRef::parse(text).map_err(|error: PathError| Status::bad_request(error.to_string()))
+}

@@ -1,0 +1,443 @@
+//! Workspaces: what a new one is, how it gets its cluster, and how it goes with all that is in it.
+//!
+//! Their creation is two transactions, as clients expect: the answer to a create says `Scheduling`,
+//! and a moment later [`schedule`] makes the cluster. Everything else is settled with the write.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::clusters::{self, OWNER, PHASE, SHARD, TYPE};
+use super::conditions::{self, Condition};
+use super::types::{self, TypeRef, WorkspaceType};
+use super::{ids, objects, paths, tree};
+use crate::object::Object;
+use crate::playground::builtin::namespaces::{mark, timestamp};
+use crate::playground::catalog::{Admission, Strategy, User};
+use crate::playground::field::FieldError;
+use crate::playground::status::Status;
+use crate::playground::store::{Key, Name, Range, Read, Settler, Stored, Tx};
+
+/// The address of the server, known as soon as it listens.
+pub type BaseUrl = Arc<OnceLock<String>>;
+
+const FINALIZER: &str = "core.kcp.io/logicalcluster";
+const CLUSTER: &str = "internal.tenancy.kcp.io/cluster";
+const SHARD_HASH: &str = "internal.tenancy.kcp.io/shard";
+/// Done by the server itself.
+const UNIVERSAL: &str = "root:universal";
+
+/// The rules of the kind.
+pub(super) struct Workspaces;
+
+impl Strategy for Workspaces {
+    fn prepare(
+        &self,
+        tx: &Tx<'_>,
+        admission: &Admission<'_>,
+        object: &mut Object,
+    ) -> Result<(), Status> {
+        if admission.old.is_some() {
+            return Ok(());
+        }
+        for field in ["cluster", "URL"] {
+            if !objects::text(object.as_value(), &format!("/spec/{field}")).is_empty() {
+                return Err(refuse(object, &format!("spec.{field} cannot be set")));
+            }
+        }
+        let chosen =
+            choose_type(tx, admission.cluster, object).map_err(|error| refuse(object, &error))?;
+        let mut value = object.clone().into_value();
+        if !value["spec"].is_object() {
+            value["spec"] = json!({});
+        }
+        value["spec"]["type"] = json!({"name": chosen.name, "path": chosen.path});
+        *object = Object::new(value).map_err(Status::internal)?;
+        object.set_annotation(OWNER, &user_info(admission.user).to_string());
+        object.set_label(PHASE, "Scheduling");
+        Ok(())
+    }
+
+    fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if !paths::is_workspace_name(object.name()) {
+            errors.push(FieldError::invalid(
+                "metadata.name",
+                object.name(),
+                "must match ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+            ));
+        }
+        let Some(old) = admission.old else {
+            return errors;
+        };
+        for (field, once_set) in [("type", false), ("cluster", true), ("URL", true)] {
+            let at = format!("/spec/{field}");
+            let was = old.as_value().pointer(&at).unwrap_or(&Value::Null);
+            let is = object.as_value().pointer(&at).unwrap_or(&Value::Null);
+            let fixed = !once_set || (!was.is_null() && *was != "");
+            let unset = is.is_null() || *is == "";
+            let wrong = if field == "URL" { unset } else { was != is };
+            if fixed && wrong {
+                errors.push(FieldError::invalid(
+                    format!("spec.{field}"),
+                    is.clone(),
+                    if unset {
+                        "cannot be unset"
+                    } else {
+                        "field is immutable"
+                    },
+                ));
+            }
+        }
+        errors
+    }
+}
+
+fn refuse(object: &Object, why: &str) -> Status {
+    Status::forbidden("tenancy.kcp.io", "workspaces", object.name(), why)
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name});
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.as_str().into();
+    }
+    if !user.groups.is_empty() {
+        info["groups"] = json!(user.groups);
+    }
+    info
+}
+
+/// The type that a new workspace is of, if it may be there.
+fn choose_type(read: &dyn Read, parent: &str, workspace: &Object) -> Result<TypeRef, String> {
+    let here = tree::path_of(read, parent).unwrap_or_else(|| parent.to_owned());
+    let parent_type = read
+        .get(&tree::cluster_key(parent))
+        .and_then(|stored| TypeRef::parse(stored.cached().annotation(TYPE)?));
+    let above = match &parent_type {
+        Some(name) => whole(read, name)?,
+        None => Vec::new(),
+    };
+    let spec = workspace.as_value();
+    let name = objects::text(spec, "/spec/type/name");
+    let path = objects::text(spec, "/spec/type/path");
+    let chosen = match (name, path) {
+        ("", _) => above.first().map_or_else(
+            || TypeRef::new("root", "universal"),
+            |t| t.default_child.clone(),
+        ),
+        (name, "") => types::search_paths(&here)
+            .into_iter()
+            .map(|path| TypeRef::new(path, name))
+            .find(|candidate| lookup(read, candidate).is_some())
+            .ok_or_else(|| format!("workspace type {name:?} cannot be resolved"))?,
+        (name, path) => TypeRef::new(path, name),
+    };
+    let below = whole(read, &chosen)?;
+    types::check_child(&above, &below).map_err(|error| error.to_string())?;
+    Ok(chosen)
+}
+
+fn whole(read: &dyn Read, name: &TypeRef) -> Result<Vec<WorkspaceType>, String> {
+    types::with_extended(name, &|name| lookup(read, name)).map_err(|error| error.to_string())
+}
+
+fn lookup(read: &dyn Read, name: &TypeRef) -> Option<WorkspaceType> {
+    let cluster = tree::find(read, &name.path)?;
+    let stored = read.get(&tree::TYPES.key(&cluster, "", &name.name))?;
+    Some(WorkspaceType::read(stored.cached().as_value(), &name.path))
+}
+
+/// What a type asks for its clusters.
+#[derive(Default)]
+pub(super) struct Demands {
+    /// Path and name of the exports to bind.
+    pub(super) bindings: Vec<(String, String)>,
+    /// What somebody else has to do before a cluster is ready.
+    pub(super) initializers: Vec<String>,
+}
+
+/// What a type with all that it extends asks for.
+pub(super) fn demands(read: &dyn Read, of_type: &TypeRef) -> Result<Demands, String> {
+    let Demands {
+        mut bindings,
+        mut initializers,
+    } = Demands::default();
+    for part in whole(read, of_type)? {
+        for binding in part.bindings {
+            if !bindings.contains(&binding) {
+                bindings.push(binding);
+            }
+        }
+        let name = part.name.to_string();
+        if part.initializer && name != UNIVERSAL {
+            initializers.push(name);
+        }
+    }
+    Ok(Demands {
+        bindings,
+        initializers,
+    })
+}
+
+/// Whether a workspace has no cluster yet.
+fn waits(stored: &Stored) -> bool {
+    // The label is written by the server alone and read without a look at the object.
+    let phase = stored.labels.get(PHASE);
+    (phase.is_none() || phase == Some("Scheduling"))
+        && tree::cluster_of(stored).is_none()
+        && !stored.cached().in_deletion()
+}
+
+/// Whether some workspace has no cluster yet.
+pub(super) fn any_waiting(read: &dyn Read) -> bool {
+    let workspaces = read.list(&Range::everywhere(&tree::WORKSPACES));
+    workspaces.iter().any(|stored| waits(stored))
+}
+
+/// Gives every workspace that waits for it a cluster.
+pub fn schedule(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
+    for stored in tx.list(&Range::everywhere(&tree::WORKSPACES)) {
+        if waits(&stored) {
+            schedule_one(tx, &stored.key, stored.object(), base_url)?;
+        }
+    }
+    Ok(())
+}
+
+fn schedule_one(
+    tx: &mut Tx<'_>,
+    key: &Key,
+    workspace: Object,
+    base_url: &str,
+) -> Result<(), Status> {
+    let Some(parent) = tree::path_of(tx, key.cluster()) else {
+        return Ok(());
+    };
+    let path = paths::child(&parent, key.name());
+    let value = workspace.as_value();
+    let of_type = TypeRef::new(
+        objects::text(value, "/spec/type/path"),
+        objects::text(value, "/spec/type/name"),
+    );
+    let cluster = free_id(tx);
+    let owner = workspace.annotation(OWNER).unwrap_or("{}");
+    let creator: Value = serde_json::from_str(owner).unwrap_or_default();
+    let Demands {
+        bindings,
+        initializers,
+    } = match demands(tx, &of_type) {
+        Ok(demands) => demands,
+        Err(why) => return postpone(tx, key, workspace, &why),
+    };
+    let plan = clusters::Plan {
+        cluster: &cluster,
+        path: &path,
+        of_type: &of_type.to_string(),
+        creator: creator.clone(),
+        owner: Some(json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "resource": "workspaces",
+            "name": &**key.name(), "cluster": &**key.cluster(), "uid": workspace.uid(),
+        })),
+        bindings,
+        initializers: initializers.clone(),
+        base_url,
+    };
+    clusters::make(tx, &plan)?;
+    let mut workspace = workspace;
+    workspace.set_annotation(CLUSTER, &cluster);
+    workspace.set_annotation(SHARD, tree::ROOT);
+    workspace.set_annotation(SHARD_HASH, &ids::shard_hash(tree::ROOT));
+    objects::add_finalizer(&mut workspace, FINALIZER);
+    let mut value = workspace.into_value();
+    value["spec"]["cluster"] = cluster.into();
+    value["spec"]["URL"] = format!("{base_url}/clusters/{path}").into();
+    let generation = value["metadata"]["generation"].as_i64().unwrap_or(1);
+    value["metadata"]["generation"] = generation.saturating_add(1).into();
+    state(tx, &mut value, &initializers);
+    objects::put_value(tx, key, value)?;
+    Ok(())
+}
+
+/// Says what keeps a workspace from being scheduled.
+fn postpone(tx: &mut Tx<'_>, key: &Key, workspace: Object, why: &str) -> Result<(), Status> {
+    let mut value = workspace.into_value();
+    let now = timestamp(tx);
+    let condition = Condition::bad("WorkspaceScheduled", "Unschedulable", why);
+    conditions::set(&mut value, &[condition], &now);
+    objects::put_value(tx, key, value)?;
+    Ok(())
+}
+
+/// Phase and conditions of a workspace that has a cluster.
+fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
+    let ready = initializers.is_empty();
+    let phase = if ready { "Ready" } else { "Initializing" };
+    if !value["status"].is_object() {
+        value["status"] = json!({});
+    }
+    value["status"]["phase"] = phase.into();
+    value["metadata"]["labels"][PHASE] = phase.into();
+    let initialized = if ready {
+        if let Some(status) = value["status"].as_object_mut() {
+            status.remove("initializers");
+        }
+        let owner = &mut value["metadata"]["annotations"][OWNER];
+        let full: Value = serde_json::from_str(owner.as_str().unwrap_or("{}")).unwrap_or_default();
+        *owner = json!({"username": full["username"]}).to_string().into();
+        Condition::good("WorkspaceInitialized")
+    } else {
+        value["status"]["initializers"] = json!(initializers);
+        let message = format!("Initializers still exist: {initializers:?}");
+        Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
+    };
+    let now = timestamp(tx);
+    conditions::set(
+        value,
+        &[Condition::good("WorkspaceScheduled"), initialized],
+        &now,
+    );
+}
+
+/// An id that no cluster has or, as far as chance goes, ever had.
+fn free_id(read: &dyn Read) -> String {
+    loop {
+        let mut entropy = [0; 32];
+        entropy[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        entropy[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        let id = ids::cluster_id(&entropy);
+        if !tree::exists(read, &id) {
+            return id;
+        }
+    }
+}
+
+/// Follows clusters that get ready, and empties those whose workspace goes.
+pub(super) struct Lifecycle;
+
+impl Settler for Lifecycle {
+    fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
+        let mut going = BTreeSet::new();
+        for key in changed {
+            if key.table == *tree::WORKSPACES {
+                let in_deletion = tx
+                    .get(key)
+                    .is_some_and(|stored| stored.cached().in_deletion());
+                if in_deletion {
+                    going.insert(key.clone());
+                }
+            } else if key.table == *tree::CLUSTERS {
+                follow(tx, key)?;
+            }
+            going.extend(leaving(tx, key.cluster()));
+        }
+        for key in going {
+            leave(tx, &key)?;
+        }
+        Ok(())
+    }
+}
+
+/// The workspace of a cluster, if the cluster is being emptied.
+fn leaving(read: &dyn Read, cluster: &str) -> Option<Key> {
+    let stored = read.get(&tree::cluster_key(cluster))?;
+    if !stored.cached().in_deletion() {
+        return None;
+    }
+    owner(&stored)
+}
+
+fn owner(cluster: &Stored) -> Option<Key> {
+    let owner = cluster.cached().as_value().pointer("/spec/owner")?;
+    let (parent, name) = (
+        objects::text(owner, "/cluster"),
+        objects::text(owner, "/name"),
+    );
+    Some(tree::WORKSPACES.key(parent, "", name))
+}
+
+/// Brings a workspace in step with its cluster's initialization.
+fn follow(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
+    clusters::progress(tx, key)?;
+    let Some(stored) = tx.get(key) else {
+        return Ok(());
+    };
+    let Some(workspace) = owner(&stored) else {
+        return Ok(());
+    };
+    let initializers: Vec<String> =
+        objects::items(stored.cached().as_value(), "/status/initializers")
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+    let Some(there) = tx.get(&workspace) else {
+        return Ok(());
+    };
+    let scheduled = tree::cluster_of(&there).is_some();
+    if scheduled && !there.cached().in_deletion() {
+        let mut value = there.object().into_value();
+        state(tx, &mut value, &initializers);
+        objects::put_value(tx, &workspace, value)?;
+    }
+    Ok(())
+}
+
+/// Empties the cluster of a workspace that is being deleted; lets both go when nothing is left.
+fn leave(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(());
+    };
+    let mut workspace = stored.object();
+    if let Some(cluster) = tree::cluster_of(&stored) {
+        let left = empty(tx, &cluster)?;
+        if left > 0 {
+            let mut value = workspace.into_value();
+            value["status"]["phase"] = "Deleting".into();
+            value["metadata"]["labels"][PHASE] = "Deleting".into();
+            let message = format!("Some resources are remaining: {left} instances");
+            let condition =
+                Condition::waiting("WorkspaceContentDeleted", "SomeResourcesRemain", message);
+            let now = timestamp(tx);
+            conditions::set(&mut value, &[condition], &now);
+            objects::put_value(tx, key, value)?;
+            return Ok(());
+        }
+        tx.remove(&tree::cluster_key(&cluster));
+    }
+    if objects::drop_finalizer(&mut workspace, FINALIZER) {
+        tx.remove(key);
+        return Ok(());
+    }
+    objects::put_changed(tx, key, workspace)?;
+    Ok(())
+}
+
+/// Removes or marks everything in a cluster; how much is left.
+fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
+    let own = tree::cluster_key(cluster);
+    if let Some(stored) = tx.get(&own).filter(|s| !s.cached().in_deletion()) {
+        let mut object = stored.object();
+        mark(tx, &mut object);
+        tx.put(&own, object)?;
+    }
+    let mut left = 0;
+    for table in Read::tables(tx) {
+        for stored in tx.list(&Range::in_cluster(&table, cluster)) {
+            if stored.key == own {
+                continue;
+            }
+            let mut object = stored.object();
+            if object.finalizers().next().is_none() {
+                tx.remove(&stored.key);
+                continue;
+            }
+            left += 1;
+            if !object.in_deletion() {
+                mark(tx, &mut object);
+                tx.put(&stored.key, object)?;
+            }
+        }
+    }
+    Ok(left)
+}
