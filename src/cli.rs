@@ -1,9 +1,13 @@
 //! The command line: one file a subcommand, exit codes in one place.
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+mod playground;
 
 /// Keeps objects in step between Kubernetes-style control planes.
 #[derive(Debug, Parser)]
@@ -14,13 +18,17 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Playground(playground::PlaygroundArgs),
+}
 
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
 /// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Cli::try_parse_from(args) {
-        Ok(cli) => match cli.command {},
+        Ok(cli) => match cli.command {
+            Command::Playground(args) => playground::run(&args),
+        },
         Err(error) => {
             // Writing the usage fails only when the terminal is gone; then nobody reads it anyway.
             let _ = error.print();
@@ -31,4 +39,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         }
     }
+}
+
+/// Says what went wrong, with all its reasons, and how the process ends.
+fn fail(failure: &dyn Error) -> ExitCode {
+    let mut text = failure.to_string();
+    let mut reason = failure.source();
+    while let Some(error) = reason {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        reason = error.source();
+    }
+    // Where there is no stderr nobody can be told.
+    let _ = writeln!(io::stderr(), "hawser: {text}");
+    ExitCode::FAILURE
 }

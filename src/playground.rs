@@ -7,6 +7,7 @@
 //! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
 //! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
 //! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
+//! | `planes` | a kcp and a service cluster, started and stopped |
 //! | [`kcp`] | workspaces, exports, bindings, claims |
 //! | [`rest`] | verbs, lists, watches and discovery over a store and its catalogs |
 //! | [`server`] | TLS and HTTP, who is asking, faults, the request log, kubeconfigs |
@@ -27,6 +28,7 @@ pub mod kcp;
 pub mod names;
 pub mod patch;
 pub mod plain;
+mod planes;
 pub mod protobuf;
 pub mod rest;
 pub mod schema;
@@ -34,6 +36,8 @@ pub mod select;
 pub mod server;
 pub mod status;
 pub mod store;
+
+pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
 
 #[cfg(test)]
 pub(crate) mod fuzz;

@@ -1,0 +1,263 @@
+//! Both control planes in one process: a kcp and a service cluster beside it.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::builtin;
+use super::catalog::{Resource, Scope, User};
+use super::custom;
+use super::kcp::{self, Kcp};
+use super::plain::PlainScopes;
+use super::rest::Rest;
+use super::server::{
+    self, Address, Context, Fault, Faults, Front, Identity, RequestLog, Router, Server,
+    ServerOptions, TokenFileError, Tokens,
+};
+use super::status::Status;
+use super::store::{Name, Retention, Store, StoreOptions};
+
+/// What the control planes say they are.
+const KCP_VERSION: &str = "v1.34.2+kcp-v0.32.0";
+const SERVICE_VERSION: &str = "v1.36.3";
+
+/// The one cluster of the service cluster's store.
+const SERVICE: &str = "service";
+const ADMIN: &str = "kcp-admin";
+
+/// How a playground is set up.
+pub struct PlaygroundOptions {
+    /// Where kcp listens on loopback; 0 for any free port.
+    pub port: u16,
+    /// Where the service cluster listens.
+    pub service_port: u16,
+    /// More users, in kube-apiserver's form: `token,user,uid,"group1,group2"`.
+    pub token_file: String,
+    pub faults: Vec<Fault>,
+    /// Makes the chance in faults repeatable.
+    pub seed: u64,
+    /// How much of the past can be watched, in each control plane.
+    pub retention: Retention,
+    /// Where each request is written to, a line of JSON each.
+    pub log_sink: Option<Box<dyn Write + Send>>,
+}
+
+impl Default for PlaygroundOptions {
+    fn default() -> Self {
+        Self {
+            port: 0,
+            service_port: 0,
+            token_file: String::new(),
+            faults: Vec::new(),
+            seed: 1,
+            retention: Retention::default(),
+            log_sink: None,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlaygroundError {
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    #[error(transparent)]
+    Server(#[from] server::StartError),
+    #[error("filling the control planes: {0}")]
+    Bootstrap(Status),
+}
+
+/// Running control planes. They stop when told to, or when this is dropped; nothing is kept.
+pub struct Playground {
+    server: Server,
+    kcp_url: String,
+    service_url: String,
+    admin_token: String,
+    /// Ends the scheduling of workspaces.
+    scheduling: DropGuard,
+}
+
+impl Playground {
+    /// Starts both control planes; they are ready to serve when this returns. To be called within a
+    /// tokio runtime, which goes on driving them.
+    pub async fn start(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
+        let mut tokens = Tokens::default();
+        tokens.insert_csv(&options.token_file)?;
+        let admin_token = uuid::Uuid::new_v4().simple().to_string();
+        let groups = ["system:kcp:admin", "system:masters"];
+        tokens.insert(
+            &admin_token,
+            Identity {
+                name: ADMIN.to_owned(),
+                uid: String::new(),
+                groups: groups.map(str::to_owned).to_vec(),
+            },
+        );
+        let builtin = builtin::resources(&identify(tokens.clone()));
+        let mut server = Server::new(ServerOptions {
+            faults: options.faults,
+            seed: options.seed,
+            log_sink: options.log_sink,
+            ..ServerOptions::new(tokens)
+        })?;
+        let service_url = open_service(
+            &mut server,
+            options.service_port,
+            options.retention,
+            builtin.clone(),
+        )
+        .await?;
+        let stop = CancellationToken::new();
+        let kcp_url =
+            open_kcp(&mut server, options.port, options.retention, builtin, &stop).await?;
+        Ok(Self {
+            server,
+            kcp_url,
+            service_url,
+            admin_token,
+            scheduling: stop.drop_guard(),
+        })
+    }
+
+    /// `https://127.0.0.1:PORT`, below which are `/clusters/…` and `/services/…`.
+    pub fn kcp_url(&self) -> &str {
+        &self.kcp_url
+    }
+
+    /// `https://127.0.0.1:PORT`
+    pub fn service_url(&self) -> &str {
+        &self.service_url
+    }
+
+    /// For the administrator, at root, with a context for the bare address too.
+    pub fn kcp_kubeconfig(&self) -> Value {
+        let context = |name, path: &str| Context {
+            name,
+            server: format!("{}{path}", self.kcp_url),
+        };
+        let contexts = [context("root", "/clusters/root"), context("base", "")];
+        server::kubeconfig(self.server.ca_pem(), ADMIN, &self.admin_token, &contexts)
+    }
+
+    /// For the administrator of the service cluster.
+    pub fn service_kubeconfig(&self) -> Value {
+        self.kubeconfig_at(&self.service_url, ADMIN, &self.admin_token)
+    }
+
+    /// For a user of the token file, at any address of this playground.
+    pub fn kubeconfig_at(&self, url: &str, user: &str, token: &str) -> Value {
+        let contexts = [Context {
+            name: "playground",
+            server: url.to_owned(),
+        }];
+        server::kubeconfig(self.server.ca_pem(), user, token, &contexts)
+    }
+
+    /// What goes wrong on demand.
+    pub fn faults(&self) -> &Arc<Faults> {
+        self.server.faults()
+    }
+
+    /// Who asked for what.
+    pub fn requests(&self) -> &Arc<RequestLog> {
+        self.server.requests()
+    }
+
+    /// Ends watches, lets what is being answered come to its end for a moment, and closes everything.
+    pub async fn stop(self) {
+        drop(self.scheduling);
+        self.server.stop().await;
+    }
+}
+
+/// Who a token of the server stands for, for token reviews.
+fn identify(tokens: Tokens) -> builtin::Identify {
+    Arc::new(move |token: &str| {
+        let header = format!("Bearer {token}");
+        let identity = tokens.authenticate(Some(header.as_bytes()))?;
+        Some(User {
+            name: identity.name.clone(),
+            uid: identity.uid.clone(),
+            groups: identity.groups.clone(),
+        })
+    })
+}
+
+fn add_settlers(store: &Store) {
+    for settler in builtin::settlers() {
+        store.add_settler(settler);
+    }
+    store.add_settler(custom::settler());
+}
+
+async fn open_service(
+    server: &mut Server,
+    port: u16,
+    retention: Retention,
+    builtin: Vec<Arc<Resource>>,
+) -> Result<String, PlaygroundError> {
+    let cluster: Name = SERVICE.into();
+    let store = Store::new(StoreOptions {
+        plain_clusters: HashSet::from([cluster.clone()]),
+        retention,
+        ..StoreOptions::default()
+    });
+    add_settlers(&store);
+    let scopes = PlainScopes::new([cluster], builtin);
+    store
+        .write(|tx| scopes.bootstrap(tx))
+        .map_err(PlaygroundError::Bootstrap)?;
+    let rest = Rest::new(store, Arc::new(scopes), SERVICE_VERSION);
+    Ok(server
+        .open(port, Arc::new(rest), Box::new(ServiceRouter))
+        .await?)
+}
+
+async fn open_kcp(
+    server: &mut Server,
+    port: u16,
+    retention: Retention,
+    builtin: Vec<Arc<Resource>>,
+    stop: &CancellationToken,
+) -> Result<String, PlaygroundError> {
+    let mut definitions = kcp::definitions_of_apis();
+    definitions.extend(StoreOptions::default().definitions);
+    let store = Store::new(StoreOptions {
+        retention,
+        definitions,
+        ..StoreOptions::default()
+    });
+    add_settlers(&store);
+    let base_url = Arc::new(OnceLock::new());
+    let kcp = Kcp::new(Arc::clone(&store), builtin, Arc::clone(&base_url))
+        .map_err(PlaygroundError::Bootstrap)?;
+    let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
+    let url = server.open(port, Arc::new(rest), kcp.router()).await?;
+    // The addresses in kcp's objects need the port; nobody knows the door before this returns.
+    base_url.get_or_init(|| url.clone());
+    store
+        .write(|tx| kcp.bootstrap(tx))
+        .map_err(PlaygroundError::Bootstrap)?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = kcp.run() => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    Ok(url)
+}
+
+/// Everything that comes in by the service cluster's door is for its one cluster.
+struct ServiceRouter;
+
+impl Router for ServiceRouter {
+    fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
+        match &address.front {
+            Front::Top => Ok(Scope::Cluster(SERVICE.into())),
+            _ => Err(Status::no_such_path()),
+        }
+    }
+}
