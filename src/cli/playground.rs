@@ -35,7 +35,7 @@ pub(super) struct PlaygroundArgs {
     #[arg(long, value_name = "CSV")]
     token_file: Option<PathBuf>,
 
-    /// What goes wrong, such as 'verb=update,code=409,rate=0.1'; can be given several times
+    /// What goes wrong, such as 'verb=update status=409 rate=0.1'; can be given several times
     #[arg(long, value_name = "FAULT")]
     fault: Vec<String>,
 

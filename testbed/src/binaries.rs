@@ -1,4 +1,4 @@
-//! Where the programs are that `hack/control-planes/build` makes. Knows nothing of running them.
+//! Where the programs are that `hack/control-planes/build` and `testbed/judges/build` make. Knows nothing of running them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,20 @@ pub fn find(program: &str) -> Result<PathBuf> {
     }
     path.canonicalize()
         .with_context(|| format!("resolving {}", path.display()))
+}
+
+/// The path of the clients that judge a server (`testbed/judges`); an error of one line if they aren't
+/// built or their sources changed since.
+pub fn judges() -> Result<PathBuf> {
+    const HOW: &str = "run `./hack/test` or `testbed/judges/build`";
+    let path = repository().join("target/judges/judges");
+    if !path.is_file() {
+        bail!("{} is missing: {HOW}", path.display());
+    }
+    if newest(&repository().join("testbed/judges"))? > fs::metadata(&path)?.modified()? {
+        bail!("{} is older than testbed/judges: {HOW}", path.display());
+    }
+    Ok(path)
 }
 
 fn newest(dir: &Path) -> Result<SystemTime> {

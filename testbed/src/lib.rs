@@ -7,7 +7,7 @@
 //! | [`process`] | one child process: output, signals, end, memory; never outlives its owner |
 //! | [`mod@eventually`] | awaiting a condition with a deadline and a message |
 //! | [`names`] | names that no other test uses |
-//! | [`binaries`] | where `hack/control-planes/build` put the programs |
+//! | [`binaries`] | where the programs are that were built for the tests |
 //! | [`generated`] | files that are generated and checked in |
 //!
 //! ```no_run

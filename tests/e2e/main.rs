@@ -1,3 +1,4 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
 mod ground;
+mod playground;

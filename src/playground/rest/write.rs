@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Method;
 use serde_json::Value;
 
 use super::body::{self, Complaints, PatchKind};
@@ -183,6 +184,11 @@ impl Rest {
         complaints: &mut Complaints,
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
+        if call.request.method == Method::PATCH && object.uid() != old.uid() {
+            let uid = object.uid().unwrap_or_default();
+            let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+            return Err(invalid(resource, key.name(), &[error]));
+        }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();

@@ -363,10 +363,11 @@ async fn a_patch_may_name_the_version_and_the_object_that_it_means() {
         .await
         .refused(409, "Conflict", "has been modified");
     let other = json!({"metadata": {"uid": "other"}});
-    ground
-        .patch(&at, MERGE, other)
-        .await
-        .refused(409, "Conflict", "UID in precondition: other");
+    ground.patch(&at, MERGE, other).await.refused(
+        422,
+        "Invalid",
+        "metadata.uid: Invalid value: \"other\": field is immutable",
+    );
     let same = json!({"metadata": {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"x": "y"}});
     assert_eq!(ground.patch(&at, MERGE, same).await.ok()["data"]["x"], "y");
     let renamed = json!({"metadata": {"name": "b"}});

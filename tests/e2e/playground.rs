@@ -1,0 +1,317 @@
+//! The playground taken for what it stands for, by clients that know nothing of it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use hawser::playground::server::{Action, Fault, Matcher, When};
+use hawser::playground::{Playground, PlaygroundOptions};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::finalizer::{self, finalizer};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, Config, ResourceExt as _};
+use serde_json::{Value, json};
+use testbed::cluster::Controllers;
+use testbed::{Launch, Options, ServiceCluster, binaries, eventually, unique};
+
+const SOON: Duration = Duration::from_secs(30);
+const JUDGING: Duration = Duration::from_mins(8);
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("the tests write valid objects")
+}
+
+async fn client(kubeconfig: &Value) -> Result<Client> {
+    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig.clone())?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+fn map(name: &str) -> ConfigMap {
+    typed(json!({"metadata": {"name": name}, "data": {"a": "b"}}))
+}
+
+/// Runs the judges; every case is shown, and one that fails fails the test.
+async fn judge(kubeconfig: &Path, more: &[&str], watch_list: &str) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let judges = Launch::new("judges", binaries::judges()?)
+        .arg("-kubeconfig")
+        .arg(kubeconfig)
+        .args(more)
+        .env("KUBE_FEATURE_WatchListClient", watch_list);
+    let said = judges.run(scratch.path(), JUDGING).await?;
+    let cases = said.stdout.lines().count();
+    ensure!(
+        said.exit.success() && cases > 4,
+        "with initial events by watch {watch_list}: {}{}",
+        said.stdout,
+        said.stderr
+    );
+    Ok(())
+}
+
+/// Go clients list by watching, or list and watch: both ways have to do.
+async fn judge_twice(kubeconfig: &Path, more: &[&str]) -> Result<()> {
+    for watch_list in ["true", "false"] {
+        judge(kubeconfig, more, watch_list).await?;
+    }
+    Ok(())
+}
+
+fn written(directory: &Path, kubeconfig: &Value) -> Result<std::path::PathBuf> {
+    let path = directory.join("kubeconfig");
+    fs::write(&path, kubeconfig.to_string())?;
+    Ok(path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn go_clients_take_the_playground_for_a_cluster() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = written(directory.path(), &playground.service_kubeconfig())?;
+    judge_twice(&kubeconfig, &[]).await?;
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn go_clients_take_a_workspace_for_a_cluster() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = written(directory.path(), &playground.kcp_kubeconfig())?;
+    judge(&kubeconfig, &[], "true").await?;
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn go_clients_take_the_playground_for_a_kcp() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = written(directory.path(), &playground.kcp_kubeconfig())?;
+    judge_twice(&kubeconfig, &["-kcp"]).await?;
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn go_clients_say_the_same_of_a_real_cluster() -> Result<()> {
+    // Namespaces empty themselves only where controllers run.
+    let cluster = ServiceCluster::start_with(Options {
+        controllers: Controllers::All,
+        ..Options::default()
+    })
+    .await?;
+    judge_twice(cluster.admin().kubeconfig_file(), &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kube_watches_in_both_ways_of_listing() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let client = client(&playground.service_kubeconfig()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
+    ] {
+        let (before, after) = (unique("before"), unique("after"));
+        maps.create(&PostParams::default(), &map(&before)).await?;
+        let mut events = watcher(maps.clone(), config).boxed();
+        let mut seen = Vec::new();
+        loop {
+            let event = tokio::time::timeout(SOON, events.try_next()).await??;
+            match event.context("the watch ended")? {
+                Event::InitApply(found) => seen.push(found.name_any()),
+                Event::InitDone => break,
+                _ => {}
+            }
+        }
+        ensure!(seen.contains(&before), "seen at first: {seen:?}");
+        maps.create(&PostParams::default(), &map(&after)).await?;
+        let event = tokio::time::timeout(SOON, events.try_next()).await??;
+        let Some(Event::Apply(found)) = event else {
+            anyhow::bail!("{event:?} instead of the new object");
+        };
+        ensure!(found.name_any() == after);
+        maps.delete(&after, &DeleteParams::default()).await?;
+        let event = tokio::time::timeout(SOON, events.try_next()).await??;
+        ensure!(matches!(event, Some(Event::Delete(_))), "{event:?}");
+    }
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kube_finalizes_and_awaits_conditions() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let client = client(&playground.service_kubeconfig()).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crd: CustomResourceDefinition = typed(json!({
+        "metadata": {"name": "boats.example.org"},
+        "spec": {
+            "group": "example.org", "scope": "Namespaced", "names": {"kind": "Boat", "plural": "boats"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    }));
+    definitions.create(&PostParams::default(), &crd).await?;
+    let established = await_condition(
+        definitions,
+        "boats.example.org",
+        conditions::is_crd_established(),
+    );
+    tokio::time::timeout(SOON, established).await??;
+
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    maps.create(&PostParams::default(), &map("held")).await?;
+    let step = async |wanted: &str| -> Result<()> {
+        let object = std::sync::Arc::new(maps.get("held").await?);
+        let wanted = wanted.to_owned();
+        finalizer(&maps, "example.org/cleanup", object, async |event| {
+            let got = match event {
+                finalizer::Event::Apply(_) => "apply",
+                finalizer::Event::Cleanup(_) => "cleanup",
+            };
+            if got == wanted {
+                Ok(kube::runtime::controller::Action::await_change())
+            } else {
+                Err(std::io::Error::other(format!("{got} instead of {wanted}")))
+            }
+        })
+        .await?;
+        Ok(())
+    };
+    step("apply").await?;
+    step("apply").await?;
+    maps.delete("held", &DeleteParams::default()).await?;
+    step("cleanup").await?;
+    ensure!(maps.get_opt("held").await?.is_none());
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_on_demand_is_told_by_the_request_log() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let client = client(&playground.service_kubeconfig()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let mark = playground.requests().mark();
+    let patches = Matcher {
+        verb: Some("patch".to_owned()),
+        ..Matcher::default()
+    };
+    let conflict = Action::Status {
+        code: 409,
+        when: When::Before,
+    };
+    playground.faults().add(Fault::new(patches, conflict));
+    maps.create(&PostParams::default(), &map("a")).await?;
+    let patch = Patch::Merge(json!({"data": {"a": "c"}}));
+    let refused = maps.patch("a", &PatchParams::default(), &patch).await;
+    ensure!(refused.is_err(), "the fault did not strike");
+    playground.faults().clear();
+    maps.patch("a", &PatchParams::default(), &patch).await?;
+    let requests = playground.requests();
+    let codes: Vec<u16> = requests
+        .since(mark)
+        .iter()
+        .filter(|request| request.verb == "patch")
+        .map(|request| request.code)
+        .collect();
+    ensure!(codes == [409, 200], "{codes:?}");
+    playground.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn playgrounds_stand_beside_each_other() -> Result<()> {
+    let (one, other) = (
+        Playground::start(PlaygroundOptions::default()).await?,
+        Playground::start(PlaygroundOptions::default()).await?,
+    );
+    let stranger = one.kubeconfig_at(other.kcp_url(), "nobody", "no-token");
+    ensure!(client(&stranger).await?.apiserver_version().await.is_err());
+    let spaces: Api<Namespace> = Api::all(client(&other.kcp_kubeconfig()).await?);
+    ensure!(!spaces.list(&ListParams::default()).await?.items.is_empty());
+    one.stop().await;
+    ensure!(!spaces.list(&ListParams::default()).await?.items.is_empty());
+    other.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_serves_until_it_is_told_to_end() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let tokens = directory.path().join("tokens.csv");
+    fs::write(&tokens, "topsecret,agent,1111,\"agents\"\n")?;
+    let said = directory.path().join("said");
+    let process = Launch::new("playground", env!("CARGO_BIN_EXE_hawser"))
+        .args(["playground", "--bare", "--dir"])
+        .arg(directory.path().join("kubeconfigs"))
+        .arg("--token-file")
+        .arg(&tokens)
+        .log(directory.path().join("errors"))
+        .stdout(&said)
+        .spawn()?;
+    eventually(SOON, "the line that says ready", async || {
+        let text = fs::read_to_string(&said)?;
+        ensure!(
+            text.starts_with("ready: kcp at https://127.0.0.1:"),
+            "{text:?}"
+        );
+        ensure!(
+            text.ends_with('\n') && text.lines().count() == 1,
+            "{text:?}"
+        );
+        Ok(())
+    })
+    .await;
+    for name in ["kcp.kubeconfig", "service.kubeconfig"] {
+        let path = directory.path().join("kubeconfigs").join(name);
+        let mut kubeconfig: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        let spaces: Api<Namespace> = Api::all(client(&kubeconfig).await?);
+        ensure!(!spaces.list(&ListParams::default()).await?.items.is_empty());
+        kubeconfig["users"][0]["user"]["token"] = "topsecret".into();
+        let spaces: Api<Namespace> = Api::all(client(&kubeconfig).await?);
+        spaces.list(&ListParams::default()).await?;
+    }
+    let exit = process.stop(SOON).await?;
+    ensure!(exit.success(), "it ended with {exit:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_says_what_is_wrong_with_its_arguments() -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let bad = scratch.path().join("tokens.csv");
+    fs::write(&bad, "only-a-token\n")?;
+    let run = async |args: &[&str]| {
+        Launch::new("hawser", env!("CARGO_BIN_EXE_hawser"))
+            .args(args)
+            .dir(scratch.path())
+            .run(scratch.path(), SOON)
+            .await
+    };
+    let failed = run(&["playground", "--bare", "--token-file", "tokens.csv"]).await?;
+    ensure!(
+        failed.stderr.contains("tokens.csv: token file, line 1"),
+        "{}",
+        failed.stderr
+    );
+    let failed = run(&["playground", "--bare", "--token-file", "missing.csv"]).await?;
+    ensure!(
+        failed.stderr.contains("reading missing.csv"),
+        "{}",
+        failed.stderr
+    );
+    let failed = run(&["playground", "--bare", "--fault", "code=what"]).await?;
+    ensure!(failed.stderr.contains("--fault"), "{}", failed.stderr);
+    let failed = run(&["playground"]).await?;
+    ensure!(failed.stderr.contains("--bare"), "{}", failed.stderr);
+    Ok(())
+}
