@@ -38,7 +38,7 @@ mod workspaces;
 #[cfg(test)]
 mod tests;
 
-pub use workspaces::{BaseUrl, schedule};
+pub use workspaces::BaseUrl;
 
 use super::catalog::{Resource, Scopes};
 use super::server::Router;
@@ -106,10 +106,17 @@ impl Kcp {
         bootstrap::bootstrap(tx, self.base_url())
     }
 
-    /// Gives workspaces that wait for it their clusters, one transaction each time some do.
-    pub fn schedule(&self) -> Result<(), Status> {
-        self.store.write(|tx| schedule(tx, self.base_url()))?;
-        Ok(())
+    /// Gives workspaces that wait for it their clusters, in a transaction each: one that fails holds up
+    /// no other.
+    pub fn schedule(&self) {
+        for key in self.store.read(workspaces::waiting) {
+            let scheduled = self
+                .store
+                .write(|tx| workspaces::schedule(tx, &key, self.base_url()));
+            if let Err(status) = scheduled {
+                tracing::error!(%status, workspace = %key.name(), "a workspace could not be scheduled");
+            }
+        }
     }
 
     /// Schedules workspaces as they come, for ever.
@@ -117,10 +124,7 @@ impl Kcp {
         let mut revision = self.store.watch_revision();
         loop {
             revision.borrow_and_update();
-            let waiting = self.store.read(workspaces::any_waiting);
-            if waiting && let Err(status) = self.schedule() {
-                tracing::error!(%status, "workspaces could not be scheduled");
-            }
+            self.schedule();
             if revision.changed().await.is_err() {
                 return;
             }

@@ -52,7 +52,7 @@ impl ServerOptions {
             tokens,
             faults: Vec::new(),
             seed: 1,
-            log_capacity: 1_000_000,
+            log_capacity: 250_000,
             log_sink: None,
         }
     }

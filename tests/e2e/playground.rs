@@ -273,7 +273,7 @@ async fn the_command_serves_until_it_is_told_to_end() -> Result<()> {
     .await;
     for name in ["kcp.kubeconfig", "service.kubeconfig"] {
         let path = directory.path().join("kubeconfigs").join(name);
-        let mut kubeconfig: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        let mut kubeconfig: Value = serde_saphyr::from_str(&fs::read_to_string(&path)?)?;
         let spaces: Api<Namespace> = Api::all(client(&kubeconfig).await?);
         ensure!(!spaces.list(&ListParams::default()).await?.items.is_empty());
         kubeconfig["users"][0]["user"]["token"] = "topsecret".into();

@@ -147,7 +147,7 @@ impl World {
         let at = format!("/clusters/{parent}{WORKSPACES}");
         let made = self.post(&at, workspace(name)).await.ok();
         assert_eq!(made["status"]["phase"], "Scheduling");
-        self.kcp.schedule().unwrap();
+        self.kcp.schedule();
         let ready = self.get(&format!("{at}/{name}")).await.ok();
         assert_eq!(ready["status"]["phase"], "Ready", "{ready}");
         ready["spec"]["cluster"].as_str().unwrap().to_owned()

@@ -190,20 +190,19 @@ fn waits(stored: &Stored) -> bool {
         && !stored.cached().in_deletion()
 }
 
-/// Whether some workspace has no cluster yet.
-pub(super) fn any_waiting(read: &dyn Read) -> bool {
+/// The workspaces that have no cluster yet.
+pub(super) fn waiting(read: &dyn Read) -> Vec<Key> {
     let workspaces = read.list(&Range::everywhere(&tree::WORKSPACES));
-    workspaces.iter().any(|stored| waits(stored))
+    let waiting = workspaces.iter().filter(|stored| waits(stored));
+    waiting.map(|stored| stored.key.clone()).collect()
 }
 
-/// Gives every workspace that waits for it a cluster.
-pub fn schedule(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
-    for stored in tx.list(&Range::everywhere(&tree::WORKSPACES)) {
-        if waits(&stored) {
-            schedule_one(tx, &stored.key, stored.object(), base_url)?;
-        }
+/// Gives a workspace that waits for it a cluster.
+pub(super) fn schedule(tx: &mut Tx<'_>, key: &Key, base_url: &str) -> Result<(), Status> {
+    match tx.get(key).filter(|stored| waits(stored)) {
+        Some(stored) => schedule_one(tx, key, stored.object(), base_url),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn schedule_one(

@@ -99,7 +99,7 @@ impl Default for Retention {
     fn default() -> Self {
         Self {
             changes: 131_072,
-            bytes: 512 << 20,
+            bytes: 256 << 20,
         }
     }
 }

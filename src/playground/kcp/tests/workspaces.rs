@@ -247,7 +247,7 @@ async fn a_type_with_an_initializer_waits_for_it() {
     let mut sent = workspace("ws");
     sent["spec"] = json!({"type": {"name": "slow"}});
     world.post(&at, sent).await.ok();
-    world.kcp.schedule().unwrap();
+    world.kcp.schedule();
     let waiting = world.get(&format!("{at}/ws")).await.ok();
     assert_eq!(waiting["status"]["phase"], "Initializing");
     assert_eq!(waiting["status"]["initializers"], json!(["root:slow"]));
@@ -281,7 +281,7 @@ async fn a_hundred_workspaces_stand_beside_each_other() {
     for index in 0..100 {
         world.post(&at, workspace(&format!("w{index}"))).await.ok();
     }
-    world.kcp.schedule().unwrap();
+    world.kcp.schedule();
     let list = world.get(&at).await.ok();
     let ids: std::collections::HashSet<&str> = list["items"]
         .as_array()
