@@ -1,0 +1,222 @@
+//! The table of functions both dialects share, and what is refused.
+
+use std::sync::Arc;
+
+use gotmpl::{FuncMap, TemplateError, Value};
+
+use super::{MAX_OUTPUT, digests, lists, maps, numbers, patterns, text, values};
+
+pub(super) type Answer = Result<Value, String>;
+pub(super) type Function = fn(&[Value]) -> Answer;
+
+/// A function by its name, with the fewest and the most arguments it takes.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) least: usize,
+    pub(super) most: usize,
+    pub(super) run: Function,
+}
+
+pub(super) const fn entry(name: &'static str, least: usize, most: usize, run: Function) -> Entry {
+    Entry {
+        name,
+        least,
+        most,
+        run,
+    }
+}
+
+/// No limit of arguments.
+pub(super) const ANY: usize = usize::MAX;
+
+fn all() -> impl Iterator<Item = &'static Entry> {
+    [
+        text::TABLE,
+        lists::TABLE,
+        maps::TABLE,
+        numbers::TABLE,
+        digests::TABLE,
+        patterns::TABLE,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The names of all functions a template may call, besides the built-in ones of its dialect.
+pub fn offered() -> impl Iterator<Item = &'static str> {
+    all().map(|e| e.name)
+}
+
+const RANDOM: &str = "its result is another one each time; derive the value from the object, for instance with sha3short";
+const SURROUNDINGS: &str =
+    "templates do not see the process or the network; write the value into the template";
+const CLOCK: &str = "its result depends on the time; use a time the object carries";
+const OPEN: &str =
+    "this version does not offer it; use another function or compute the value in the object";
+
+/// Why a function the original offers is refused, as a remedy.
+pub fn refusal(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "env" | "expandenv" | "getHostByName" => SURROUNDINGS,
+        "randAlpha"
+        | "randAlphaNum"
+        | "randAscii"
+        | "randBytes"
+        | "randInt"
+        | "randNumeric"
+        | "shuffle"
+        | "uuidv4"
+        | "bcrypt"
+        | "htpasswd"
+        | "encryptAES"
+        | "genCA"
+        | "genCAWithKey"
+        | "genPrivateKey"
+        | "genSelfSignedCert"
+        | "genSelfSignedCertWithKey"
+        | "genSignedCert"
+        | "genSignedCertWithKey"
+        | "buildCustomCert" => RANDOM,
+        "now" | "ago" => CLOCK,
+        "date" | "dateInZone" | "date_in_zone" | "dateModify" | "date_modify"
+        | "mustDateModify" | "must_date_modify" | "htmlDate" | "htmlDateInZone" | "toDate"
+        | "mustToDate" | "unixEpoch" | "duration" | "durationRound" | "derivePassword"
+        | "decryptAES" | "semver" | "semverCompare" | "urlParse" | "urlJoin" | "wrap"
+        | "wrapWith" | "toDecimal" | "abbrevboth" => OPEN,
+        _ => return None,
+    })
+}
+
+/// Calls a function within its bounds.
+pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
+    if args.len() < entry.least || args.len() > entry.most {
+        let (least, most, got) = (entry.least, entry.most, args.len());
+        let want = if least == most {
+            least.to_string()
+        } else if got < least {
+            format!("at least {least}")
+        } else {
+            format!("at most {most}")
+        };
+        return Err(format!(
+            "wrong number of args for {}: want {want} got {got}",
+            entry.name
+        ));
+    }
+    let size: usize = args
+        .iter()
+        .map(|arg| match arg {
+            Value::String(s) => s.len() / 64,
+            Value::List(items) => items.len(),
+            Value::Map(fields) => fields.len(),
+            _ => 0,
+        })
+        .sum();
+    super::spend(1 + size as u64)?;
+    let answer = (entry.run)(args).map_err(|e| format!("error calling {}: {e}", entry.name))?;
+    match &answer {
+        Value::String(s) if s.len() > MAX_OUTPUT => Err(format!(
+            "error calling {}: the text has more than {MAX_OUTPUT} bytes",
+            entry.name
+        )),
+        _ => Ok(answer),
+    }
+}
+
+pub(super) fn go_table() -> FuncMap {
+    let internal = maps::INTERNAL.iter();
+    all()
+        .chain(internal)
+        .map(|entry| {
+            let function: gotmpl::ValueFunc =
+                Arc::new(move |args: &[Value]| run(entry, args).map_err(TemplateError::Exec));
+            (entry.name.to_owned(), function)
+        })
+        .chain(REFUSED.iter().map(|name| {
+            // Known to the parser, so that the walk over the tree can refuse it with its remedy.
+            let function: gotmpl::ValueFunc =
+                Arc::new(|_: &[Value]| Err(TemplateError::Exec("refused".to_owned())));
+            ((*name).to_owned(), function)
+        }))
+        .collect()
+}
+
+pub(super) fn table() -> impl Iterator<Item = &'static Entry> {
+    all()
+}
+
+/// All names [`refusal`] knows.
+pub(super) const REFUSED: &[&str] = &[
+    "env",
+    "expandenv",
+    "getHostByName",
+    "randAlpha",
+    "randAlphaNum",
+    "randAscii",
+    "randBytes",
+    "randInt",
+    "randNumeric",
+    "shuffle",
+    "uuidv4",
+    "bcrypt",
+    "htpasswd",
+    "encryptAES",
+    "genCA",
+    "genCAWithKey",
+    "genPrivateKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+    "buildCustomCert",
+    "now",
+    "ago",
+    "date",
+    "dateInZone",
+    "date_in_zone",
+    "dateModify",
+    "date_modify",
+    "mustDateModify",
+    "must_date_modify",
+    "htmlDate",
+    "htmlDateInZone",
+    "toDate",
+    "mustToDate",
+    "unixEpoch",
+    "duration",
+    "durationRound",
+    "derivePassword",
+    "decryptAES",
+    "semver",
+    "semverCompare",
+    "urlParse",
+    "urlJoin",
+    "wrap",
+    "wrapWith",
+    "toDecimal",
+    "abbrevboth",
+];
+
+/// An argument that must be text.
+pub(super) fn text_arg(args: &[Value], at: usize) -> Result<&str, String> {
+    match args.get(at) {
+        Some(Value::String(s)) => Ok(s),
+        Some(Value::Nil) | None => Err("invalid value; expected string".to_owned()),
+        Some(other) => Err(format!(
+            "wrong type for value; expected string; got {}",
+            values::type_name(other)
+        )),
+    }
+}
+
+/// An argument that must be an integer.
+pub(super) fn int_arg(args: &[Value], at: usize) -> Result<i64, String> {
+    match args.get(at) {
+        Some(Value::Int(n)) => Ok(*n),
+        Some(other) => Err(format!(
+            "wrong type for value; expected int; got {}",
+            values::type_name(other)
+        )),
+        None => Err("invalid value; expected int".to_owned()),
+    }
+}

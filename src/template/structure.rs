@@ -1,0 +1,157 @@
+//! Actions and blocks before parsing: what the parser lets pass (a stray `end` or `else`) and nesting it would recurse into.
+
+use super::CompileError;
+
+const MAX_NESTING: usize = 50;
+
+/// Refuses blocks that do not match and nesting that is too deep.
+pub(super) fn check(text: &str) -> Result<(), CompileError> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (0, 0usize);
+    while let Some(found) = text[at..].find("{{") {
+        let open = at + found;
+        let mut inner = open + 2;
+        if bytes.get(inner) == Some(&b'-')
+            && bytes.get(inner + 1).is_some_and(u8::is_ascii_whitespace)
+        {
+            inner += 1;
+        }
+        let trimmed = text[inner..].trim_start();
+        if trimmed.starts_with("/*") {
+            let Some(end) = text[inner..].find("*/") else {
+                return Ok(());
+            };
+            at = inner + end + 2;
+            continue;
+        }
+        let word: &str = trimmed
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .next()
+            .unwrap_or_default();
+        match word {
+            "if" | "range" | "with" | "block" | "define" => depth += 1,
+            "else" if depth == 0 => {
+                return Err(CompileError::at(
+                    text,
+                    open,
+                    "unexpected {{else}}",
+                    Some("no block is open here"),
+                ));
+            }
+            "end" if depth == 0 => {
+                return Err(CompileError::at(
+                    text,
+                    open,
+                    "unexpected {{end}}",
+                    Some("no block is open here"),
+                ));
+            }
+            "end" => depth -= 1,
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            return Err(CompileError::at(
+                text,
+                open,
+                format!("blocks nest deeper than {MAX_NESTING}"),
+                None,
+            ));
+        }
+        at = action_end(text, inner)?;
+    }
+    Ok(())
+}
+
+/// Where the action that begins at `start` ends; the parser says what is wrong with an unclosed one.
+fn action_end(text: &str, start: usize) -> Result<usize, CompileError> {
+    let bytes = text.as_bytes();
+    let (mut at, mut parens, mut elses) = (start, 0usize, 0usize);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'}' if bytes.get(at + 1) == Some(&b'}') => return Ok(at + 2),
+            b'(' => parens += 1,
+            b')' => parens = parens.saturating_sub(1),
+            b'|' => elses += 1,
+            quote @ (b'"' | b'\'' | b'`') => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != quote {
+                    at += if bytes[at] == b'\\' && quote != b'`' {
+                        2
+                    } else {
+                        1
+                    };
+                }
+            }
+            _ => {}
+        }
+        if parens > MAX_NESTING || elses > 1000 {
+            return Err(CompileError::at(
+                text,
+                at,
+                format!("parentheses nest deeper than {MAX_NESTING}"),
+                None,
+            ));
+        }
+        at += 1;
+    }
+    Ok(text.len())
+}
+
+/// Refuses partials, which include themselves without end, and names no engine here offers.
+pub(super) fn check_handlebars(text: &str) -> Result<(), CompileError> {
+    let (mut at, mut depth) = (0, 0usize);
+    while let Some(found) = text[at..].find("{{") {
+        let open = at + found;
+        let inner = text[open + 2..].trim_start_matches(['{', '~', ' ', '\t', '\n']);
+        if inner.starts_with('>')
+            || inner.starts_with("#>")
+            || inner.starts_with("#*")
+            || inner.starts_with('*')
+        {
+            return Err(CompileError::at(
+                text,
+                open,
+                "partials and decorators are not offered",
+                Some("write the text in place"),
+            ));
+        }
+        depth = if inner.starts_with('#') {
+            depth + 1
+        } else {
+            depth - usize::from(inner.starts_with('/') && depth > 0)
+        };
+        let nested = inner
+            .split("}}")
+            .next()
+            .unwrap_or_default()
+            .matches('(')
+            .count();
+        if depth > MAX_NESTING || nested > MAX_NESTING {
+            return Err(CompileError::at(
+                text,
+                open,
+                format!("blocks nest deeper than {MAX_NESTING}"),
+                None,
+            ));
+        }
+        for word in inner
+            .split("}}")
+            .next()
+            .unwrap_or_default()
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+        {
+            if let Some(remedy) = super::functions::refusal(word)
+                && (inner.starts_with(word) || inner.contains(&format!("({word}")))
+            {
+                return Err(CompileError::at(
+                    text,
+                    open,
+                    format!("function {word:?} is refused"),
+                    Some(remedy),
+                ));
+            }
+        }
+        at = open + 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Every case of the contract, and the bounds.
+
+use super::*;
+use serde_json::json;
+
+mod tolerated;
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    data: Json,
+    cases: Vec<Case>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    id: String,
+    template: String,
+    data: String,
+    want: Option<String>,
+    raw: Option<String>,
+}
+
+fn mismatches(engine: Engine, golden: &str) -> (usize, Vec<(String, String)>) {
+    let golden: Golden = serde_json::from_str(golden).unwrap();
+    let mut wrong = Vec::new();
+    for case in &golden.cases {
+        let answer = Template::compile(engine, &case.template)
+            .map_err(|e| e.to_string())
+            .and_then(|t| {
+                t.render(&golden.data[&case.data])
+                    .map_err(|e| e.to_string())
+            });
+        let fits = match (&case.want, &answer) {
+            (Some(want), Ok(text)) => {
+                text.trim() == want && case.raw.as_ref().is_none_or(|raw| raw == text)
+            }
+            (None, Err(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            wrong.push((
+                case.id.clone(),
+                format!("{} -> {answer:?}, want {:?}", case.template, case.want),
+            ));
+        }
+    }
+    (golden.cases.len(), wrong)
+}
+
+#[track_caller]
+fn check(engine: Engine, golden: &str, least: usize, tolerated: &[(&str, &str)]) {
+    let (count, wrong) = mismatches(engine, golden);
+    assert!(count >= least);
+    let unexpected: Vec<String> = wrong
+        .iter()
+        .filter(|(id, _)| !tolerated.iter().any(|(t, _)| t == id))
+        .map(|(id, text)| format!("{id}: {text}"))
+        .collect();
+    assert!(
+        unexpected.is_empty(),
+        "{} of {count}:\n{}",
+        unexpected.len(),
+        unexpected.join("\n")
+    );
+    for (id, reason) in tolerated {
+        assert!(
+            wrong.iter().any(|(w, _)| w == id),
+            "{id} is right now, so it is no difference any more ({reason})"
+        );
+    }
+}
+
+#[test]
+fn go_templates_answer_as_the_contract() {
+    check(
+        Engine::Go,
+        include_str!("../../tests/data/templates.json"),
+        290,
+        tolerated::GO,
+    );
+}
+
+#[test]
+fn html_templates_answer_as_the_contract() {
+    check(
+        Engine::GoHtml,
+        include_str!("../../tests/data/html_templates.json"),
+        58,
+        tolerated::HTML,
+    );
+}
+
+fn go(text: &str) -> Result<String, String> {
+    render(Engine::Go, text)
+}
+
+fn render(engine: Engine, text: &str) -> Result<String, String> {
+    let data = json!({"Value": "a<b", "n": 3, "name": "x", "big": "y".repeat(1000)});
+    Template::compile(engine, text)
+        .map_err(|e| e.to_string())?
+        .render(&data)
+        .map_err(|e| e.to_string())
+}
+
+#[test]
+fn refused_functions_are_named_at_compile_time_with_a_remedy() {
+    for name in functions::REFUSED {
+        let error = Template::compile(Engine::Go, &format!("a\n {{{{ {name} }}}}")).unwrap_err();
+        assert!(
+            error.message.contains(name) && error.hint.is_some(),
+            "{error}"
+        );
+        assert_eq!(error.line, 2);
+        assert!(functions::refusal(name).is_some());
+        assert!(!offered().any(|o| o == *name));
+    }
+}
+
+#[test]
+fn values_are_never_parsed_as_templates() {
+    let template = Template::compile(Engine::Go, "{{ .v }}").unwrap();
+    assert_eq!(
+        template.render(&json!({"v": "{{ .secret }}"})).unwrap(),
+        "{{ .secret }}"
+    );
+}
+
+#[test]
+fn bombs_are_refused() {
+    for bomb in [
+        r#"{{ repeat 1000000000 "x" }}"#,
+        "{{ until 1000000000 }}",
+        "{{ range 1000000000 }}x{{ end }}",
+        r#"{{ printf "%999999999d" 1 }}"#,
+        r#"{{ "%999999999d" | printf }}"#,
+        "{{ indent 1000000000 .name }}",
+        "{{ $x := list 1 }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ $x }}",
+        "{{ $x := list }}{{ range until 40000 }}{{ $x = list $x }}{{ end }}",
+        "{{ $x := .big }}{{ range until 60 }}{{ $x = print $x $x }}{{ end }}",
+        "{{ $x := .big }}{{ range until 60 }}{{ $x = printf \"%s%s\" $x $x }}{{ end }}",
+        r#"{{ define "r" }}{{ template "r" . }}{{ end }}{{ template "r" . }}"#,
+        r#"{{ regexMatch "(a{1000}){1000}" "a" | ternary 1 (fail "no") }}"#,
+    ] {
+        assert!(go(bomb).is_err(), "{bomb}");
+    }
+}
+
+#[test]
+fn set_changes_a_variable_and_is_refused_where_it_would_change_the_data() {
+    assert_eq!(
+        go(r#"{{ $d := dict "a" 1 }}{{ $_ := set $d "b" 2 }}{{ $d }}"#).unwrap(),
+        "map[a:1 b:2]"
+    );
+    assert_eq!(
+        go(r#"{{ $d := dict }}{{ range until 2 }}{{ $_ := set $d "k" . }}{{ end }}{{ $d }}"#)
+            .unwrap(),
+        "map[k:1]"
+    );
+    assert!(
+        go(r#"{{ $_ := set .Object "b" 2 }}"#)
+            .unwrap_err()
+            .contains("deepCopy")
+    );
+}
+
+#[test]
+fn the_value_of_a_mutation_has_its_methods() {
+    assert_eq!(
+        render(Engine::GoHtml, "{{ .Value.String }} {{ .Value }}").unwrap(),
+        "a&lt;b a&lt;b"
+    );
+    assert_eq!(
+        render(
+            Engine::GoHtml,
+            "{{ if .Value.Exists }}y{{ end }}{{ .Value.Int }}"
+        )
+        .unwrap(),
+        "y0"
+    );
+}
+
+#[test]
+fn handlebars_is_strict_escapes_nothing_and_shares_the_table() {
+    assert_eq!(
+        render(
+            Engine::Handlebars,
+            "{{ Value }}-{{ sha3short name 6 }}-{{upper (trunc 1 name)}}"
+        )
+        .unwrap(),
+        {
+            let short = go("{{ sha3short .name 6 }}").unwrap();
+            format!("a<b-{short}-X")
+        }
+    );
+    for wrong in [
+        "{{ missing }}",
+        "{{> self }}",
+        "{{ env \"HOME\" }}",
+        "{{ repeat 1000000000 name }}",
+    ] {
+        assert!(render(Engine::Handlebars, wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn compile_errors_point_at_the_culprit() {
+    let error = Template::compile(Engine::Go, "ok\n{{ end }}").unwrap_err();
+    assert_eq!((error.line, error.column, error.offset), (2, 1, 3));
+}
+
+#[test]
+fn every_function_is_documented() {
+    let docs = include_str!("../../docs/templates.md");
+    for name in offered().chain(functions::REFUSED.iter().copied()) {
+        assert!(docs.contains(&format!("`{name}`")), "{name}");
+    }
+}

@@ -1,0 +1,152 @@
+//! What differs from the original on purpose, with its reason.
+
+pub(super) const GO: &[(&str, &str)] = &[
+    (
+        "lang-nil-value-field",
+        "a field of null is absent instead of an error: nothing that rendered changes",
+    ),
+    (
+        "lang-nil-object-field",
+        "a field of null is absent instead of an error: nothing that rendered changes",
+    ),
+    (
+        "lang-var-assign-undefined",
+        "accepted where the original refuses to parse",
+    ),
+    (
+        "misc-var-in-define",
+        "accepted where the original refuses to parse",
+    ),
+    (
+        "lang-comment-space",
+        "accepted where the original refuses to parse",
+    ),
+    ("lang-complex", "complex numbers are refused"),
+    (
+        "builtin-printf-hexstr",
+        "rare verbs are refused at rendering",
+    ),
+    ("builtin-printf-type", "rare verbs are refused at rendering"),
+    (
+        "builtin-printf-literal-types",
+        "rare verbs are refused at rendering",
+    ),
+    (
+        "builtin-printf-sharp-v",
+        "rare verbs are refused at rendering",
+    ),
+    (
+        "builtin-printf-q-unicode",
+        "rare verbs are refused at rendering",
+    ),
+    (
+        "builtin-printf-q-map",
+        "lists in verbs other than %v are refused",
+    ),
+    (
+        "builtin-printf-s-list",
+        "lists in verbs other than %v are refused",
+    ),
+    (
+        "builtin-printf-d-list",
+        "lists in verbs other than %v are refused",
+    ),
+    (
+        "str-trunc-unicode",
+        "the original's answer is no valid UTF-8",
+    ),
+    (
+        "str-abbrevboth",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "str-wrap-long",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "str-wrapwith-long",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "semver-compare-pre",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "semver-methods",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "url-parse-field",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "url-join-roundtrip",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-duration",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-durationround",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-todate",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-int",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-modify",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-modify-bad",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-unixepoch",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-print",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-layouts",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-musttodate-ok",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-in-zone-named",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "date-in-zone-unknown",
+        "not offered yet: refused by name at compile time",
+    ),
+    (
+        "list-has",
+        "integer literals here are refused: int and int64 are one type",
+    ),
+    (
+        "type-kindof",
+        "integer literals here are refused: int and int64 are one type",
+    ),
+    (
+        "type-typeis",
+        "integer literals here are refused: int and int64 are one type",
+    ),
+    (
+        "type-deepequal",
+        "integer literals here are refused: int and int64 are one type",
+    ),
+    ("dict-set-data", "changing the data is refused"),
+];
+pub(super) const HTML: &[(&str, &str)] = &[];
