@@ -12,12 +12,13 @@ pub(crate) mod fuzz;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::cel::EvalError;
 use self::go_regex::GoRegex;
 use crate::paths::{self, PathError, Use};
+use crate::template::{self, RenderError, Template};
 
 /// The most steps a pipeline may have.
 pub const MAX_STEPS: usize = 256;
@@ -83,6 +84,8 @@ pub enum StepError {
     Path(#[from] PathError),
     #[error(transparent)]
     Cel(#[from] EvalError),
+    #[error(transparent)]
+    Template(#[from] RenderError),
     #[error("the object would become larger than {MAX_DOCUMENT_BYTES} bytes")]
     TooLarge,
     #[error(
@@ -100,6 +103,7 @@ enum Action {
     Delete,
     Literal(String),
     Regex { regex: GoRegex, replacement: String },
+    Template(Template),
     Cel(cel::Program),
 }
 
@@ -200,11 +204,12 @@ fn compile_step(
                 replacement: replacement.clone(),
             })
             .map_err(|problem| error("pattern", problem.message, Some(problem.offset))),
-        Step::Template { .. } => Err(error(
-            "template",
-            "templates are not available".to_owned(),
-            None,
-        )),
+        Step::Template { template, .. } => Template::compile(template::Engine::GoHtml, template)
+            .map(Action::Template)
+            .map_err(|problem| CompileError {
+                hint: problem.hint,
+                ..error("template", problem.message, Some(problem.offset))
+            }),
         Step::Cel { expression, .. } => engine
             .compile(expression)
             .map(Action::Cel)
@@ -259,6 +264,8 @@ struct Run<'s> {
     step: &'s Compiled,
     /// What expressions see of both objects: how they were when the step began.
     scope: Option<cel::Scope>,
+    /// What templates see of them.
+    data: Value,
     bytes: usize,
     work: u64,
 }
@@ -269,9 +276,14 @@ impl<'s> Run<'s> {
             Action::Cel(program) => Some(program.scope(doc, other)),
             _ => None,
         };
+        let data = match &step.action {
+            Action::Template(_) => json!({"LocalObject": doc, "RemoteObject": other}),
+            _ => Value::Null,
+        };
         Self {
             step,
             scope,
+            data,
             bytes: size(doc),
             work: 0,
         }
@@ -288,6 +300,14 @@ impl<'s> Run<'s> {
             Action::Regex { regex, replacement } => {
                 let replaced = regex.replace_all(&current.text, replacement, MAX_DOCUMENT_BYTES);
                 Value::String(replaced.map_err(|_| StepError::TooLarge)?)
+            }
+            Action::Template(template) => {
+                // The engine makes values of its own of both objects, each time.
+                self.spend(1 + (size(&self.data) as u64) / BYTES_PER_UNIT)?;
+                self.data["Value"] = current.value();
+                let (text, work) = template.render_counted(&self.data)?;
+                self.spend(work)?;
+                Value::String(text.trim().to_owned())
             }
             Action::Cel(program) => {
                 let Some(scope) = &self.scope else {

@@ -157,7 +157,17 @@ impl Template {
 
     /// Renders as it stands.
     pub fn render(&self, data: &Json) -> Result<String, RenderError> {
+        self.render_counted(data).map(|(text, _)| text)
+    }
+
+    /// Renders, and says how much work the functions have done.
+    pub fn render_counted(&self, data: &Json) -> Result<(String, u64), RenderError> {
         WORK.set(MAX_WORK);
+        let text = self.execute(data)?;
+        Ok((text, MAX_WORK - WORK.get()))
+    }
+
+    fn execute(&self, data: &Json) -> Result<String, RenderError> {
         let mut out = Bounded(String::new());
         let fail = |e: TemplateError| RenderError(e.to_string());
         match &*self.0 {

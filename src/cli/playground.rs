@@ -160,7 +160,8 @@ fn write(dir: &Path, name: &str, kubeconfig: &Value) -> Result<PathBuf, Failure>
     fs::create_dir_all(dir).map_err(failed)?;
     let unfinished = dir.join(format!(".{name}.{}", std::process::id()));
     let mut file = private(&unfinished).map_err(failed)?;
-    let yaml = serde_saphyr::to_string(kubeconfig).map_err(|error| failed(io::Error::other(error)))?;
+    let yaml =
+        serde_saphyr::to_string(kubeconfig).map_err(|error| failed(io::Error::other(error)))?;
     file.write_all(yaml.as_bytes()).map_err(failed)?;
     fs::rename(&unfinished, &path).map_err(failed)?;
     Ok(path)

@@ -177,6 +177,43 @@ fn a_pipeline_serves_all_workers_at_once() {
 }
 
 #[test]
+fn a_template_sees_its_value_and_both_objects_and_writes_text() {
+    let doc = json!({"n": 7, "who": "a<b>", "list": [{"x": "p"}, {"x": "q"}]});
+    let apply = |path: &str, template: &str, other: Option<&Value>| {
+        let steps = [step("template", path, template, "")];
+        let pipeline = Pipeline::compile(&steps).unwrap();
+        pipeline.apply(&doc, other).unwrap()
+    };
+    let got = apply("n", " {{ .Value.Int | add 1 }} ", None);
+    assert_eq!(got["n"], "8");
+    let got = apply("who", "{{ .Value }}!", None);
+    assert_eq!(got["who"], "a&lt;b&gt;!");
+    let got = apply(
+        "who",
+        "{{ .LocalObject.n }}-{{ .RemoteObject.n }}",
+        Some(&json!({"n": 9})),
+    );
+    assert_eq!(got["who"], "7-9");
+    let got = apply(
+        "who",
+        "{{ if .RemoteObject }}there{{ else }}alone{{ end }}",
+        None,
+    );
+    assert_eq!(got["who"], "alone");
+    let got = apply("list[*].x", "{{ .Value.String | upper }}", None);
+    assert_eq!(got["list"], json!([{"x": "P"}, {"x": "Q"}]));
+}
+
+#[test]
+fn a_template_that_cannot_work_is_refused_when_it_is_compiled() {
+    let errors = Pipeline::compile(&[step("template", "a", "ab{{ env \"HOME\" }}", "")])
+        .err()
+        .unwrap();
+    assert_eq!((errors[0].field, errors[0].offset), ("template", Some(5)));
+    assert!(errors[0].hint.is_some());
+}
+
+#[test]
 fn other_is_null_when_there_is_no_other_side() {
     let steps = [step("cel", "a", "other == null ? 'alone' : other.name", "")];
     let pipeline = Pipeline::compile(&steps).unwrap();

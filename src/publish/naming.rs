@@ -1,9 +1,13 @@
-//! Where the copy of an object of a workspace is put. Patterns with `{{` other than the defaults
-//! need a template engine and are refused when they are compiled.
+//! Where the copy of an object of a workspace is put: by templates, by the older placeholders, or by
+//! the defaults, which need neither.
+
+use serde_json::json;
 
 use super::hashes::{sha1_short, sha3_short};
 use super::marks::Remote;
 use super::names;
+use crate::object::Object;
+use crate::template::{self, Engine, Template};
 
 const DEFAULT_NAMESPACE: &str = "{{ .ClusterName }}";
 const DEFAULT_NAME: &str =
@@ -12,8 +16,16 @@ const DEFAULT_NAME: &str =
 /// Why no name could be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NamingError {
-    #[error("the naming pattern {0:?} is a template, which is not supported; use placeholders")]
-    Template(String),
+    #[error("naming.{field}: {error}")]
+    Compile {
+        field: &'static str,
+        error: template::CompileError,
+    },
+    #[error("naming.{field}: {error}")]
+    Render {
+        field: &'static str,
+        error: template::RenderError,
+    },
     #[error("the name {0:?} made for a copy is not a DNS-1123 subdomain; change naming.name")]
     Name(String),
     #[error("the namespace {0:?} made for a copy is not a DNS-1123 label; change naming.namespace")]
@@ -40,35 +52,52 @@ enum Pattern {
     ClusterName,
     Hashes,
     Placeholders(String),
+    Template(Template),
+}
+
+/// What names are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    pub remote: &'a Remote,
+    /// The whole object of the workspace.
+    pub object: &'a Object,
+    /// Of its workspace; empty where paths are not wanted.
+    pub cluster_path: &'a str,
 }
 
 impl Naming {
     /// Compiles the patterns; an absent or empty one is the default.
     pub fn compile(
+        engine: Engine,
         namespace: Option<&str>,
         name: Option<&str>,
         scope: LocalScope,
     ) -> Result<Self, NamingError> {
-        let or = |given: Option<&str>, default| {
-            Pattern::compile(given.filter(|text| !text.is_empty()).unwrap_or(default))
+        let or = |field, given: Option<&str>, default| {
+            let text = given.filter(|text| !text.is_empty()).unwrap_or(default);
+            Pattern::compile(engine, text).map_err(|error| NamingError::Compile { field, error })
         };
         Ok(Self {
-            namespace: or(namespace, DEFAULT_NAMESPACE)?,
-            name: or(name, DEFAULT_NAME)?,
+            namespace: or("namespace", namespace, DEFAULT_NAMESPACE)?,
+            name: or("name", name, DEFAULT_NAME)?,
             scope,
         })
     }
 
     /// The namespace, unless the kind is cluster-scoped here, and the name of the copy.
-    pub fn place(&self, remote: &Remote) -> Result<(Option<String>, String), NamingError> {
-        let name = self.name.render(remote);
+    pub fn place(&self, named: Named<'_>) -> Result<(Option<String>, String), NamingError> {
+        let render = |field, pattern: &Pattern| {
+            let rendered = pattern.render(named);
+            rendered.map_err(|error| NamingError::Render { field, error })
+        };
+        let name = render("name", &self.name)?;
         if !names::is_subdomain(&name) {
             return Err(NamingError::Name(name));
         }
         if self.scope == LocalScope::Cluster {
             return Ok((None, name));
         }
-        let namespace = self.namespace.render(remote);
+        let namespace = render("namespace", &self.namespace)?;
         if !names::is_label(&namespace) {
             return Err(NamingError::Namespace(namespace));
         }
@@ -77,22 +106,28 @@ impl Naming {
 }
 
 impl Pattern {
-    fn compile(text: &str) -> Result<Self, NamingError> {
+    fn compile(engine: Engine, text: &str) -> Result<Self, template::CompileError> {
         match text.trim() {
             DEFAULT_NAMESPACE => Ok(Self::ClusterName),
             DEFAULT_NAME => Ok(Self::Hashes),
-            _ if text.contains("{{") => Err(NamingError::Template(text.to_owned())),
+            _ if template::has_actions(text) => Template::compile(engine, text).map(Self::Template),
             _ => Ok(Self::Placeholders(text.to_owned())),
         }
     }
 
-    fn render(&self, remote: &Remote) -> String {
+    fn render(&self, named: Named<'_>) -> Result<String, template::RenderError> {
+        let remote = named.remote;
         let namespace = remote.namespace.as_deref().unwrap_or_default();
-        match self {
+        Ok(match self {
             Self::ClusterName => remote.cluster.trim().to_owned(),
             Self::Hashes => format!("{}-{}", sha3_short(namespace), sha3_short(&remote.name)),
             Self::Placeholders(text) => replace(text, remote, namespace),
-        }
+            Self::Template(template) => template.render_trimmed(&json!({
+                "Object": named.object,
+                "ClusterName": remote.cluster,
+                "ClusterPath": named.cluster_path,
+            }))?,
+        })
     }
 }
 
@@ -133,9 +168,58 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: Option<&str>, namespace: Option<&str>, want: Result<&str, NamingError>) {
-        let naming = Naming::compile(None, pattern, LocalScope::Namespaced);
-        let got = naming.and_then(|naming| naming.place(&remote(namespace)));
+        let naming = Naming::compile(Engine::Go, None, pattern, LocalScope::Namespaced);
+        let got = naming.and_then(|naming| place(&naming, namespace));
         assert_eq!(got, want.map(|name| (Some("abc".into()), name.into())));
+    }
+
+    fn place(
+        naming: &Naming,
+        namespace: Option<&str>,
+    ) -> Result<(Option<String>, String), NamingError> {
+        let object = Object::new(json!({
+            "metadata": {"name": "objname", "namespace": namespace, "labels": {"tier": "gold"}},
+        }));
+        naming.place(Named {
+            remote: &remote(namespace),
+            object: &object.unwrap(),
+            cluster_path: "root:org",
+        })
+    }
+
+    #[test]
+    fn a_template_sees_the_object_and_its_workspace() {
+        let tier = "{{ .Object.metadata.labels.tier }}-{{ .ClusterName | len }}";
+        check(Some(tier), Some("ns"), Ok("gold-3"));
+        check(
+            Some(" {{ .ClusterPath | replace \":\" \".\" }} "),
+            None,
+            Ok("root.org"),
+        );
+        let none = "{{ .Object.spec.none }}";
+        check(
+            Some(none),
+            None,
+            Err(NamingError::Name("<no value>".into())),
+        );
+        let naming = Naming::compile(
+            Engine::Handlebars,
+            Some("{{ClusterName}}"),
+            Some("{{sha3short Object.metadata.name}}"),
+            LocalScope::Namespaced,
+        )
+        .unwrap();
+        let hash = sha3_short("objname");
+        assert_eq!(place(&naming, None), Ok((Some("abc".into()), hash)));
+    }
+
+    #[test]
+    fn a_template_that_cannot_work_is_refused_when_it_is_compiled() {
+        for bad in ["{{ .X", "{{ nothing .X }}", "{{ env \"HOME\" }}"] {
+            let refused = Naming::compile(Engine::Go, None, Some(bad), LocalScope::Namespaced);
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.starts_with("naming.name: template:1:"), "{refused}");
+        }
     }
 
     #[test]
@@ -164,19 +248,16 @@ mod tests {
             None,
             Err(NamingError::Name("$other".into())),
         );
-        check(
-            Some("{{ .X }}"),
-            None,
-            Err(NamingError::Template("{{ .X }}".into())),
-        );
-        let naming = Naming::compile(Some("a.b"), None, LocalScope::Namespaced).unwrap();
-        let refused = naming.place(&remote(None));
+        let naming =
+            Naming::compile(Engine::Go, Some("a.b"), None, LocalScope::Namespaced).unwrap();
+        let refused = place(&naming, None);
         assert_eq!(refused, Err(NamingError::Namespace("a.b".into())));
     }
 
     #[test]
     fn a_cluster_scoped_copy_has_no_namespace() {
-        let naming = Naming::compile(Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();
-        assert_eq!(naming.place(&remote(Some("ns"))), Ok((None, "x".into())));
+        let naming =
+            Naming::compile(Engine::Go, Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();
+        assert_eq!(place(&naming, Some("ns")), Ok((None, "x".into())));
     }
 }

@@ -72,6 +72,10 @@ fn items<'a>(args: &'a [Value], at: usize, wrong: &str) -> Result<&'a [Value], S
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the end of functions that answer so"
+)]
 fn list(items: Vec<Value>) -> Answer {
     Ok(Value::List(items.into()))
 }

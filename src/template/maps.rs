@@ -237,6 +237,10 @@ fn gjson_text(value: &Value) -> Result<String, String> {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all functions of the table have one type"
+)]
 fn gjson_float(args: &[Value]) -> Answer {
     Ok(Value::Float(match &args[0] {
         Value::String(s) => s.parse().unwrap_or_default(),
@@ -245,6 +249,10 @@ fn gjson_float(args: &[Value]) -> Answer {
     }))
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all functions of the table have one type"
+)]
 fn gjson_int(args: &[Value]) -> Answer {
     Ok(Value::Int(match &args[0] {
         Value::String(s) => s.parse().unwrap_or_default(),
@@ -253,6 +261,10 @@ fn gjson_int(args: &[Value]) -> Answer {
     }))
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all functions of the table have one type"
+)]
 fn gjson_bool(args: &[Value]) -> Answer {
     Ok(Value::Bool(match &args[0] {
         Value::String(s) => ["1", "t", "true"].contains(&s.to_lowercase().as_str()),
@@ -380,10 +392,10 @@ fn merge_into(all: &mut Fields, other: &Fields, winner: Winner) -> Result<(), St
                 all.insert(key.clone(), theirs.clone());
             }
             (Some(Value::Map(ours)), Value::Map(theirs)) => {
-                merge_into(Arc::make_mut(ours), theirs, winner)?
+                merge_into(Arc::make_mut(ours), theirs, winner)?;
             }
             (Some(ours), _) if winner == Winner::Last || !ours.is_truthy() => {
-                *ours = theirs.clone()
+                *ours = theirs.clone();
             }
             _ => {}
         }

@@ -215,3 +215,57 @@ fn every_function_is_documented() {
         assert!(docs.contains(&format!("`{name}`")), "{name}");
     }
 }
+
+/// Templates near those of the contract, with the data of the contract: whatever they are, they are
+/// answered, in bounds.
+#[test]
+fn fuzz_templates_end_within_their_bounds() {
+    use proptest::prelude::*;
+    let golden: Golden =
+        serde_json::from_str(include_str!("../../tests/data/templates.json")).unwrap();
+    let texts: Vec<String> = golden.cases.iter().map(|c| c.template.clone()).collect();
+    let data: Vec<Json> = golden.data.as_object().unwrap().values().cloned().collect();
+    let piece = prop_oneof![
+        proptest::sample::select(texts.clone()),
+        proptest::sample::select(vec![
+            "{{", "}}", "{{-", "|", "(", ")", "$x", ":=", ".", "\"", "`", "range", "end", "define",
+            "/*", "ü", "\0"
+        ])
+        .prop_map(str::to_owned),
+        ".{0,8}",
+    ];
+    let engine = proptest::sample::select(vec![Engine::Go, Engine::GoHtml, Engine::Handlebars]);
+    let source = (
+        proptest::sample::select(texts),
+        proptest::collection::vec((any::<proptest::sample::Index>(), piece), 0..4),
+    )
+        .prop_map(|(mut text, changes)| {
+            for (index, piece) in changes {
+                let at = index.index(text.len() + 1);
+                let at = (0..=at)
+                    .rev()
+                    .find(|at| text.is_char_boundary(*at))
+                    .unwrap_or(0);
+                text.insert_str(at, &piece);
+            }
+            text
+        });
+    let cases = crate::mutation::fuzz::cases();
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let data = proptest::sample::select(data);
+    runner
+        .run(&(engine, source, data), |(engine, source, data)| {
+            if let Ok(template) = Template::compile(engine, &source)
+                && let Ok(text) = template.render(&data)
+            {
+                prop_assert!(text.len() <= MAX_OUTPUT);
+            }
+            Ok(())
+        })
+        .unwrap();
+}

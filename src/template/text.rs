@@ -1,5 +1,7 @@
 //! Functions over text.
 
+use std::fmt::Write as _;
+
 use std::sync::Arc;
 
 use gotmpl::Value;
@@ -267,13 +269,15 @@ pub(super) fn go_quoted(text: &str) -> String {
             '\u{8}' => out.push_str("\\b"),
             '\u{b}' => out.push_str("\\v"),
             '\u{c}' => out.push_str("\\f"),
-            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_ascii_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
             c if c != ' '
                 && (c.is_whitespace()
                     || c.is_control()
                     || matches!(c, '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')) =>
             {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
         }

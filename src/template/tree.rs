@@ -7,6 +7,11 @@ use gotmpl::parse::{ActionNode, CommandNode, Expr, ListNode, Node, Number, PipeN
 
 use super::{CompileError, Engine, functions};
 
+/// What the language itself offers.
+const BUILT_IN: [&str; 21] = [
+    "and", "break", "call", "continue", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt",
+    "ne", "not", "or", "print", "printf", "println", "slice", "urlquery",
+];
 const MUTATING: &[&str] = &[
     "set",
     "unset",
@@ -197,7 +202,8 @@ impl Walk<'_> {
             let first = command.args.get_mut(1);
             if MUTATING.contains(&name.as_str()) {
                 let fresh = matches!(&first, Some(Expr::Pipe(..)));
-                if !fresh && !(first.is_none() && piped) {
+                let changed_value = piped && first.is_none();
+                if !fresh && !changed_value {
                     return Err(self.error(
                         pos,
                         format!("{name} changes its first argument, which is not possible here"),
@@ -270,8 +276,12 @@ impl Walk<'_> {
             if !internal {
                 return Err(self.error(pos, format!("function {name:?} not defined"), None));
             }
+            return Ok(());
         }
-        Ok(())
+        if BUILT_IN.contains(&name) || functions::table().any(|entry| entry.name == name) {
+            return Ok(());
+        }
+        Err(self.error(pos, format!("function {name:?} not defined"), None))
     }
 
     fn error(&self, pos: Pos, message: String, hint: Option<&str>) -> CompileError {
