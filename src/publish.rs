@@ -3,6 +3,7 @@
 //! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
 //! knows no client.
 
+pub mod compiled;
 pub mod crd;
 pub mod filters;
 pub mod gojson;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod names;
 pub mod naming;
 pub mod projection;
+pub mod rules;
 pub mod schema;
 pub mod types;
 pub mod versions;

@@ -4,11 +4,11 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`ids`], [`paths`], [`types`], [`conditions`], [`convert`], [`claims`] | the pure rules |
-//! | [`definitions`], [`system`] | the kinds that kcp brings |
+//! | [`definitions`], `system` | the kinds that kcp brings |
 //! | [`tree`] | which cluster a path means |
-//! | [`clusters`], [`workspaces`], [`exports`], [`bindings`], [`labels`] | the controllers |
-//! | [`apis`] | admission to `apis.kcp.io` |
-//! | [`bound`], [`views`], [`scopes`], [`router`] | who is served what, and where |
+//! | `clusters`, `workspaces`, `exports`, `bindings`, `labels` | the controllers |
+//! | `apis` | admission to `apis.kcp.io` |
+//! | `bound`, `views`, `scopes`, `router` | who is served what, and where |
 
 use std::collections::HashSet;
 use std::sync::Arc;

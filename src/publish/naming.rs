@@ -33,7 +33,7 @@ pub enum NamingError {
 }
 
 /// The scope of the kind on the service cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalScope {
     Cluster,
     Namespaced,

@@ -1,0 +1,251 @@
+//! What the engine asks about one object of a workspace, answered by the compiled rules; and the
+//! subject that such an object is.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::compiled::Compiled;
+use super::marks::{self, Remote};
+use super::memory::codec::StateSecret;
+use super::naming::{LocalScope, Named, NamingError};
+use super::types::{AdoptedOnDelete, Adoption};
+use crate::mutation::{MutationError, Pipeline};
+use crate::object::{Gvk, Object};
+use crate::sync::subject::{self, Intent, Labels, Side, StatusFlow};
+
+use crate::sync::{
+    Code, Finalizer, Key, Link, LinkId, Made, Marks, MemoryPlace, Owner, Policy, Reason, Rules,
+    Scope, Source, Subject, Target,
+};
+
+/// The link of the object itself.
+pub const PRIMARY: &str = "primary";
+
+/// The two control planes, by the names under which caches and requests know them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sides {
+    pub kcp: Side,
+    pub service: Side,
+}
+
+impl Default for Sides {
+    fn default() -> Self {
+        Self {
+            kcp: Side::new("kcp"),
+            service: Side::new("service"),
+        }
+    }
+}
+
+/// The rules of one object.
+#[derive(Clone, Debug)]
+pub struct ObjectRules {
+    compiled: Arc<Compiled>,
+    sides: Sides,
+    remote: Remote,
+    /// Of its workspace; empty where paths are not wanted or not known.
+    cluster_path: String,
+}
+
+impl ObjectRules {
+    pub fn new(
+        compiled: &Arc<Compiled>,
+        sides: &Sides,
+        remote: Remote,
+        cluster_path: Option<&str>,
+    ) -> Self {
+        let wanted = cluster_path.filter(|_| compiled.workspace_paths);
+        Self {
+            compiled: Arc::clone(compiled),
+            sides: sides.clone(),
+            remote,
+            cluster_path: wanted.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn local_scope(&self) -> Scope {
+        let local = Arc::new(self.compiled.types.local.clone());
+        Scope::new(&self.sides.service, &local, "")
+    }
+
+    /// Namespace and name of the copy of an object as it is, or as the mutations left it.
+    fn named(&self, object: &Object) -> Result<(Option<String>, String), Reason> {
+        let named = Named {
+            remote: &self.remote,
+            object,
+            cluster_path: &self.cluster_path,
+        };
+        self.compiled.naming.place(named).map_err(|error| {
+            let code = match &error {
+                NamingError::Compile { .. } | NamingError::Render { .. } => Code::NamingFailed,
+                NamingError::Name(_) | NamingError::Namespace(_) => Code::NameInvalid,
+            };
+            Reason::new(code, error.to_string())
+        })
+    }
+
+    /// The copy as it would be made without mutations: what these see where there is none yet.
+    fn hypothetical(&self, source: &Object) -> Result<Object, Reason> {
+        let (namespace, name) = self.named(source)?;
+        let mut copy = source.clone();
+        marks::strip(&mut copy);
+        copy.set_gvk(&self.compiled.types.local);
+        let metadata = copy.metadata_mut();
+        metadata.insert("name".into(), name.into());
+        match namespace {
+            Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
+            None => metadata.remove("namespace"),
+        };
+        let marks = self.marks(source, Made::Created);
+        for (key, value) in marks.labels() {
+            copy.set_label(key, value);
+        }
+        for (key, value) in marks.annotations() {
+            copy.set_annotation(key, value);
+        }
+        Ok(copy)
+    }
+
+    /// The source as the mutations want it on the service cluster.
+    fn mutated(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
+        if self.compiled.spec.is_empty() {
+            return Ok(source.clone());
+        }
+        let imagined;
+        let other = if let Some(live) = live {
+            live
+        } else {
+            imagined = self.hypothetical(source)?;
+            &imagined
+        };
+        mutate(&self.compiled.spec, source, other)
+    }
+}
+
+fn mutate(pipeline: &Pipeline, object: &Object, other: &Object) -> Result<Object, Reason> {
+    let failed = |detail: String| Reason::new(Code::MutationFailed, detail);
+    let value = pipeline
+        .apply(object.as_value(), Some(other.as_value()))
+        .map_err(|error| failed(explain(&error)))?;
+    Object::new(value).map_err(|error| failed(format!("the result is no object: {error}")))
+}
+
+fn explain(error: &MutationError) -> String {
+    match error {
+        MutationError::Step { source, .. } => format!("{error}: {source}"),
+        MutationError::DocumentTooLarge => error.to_string(),
+    }
+}
+
+impl Rules for ObjectRules {
+    fn place(&self, source: &Object) -> Result<Key, Reason> {
+        let mutated = self.mutated(source, None)?;
+        let (namespace, name) = self.named(&mutated)?;
+        Ok(self.local_scope().key(namespace.as_deref(), &name))
+    }
+
+    fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
+        let mut desired = self.mutated(source, live)?;
+        marks::strip(&mut desired);
+        // What tells which object this is does not travel and must not change by a mutation.
+        desired.set_gvk(&source.gvk());
+        let metadata = desired.metadata_mut();
+        metadata.insert("name".into(), source.name().into());
+        match source.namespace() {
+            Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
+            None => metadata.remove("namespace"),
+        };
+        for subresource in &self.compiled.types.subresources {
+            desired.root_mut().remove(*subresource);
+        }
+        Ok(desired)
+    }
+
+    fn marks(&self, _source: &Object, made: Made) -> Marks {
+        let path = Some(self.cluster_path.as_str());
+        marks::marks(&self.remote, &self.compiled.agent.name, path, made)
+    }
+
+    fn owner(&self, live: &Object) -> Owner {
+        marks::owner(live, &self.remote, &self.compiled.agent.name)
+    }
+
+    fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {
+        if self.compiled.status.is_empty() {
+            return Ok(from.root().get("status").cloned());
+        }
+        let source = self.mutated(to, Some(from))?;
+        let mutated = mutate(&self.compiled.status, from, &source)?;
+        Ok(mutated.root().get("status").cloned())
+    }
+}
+
+/// An object of a workspace as the engine takes it: the finalizer on it, its copy, what is remembered.
+pub fn subject_of(rules: ObjectRules) -> Subject {
+    let compiled = Arc::clone(&rules.compiled);
+    let remote = rules.remote.clone();
+    let types = &compiled.types;
+    let kind = Arc::new(types.remote.clone());
+    let anchor = Scope::new(&rules.sides.kcp, &kind, &remote.cluster)
+        .key(remote.namespace.as_deref(), &remote.name);
+    let codec = StateSecret {
+        namespace: compiled.agent.namespace.clone(),
+        remote: remote.clone(),
+        kind: types.remote.clone(),
+        agent: compiled.agent.name.clone(),
+    };
+    let secrets = Arc::new(Gvk::new("", "v1", "Secret"));
+    let memory =
+        Scope::new(&rules.sides.service, &secrets, "").key(Some(&codec.namespace), &codec.name());
+    let target = Target::Marked {
+        scope: rules.local_scope(),
+        labels: Labels::from_iter(remote.labels()),
+    };
+    let policy = policy(&compiled);
+    Subject {
+        anchor: anchor.clone(),
+        finalizer: Some(Finalizer::new(marks::FINALIZER)),
+        memory: Some(MemoryPlace {
+            key: memory,
+            codec: Arc::new(codec),
+        }),
+        intent: Intent::Sync,
+        links: vec![Link {
+            id: LinkId::new(PRIMARY),
+            wave: 0,
+            source: Source::Live(anchor),
+            target,
+            rules: Arc::new(rules),
+            policy,
+        }],
+    }
+}
+
+fn policy(compiled: &Compiled) -> Policy {
+    let safety = &compiled.safety;
+    Policy {
+        adoption: match safety.adoption.unwrap_or_default() {
+            Adoption::Unowned => subject::Adoption::Keep,
+            Adoption::Never => subject::Adoption::Never,
+        },
+        adopted_on_delete: match safety.adopted_on_delete.unwrap_or_default() {
+            AdoptedOnDelete::Delete => subject::AdoptedOnDelete::Delete,
+            AdoptedOnDelete::Release => subject::AdoptedOnDelete::Release,
+        },
+        status: if compiled.types.remote_status {
+            StatusFlow::Back
+        } else {
+            StatusFlow::None
+        },
+        ..Policy::primary()
+    }
+}
+
+/// Whether copies live in namespaces.
+pub fn is_namespaced(compiled: &Compiled) -> bool {
+    compiled.types.local_scope == LocalScope::Namespaced
+}
+
+#[cfg(test)]
+mod tests;
