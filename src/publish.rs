@@ -13,6 +13,7 @@ pub mod memory;
 pub mod names;
 pub mod naming;
 pub mod projection;
+pub mod rehearsal;
 pub mod rules;
 pub mod schema;
 pub mod types;

@@ -1,1 +1,119 @@
+use serde_json::{Value, json};
 
+use super::*;
+
+fn types() -> Types {
+    Types {
+        local: Gvk::new("local.com", "v1", "Thing"),
+        remote: Gvk::new("remote.com", "v1", "Thing"),
+        local_scope: LocalScope::Namespaced,
+        subresources: vec!["status"],
+        remote_status: true,
+    }
+}
+
+fn compile(mut spec: Value) -> Result<Compiled, Vec<Problem>> {
+    spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
+    let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
+    let agent = Agent {
+        name: "agent".into(),
+        namespace: "hawser".into(),
+    };
+    Compiled::compile(&spec, types(), agent)
+}
+
+#[track_caller]
+fn problems(spec: Value, wanted: &[&str]) {
+    let found = compile(spec).err().unwrap();
+    let fields: Vec<&str> = found.iter().map(|p| p.field.as_str()).collect();
+    assert_eq!(fields, wanted, "{found:#?}");
+}
+
+#[test]
+fn rules_without_a_fault_compile_and_have_a_fingerprint_of_their_content() {
+    let one = compile(json!({"naming": {"name": "a"}})).unwrap();
+    let same = compile(json!({"naming": {"name": "a"}})).unwrap();
+    let other = compile(json!({"naming": {"name": "b"}})).unwrap();
+    assert_eq!(one.fingerprint(), same.fingerprint());
+    assert_ne!(one.fingerprint(), other.fingerprint());
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_its_field() {
+    problems(
+        json!({
+            "naming": {"name": "{{ .X", "namespace": "{{ nothing }}"},
+            "filter": {"resource": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+            "mutation": {
+                "spec": [{}, {"regex": {"path": "a", "pattern": "("}}],
+                "status": [{"cel": {"path": "", "expression": "1 +"}}],
+            },
+        }),
+        &[
+            "spec.naming.namespace",
+            "spec.naming.name",
+            "spec.filter.resource",
+            "spec.mutation.spec[0]",
+            "spec.mutation.status[0].cel.path",
+            "spec.mutation.status[0].cel.expression",
+        ],
+    );
+}
+
+#[test]
+fn a_problem_points_into_its_text() {
+    let found = compile(json!({"mutation": {"spec": [
+        {"template": {"path": "a", "template": "ab{{ env \"X\" }}"}},
+    ]}}));
+    let found = found.err().unwrap();
+    assert_eq!(found[0].field, "spec.mutation.spec[0].template.template");
+    assert_eq!(found[0].offset, Some(5));
+    assert!(found[0].hint.is_some());
+}
+
+#[test]
+fn related_entries_are_held_to_the_rules_of_the_api_server() {
+    let object = json!({"reference": {"path": "spec.secret"}});
+    let entry = |more: Value| {
+        let mut entry =
+            json!({"identifier": "a", "origin": "service", "kind": "Secret", "object": object});
+        for (key, value) in more.as_object().unwrap() {
+            entry[key] = value.clone();
+        }
+        json!({"related": [entry]})
+    };
+    compile(entry(json!({}))).unwrap();
+    for more in [
+        json!({"version": "v1"}),
+        json!({"kind": null}),
+        json!({"group": "g"}),
+        json!({"identityHash": "x"}),
+        json!({"syncStatus": true}),
+        json!({"watch": {}}),
+        json!({"object": {}}),
+        json!({"object": {"selector": {"matchLabels": {"a": "b"}, "rewrite": {}}}}),
+        json!({"object": {"selector": {"matchLabels": {"a": "{{ .x"}, "rewrite": {"regex": {"pattern": "a"}}}}}),
+        json!({"object": {"template": {"template": "{{ now }}"}}}),
+        json!({"object": {"reference": {"path": "a", "regex": {"pattern": "("}}}}),
+        json!({"mutation": {"spec": [{}]}}),
+    ] {
+        let found = compile(entry(more.clone())).err();
+        let found = found.unwrap_or_else(|| panic!("{more} was accepted"));
+        assert!(
+            found.iter().all(|p| p.field.starts_with("spec.related[0]")),
+            "{found:?}"
+        );
+    }
+    let twice =
+        json!({"related": [entry(json!({}))["related"][0], entry(json!({}))["related"][0]]});
+    problems(twice, &["spec.related[1].identifier"]);
+}
+
+#[test]
+fn handlebars_are_taken_where_they_are_asked_for() {
+    let naming = json!({"naming": {"name": "{{Object.metadata.name}}"}});
+    assert!(compile(naming.clone()).is_err());
+    let mut naming = naming;
+    naming["templateEngine"] = "Handlebars".into();
+    compile(naming).unwrap();
+}

@@ -1,1 +1,395 @@
+//! The contract of publishing, over objects in hand.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::*;
+use crate::publish::compiled::{Agent, Types};
+use crate::publish::rehearsal::Rehearsal;
+use crate::publish::types::PublishedResourceSpec;
+use crate::sync::{Request, reason::Class};
+
+const CLUSTER: &str = "abc123";
+
+struct Stage {
+    hands: Rehearsal,
+    compiled: Arc<Compiled>,
+}
+
+impl Stage {
+    fn new(mut spec: Value) -> Self {
+        spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
+        let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
+        let types = Types {
+            local: Gvk::new("local.com", "v1", "Thing"),
+            remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing"),
+            local_scope: LocalScope::Namespaced,
+            subresources: vec!["status"],
+            remote_status: true,
+        };
+        let agent = Agent {
+            name: "agent".into(),
+            namespace: "hawser".into(),
+        };
+        Self {
+            hands: Rehearsal::default(),
+            compiled: Arc::new(Compiled::compile(&spec, types, agent).unwrap()),
+        }
+    }
+
+    fn subject(&self, cluster: &str, name: &str) -> Subject {
+        let remote = Remote {
+            cluster: cluster.into(),
+            namespace: Some("default".into()),
+            name: name.into(),
+        };
+        let rules = ObjectRules::new(&self.compiled, &Sides::default(), remote, Some("root:org"));
+        subject_of(rules)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the tests read better so")]
+    fn create(&self, cluster: &str, name: &str, spec: Value) -> Subject {
+        let subject = self.subject(cluster, name);
+        let object = Object::new(json!({
+            "apiVersion": "remote.com/v1alpha1", "kind": "RemoteThing",
+            "metadata": {"name": name, "namespace": "default", "labels": {"mine": "yes"},
+                "annotations": {"kcp.io/cluster": cluster}},
+            "spec": spec,
+        }));
+        self.hands.put(&subject.anchor, &object.unwrap());
+        subject
+    }
+
+    fn copy_key(&self, namespace: &str, name: &str) -> Key {
+        let local = Arc::new(self.compiled.types.local.clone());
+        Scope::new(&Side::new("service"), &local, "").key(Some(namespace), name)
+    }
+
+    /// A pass; the writes as words, and where the object stands.
+    fn pass(&self, subject: &Subject) -> (Vec<String>, Code) {
+        let (report, sent) = self.hands.pass(subject);
+        let writes = sent.iter().filter(|request| request.writes());
+        let words =
+            writes.map(|r| format!("{} {}", r.verb(), r.key().map_or("", |k| &k.kind.kind)));
+        (words.collect(), report.outcomes[0].reason.code)
+    }
+
+    fn copy(&self) -> (Key, Arc<Object>) {
+        let all = self.hands.objects();
+        let mut copies = all.into_iter().filter(|(key, _)| key.kind.kind == "Thing");
+        let found = copies.next().expect("there is a copy");
+        assert!(copies.next().is_none(), "there is one copy");
+        found
+    }
+
+    fn source(&self, subject: &Subject) -> Arc<Object> {
+        self.hands.object(&subject.anchor).unwrap()
+    }
+
+    /// The last known state, as the original reads it.
+    fn state(&self, subject: &Subject) -> Value {
+        let place = subject.memory.as_ref().unwrap();
+        let secret = self.hands.object(&place.key).unwrap();
+        let key = super::super::memory::key(CLUSTER, Some("default"), &subject.anchor.name);
+        let text = secret.as_value()["data"][&key].as_str().unwrap();
+        serde_json::from_slice(&STANDARD.decode(text).unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn a_new_object_gets_its_finalizer_its_state_and_its_copy_in_one_pass() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(
+        CLUSTER,
+        "my-test-thing",
+        json!({"username": "Colonel Mustard"}),
+    );
+    let (writes, code) = stage.pass(&subject);
+    assert_eq!(
+        writes,
+        [
+            "patch RemoteThing",
+            "create Namespace",
+            "create Secret",
+            "create Thing"
+        ]
+    );
+    assert_eq!(code, Code::InStep);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    let source = stage.source(&subject);
+    assert!(source.has_finalizer("syncagent.kcp.io/cleanup"));
+    let (key, copy) = stage.copy();
+    assert_eq!(key.namespace.as_deref(), Some(CLUSTER));
+    assert_eq!(copy.api_version(), "local.com/v1");
+    assert_eq!(
+        copy.as_value()["spec"],
+        json!({"username": "Colonel Mustard"})
+    );
+    assert_eq!(copy.label("mine"), Some("yes"));
+    assert_eq!(copy.label(marks::CLUSTER), Some(CLUSTER));
+    assert_eq!(
+        copy.label(marks::NAME_HASH),
+        Some("c346c8ceb5d104cc783d09b95e8ea7032c190948")
+    );
+    assert_eq!(
+        copy.label(marks::NAMESPACE_HASH),
+        Some("7505d64a54e061b7acd54ccd58b49dc43500b635")
+    );
+    assert_eq!(copy.label(marks::AGENT_NAME), Some("agent"));
+    assert_eq!(copy.annotation(marks::NAME), Some("my-test-thing"));
+    assert_eq!(copy.annotation(marks::NAMESPACE), Some("default"));
+    assert_eq!(copy.annotation("kcp.io/cluster"), None);
+    assert_eq!(copy.annotation(marks::WORKSPACE_PATH), None);
+    assert_eq!(
+        stage.state(&subject),
+        json!({
+            "apiVersion": "remote.com/v1alpha1", "kind": "RemoteThing",
+            "metadata": {"name": "my-test-thing", "namespace": "default", "labels": {"mine": "yes"}},
+            "spec": {"username": "Colonel Mustard"},
+        })
+    );
+}
+
+#[test]
+fn paths_are_noted_only_where_they_are_wanted() {
+    let stage = Stage::new(
+        json!({"enableWorkspacePaths": true, "naming": {"name": "{{ .ClusterPath | replace \":\" \"-\" }}"}}),
+    );
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    let (key, copy) = stage.copy();
+    assert_eq!(copy.annotation(marks::WORKSPACE_PATH), Some("root:org"));
+    assert_eq!(&*key.name, "root-org");
+}
+
+#[test]
+fn a_change_is_one_patch_and_what_others_changed_stays() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(
+        CLUSTER,
+        "a",
+        json!({"x": 1, "y": {"z": 1}, "big": 9_007_199_254_740_993_i64}),
+    );
+    stage.pass(&subject);
+    let (key, _) = stage.copy();
+    stage.hands.patch(&key, json!({"spec": {"local": true, "x": 7}, "metadata": {"labels": {"theirs": "l"}, "finalizers": ["f.example.com/x"]}}));
+    assert_eq!(stage.pass(&subject).0, Vec::<String>::new());
+    stage.hands.patch(
+        &subject.anchor,
+        json!({"spec": {"y": {"z": 2}}, "metadata": {"labels": {"mine": null}}}),
+    );
+    assert_eq!(stage.pass(&subject).0, ["patch Thing", "update Secret"]);
+    let (_, copy) = stage.copy();
+    assert_eq!(
+        copy.as_value()["spec"],
+        json!({"x": 7, "y": {"z": 2}, "local": true, "big": 9_007_199_254_740_993_i64})
+    );
+    assert_eq!(
+        (copy.label("mine"), copy.label("theirs")),
+        (None, Some("l"))
+    );
+    assert!(copy.has_finalizer("f.example.com/x"));
+}
+
+#[test]
+fn the_status_comes_back_and_nothing_else_does() {
+    let stage =
+        Stage::new(json!({"mutation": {"status": [{"delete": {"path": "status.secret"}}]}}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    let (key, _) = stage.copy();
+    stage
+        .hands
+        .patch(&key, json!({"status": {"ready": true, "secret": "x"}}));
+    assert_eq!(stage.pass(&subject).0, ["update status RemoteThing"]);
+    assert_eq!(
+        stage.source(&subject).as_value()["status"],
+        json!({"ready": true})
+    );
+    assert_eq!(stage.pass(&subject).0, Vec::<String>::new());
+}
+
+#[test]
+fn a_deletion_takes_the_copy_then_the_state_then_the_finalizer() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    stage.hands.delete(&subject.anchor);
+    let (writes, code) = stage.pass(&subject);
+    assert_eq!(
+        writes,
+        ["delete Thing", "delete Secret", "patch RemoteThing"]
+    );
+    assert_eq!(code, Code::Gone);
+    assert!(
+        stage
+            .hands
+            .objects()
+            .keys()
+            .all(|key| key.kind.kind == "Namespace")
+    );
+}
+
+#[test]
+fn a_copy_that_is_held_back_holds_its_source() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    let (key, _) = stage.copy();
+    stage.hands.patch(
+        &key,
+        json!({"metadata": {"finalizers": ["f.example.com/x"]}}),
+    );
+    stage.hands.delete(&subject.anchor);
+    assert_eq!(
+        stage.pass(&subject),
+        (vec!["delete Thing".into()], Code::WaitingForDeletion)
+    );
+    stage
+        .hands
+        .patch(&key, json!({"metadata": {"finalizers": null}}));
+    stage.pass(&subject);
+    assert!(stage.hands.object(&subject.anchor).is_none());
+}
+
+#[test]
+fn an_object_that_belongs_to_nobody_is_adopted_with_its_content() {
+    let stage = Stage::new(json!({"naming": {"name": "{{ .Object.metadata.name }}"}}));
+    let key = stage.copy_key(CLUSTER, "a");
+    let there = json!({"apiVersion": "local.com/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": CLUSTER}, "spec": {"old": 1}});
+    stage.hands.put(&key, &Object::new(there).unwrap());
+    let subject = stage.create(CLUSTER, "a", json!({"new": 2}));
+    assert_eq!(stage.pass(&subject).1, Code::InStep);
+    let (_, copy) = stage.copy();
+    assert_eq!(copy.as_value()["spec"], json!({"old": 1}));
+    assert_eq!(copy.annotation(marks::ADOPTED), Some("true"));
+    assert_eq!(copy.label(marks::CLUSTER), Some(CLUSTER));
+    stage
+        .hands
+        .patch(&subject.anchor, json!({"spec": {"new": 3}}));
+    stage.pass(&subject);
+    assert_eq!(
+        stage.copy().1.as_value()["spec"],
+        json!({"old": 1, "new": 3})
+    );
+}
+
+#[test]
+fn an_object_is_not_adopted_where_that_is_switched_off() {
+    let stage = Stage::new(json!({"naming": {"name": "a"}, "safety": {"adoption": "Never"}}));
+    let key = stage.copy_key(CLUSTER, "a");
+    let there = json!({"metadata": {"name": "a"}, "spec": {"old": 1}});
+    stage.hands.put(&key, &Object::new(there.clone()).unwrap());
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    assert_eq!(stage.pass(&subject).1, Code::AdoptionRefused);
+    assert_eq!(stage.copy().1.as_value()["spec"], there["spec"]);
+}
+
+#[test]
+fn an_adopted_object_is_released_where_that_is_asked_for() {
+    let stage =
+        Stage::new(json!({"naming": {"name": "a"}, "safety": {"adoptedOnDelete": "Release"}}));
+    let key = stage.copy_key(CLUSTER, "a");
+    let there = json!({"metadata": {"name": "a"}, "spec": {"old": 1}});
+    stage.hands.put(&key, &Object::new(there).unwrap());
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    stage.hands.delete(&subject.anchor);
+    stage.pass(&subject);
+    assert!(stage.hands.object(&subject.anchor).is_none());
+    let left = stage.copy().1;
+    assert_eq!(left.label(marks::CLUSTER), None);
+    assert_eq!(left.as_value()["spec"], json!({"old": 1}));
+}
+
+#[test]
+fn of_two_sources_with_one_name_the_first_keeps_it_and_the_second_is_told() {
+    let stage = Stage::new(json!({"naming": {"name": "same", "namespace": "shared"}}));
+    let first = stage.create(CLUSTER, "a", json!({"who": 1}));
+    let second = stage.create("other", "a", json!({"who": 2}));
+    assert_eq!(stage.pass(&first).1, Code::InStep);
+    let (writes, code) = stage.pass(&second);
+    assert_eq!(code, Code::NameConflict);
+    assert!(
+        !writes
+            .iter()
+            .any(|write| write.ends_with(" Thing") && !write.starts_with("create")),
+        "{writes:?}"
+    );
+    assert_eq!(stage.copy().1.as_value()["spec"]["who"], 1);
+    stage.hands.delete(&second.anchor);
+    stage.pass(&second);
+    assert!(stage.hands.object(&second.anchor).is_none());
+    assert_eq!(stage.copy().1.as_value()["spec"]["who"], 1);
+}
+
+#[test]
+fn a_state_that_the_original_wrote_is_taken_over_without_a_write() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(CLUSTER, "a", json!({"x": 1}));
+    stage.pass(&subject);
+    let place = subject.memory.as_ref().unwrap();
+    let key = super::super::memory::key(CLUSTER, Some("default"), "a");
+    let secret = stage.hands.object(&place.key).unwrap();
+    let text = secret.as_value()["data"][&key].clone();
+    let mut theirs = Object::clone(&secret);
+    theirs.root_mut().insert("data".into(), json!({key: text}));
+    theirs.metadata_mut().remove("resourceVersion");
+    stage.hands.put(&place.key, &theirs);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+}
+
+#[test]
+fn mutations_change_what_travels_and_not_which_object_it_is() {
+    let stage = Stage::new(json!({"mutation": {"spec": [
+        {"regex": {"path": "spec.name", "pattern": "^", "replacement": "x-"}},
+        {"cel": {"path": "spec.total", "expression": "self.spec.n + 1"}},
+        {"template": {"path": "spec.where", "template": "{{ .RemoteObject.metadata.namespace }}"}},
+        {"regex": {"path": "metadata.name", "pattern": "", "replacement": "hijacked"}},
+    ]}}));
+    let subject = stage.create(CLUSTER, "a", json!({"name": "n", "n": 1}));
+    stage.pass(&subject);
+    let (_, copy) = stage.copy();
+    assert_eq!(
+        copy.as_value()["spec"],
+        json!({"name": "x-n", "n": 1, "total": 2, "where": CLUSTER})
+    );
+    assert_eq!(copy.annotation(marks::NAME), Some("a"));
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+}
+
+#[test]
+fn a_mutation_or_a_name_that_fails_refuses_the_object_with_its_reason() {
+    let failing = json!({"mutation": {"spec": [{"cel": {"path": "spec.x", "expression": "self.spec.none.deep"}}]}});
+    let stage = Stage::new(failing);
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    let (report, sent) = stage.hands.pass(&subject);
+    let reason = &report.outcomes[0].reason;
+    assert_eq!(
+        (reason.code, reason.code.class()),
+        (Code::MutationFailed, Class::Refused)
+    );
+    assert!(reason.detail.contains("spec.x"), "{reason}");
+    let made = sent
+        .iter()
+        .any(|request| matches!(request, Request::Create { key, .. } if key.kind.kind == "Thing"));
+    assert!(!made);
+    let stage = Stage::new(json!({"naming": {"name": "Not A Name"}}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    assert_eq!(stage.pass(&subject).1, Code::NameInvalid);
+}
+
+#[test]
+fn missing_marks_are_put_right_with_the_next_pass() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(CLUSTER, "a", json!({"x": 1}));
+    stage.pass(&subject);
+    let (key, _) = stage.copy();
+    stage.hands.patch(
+        &key,
+        json!({"metadata": {"annotations": {marks::NAME: null}}}),
+    );
+    assert_eq!(stage.pass(&subject).0, ["patch Thing"]);
+    assert_eq!(stage.copy().1.annotation(marks::NAME), Some("a"));
+}
