@@ -7,7 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod check;
+mod manifest;
 mod playground;
+mod render;
 
 /// Keeps objects in step between Kubernetes-style control planes.
 #[derive(Debug, Parser)]
@@ -19,6 +22,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(check::CheckArgs),
+    Render(render::RenderArgs),
     Playground(playground::PlaygroundArgs),
 }
 
@@ -27,6 +32,8 @@ enum Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Cli::try_parse_from(args) {
         Ok(cli) => match cli.command {
+            Command::Check(args) => check::run(&args),
+            Command::Render(args) => render::run(&args),
             Command::Playground(args) => playground::run(&args),
         },
         Err(error) => {

@@ -1,4 +1,5 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
+mod cli;
 mod ground;
 mod playground;

@@ -1,0 +1,363 @@
+//! Manifests as people write them: YAML files of one or several documents, with the place of every
+//! field in its text, so that what is wrong can be pointed at.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use granit_parser::{Event, Parser, ScalarStyle, Span};
+use serde_json::Value;
+
+/// One document of a file.
+pub(super) struct Document {
+    pub(super) file: PathBuf,
+    pub(super) value: Value,
+    /// The lines of the whole file.
+    lines: Vec<String>,
+    places: HashMap<String, Place>,
+    start: Place,
+}
+
+/// Where something begins: line and column from 0, both in the file, the column in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+    notation: Notation,
+}
+
+/// How a text is written: what an offset into it means in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notation {
+    /// As it stands, or with quotes around it.
+    Inline,
+    Quoted,
+    /// Below its key, line by line.
+    Block,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    #[error("reading {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}:{line}:{column}: {message}", .path.display())]
+    Yaml {
+        path: PathBuf,
+        line: usize,
+        column: usize,
+        message: String,
+    },
+    #[error("{} holds no document", .path.display())]
+    Empty { path: PathBuf },
+}
+
+/// Reads all documents of a file; `-` is standard input.
+pub(super) fn read(path: &Path) -> Result<Vec<Document>, ManifestError> {
+    let text = if path == Path::new("-") {
+        io::read_to_string(io::stdin())
+    } else {
+        fs::read_to_string(path)
+    };
+    let text = text.map_err(|source| ManifestError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut documents = Vec::new();
+    for (first, chunk) in chunks(text) {
+        let wrong = |line: usize, column: usize, message: String| ManifestError::Yaml {
+            path: path.to_owned(),
+            line: first + line,
+            column: column + 1,
+            message,
+        };
+        let (places, start) = places(&chunk, first).map_err(|error| {
+            let marker = error.marker();
+            wrong(marker.line(), marker.col(), error.info().clone())
+        })?;
+        let Some(start) = start else { continue };
+        let value: Value =
+            serde_saphyr::from_str(&chunk).map_err(|error| wrong(1, 0, error.to_string()))?;
+        if !value.is_null() {
+            documents.push(Document {
+                file: path.to_owned(),
+                value,
+                lines: lines.clone(),
+                places,
+                start,
+            });
+        }
+    }
+    if documents.is_empty() {
+        return Err(ManifestError::Empty {
+            path: path.to_owned(),
+        });
+    }
+    Ok(documents)
+}
+
+/// The documents of a text, each with the number of lines before it.
+fn chunks(text: &str) -> Vec<(usize, String)> {
+    let mut chunks = vec![(0, String::new())];
+    for (number, line) in text.lines().enumerate() {
+        // No content stands at the very left of a line beside this mark.
+        let marked = line == "---" || line.starts_with("--- ");
+        if marked {
+            chunks.push((number + 1, String::new()));
+            continue;
+        }
+        if let Some((_, chunk)) = chunks.last_mut() {
+            chunk.push_str(line);
+            chunk.push('\n');
+        }
+    }
+    chunks
+}
+
+/// What surrounds the node that comes next.
+enum Around {
+    /// A map; the key whose value comes next.
+    Map {
+        path: String,
+        key: Option<String>,
+    },
+    List {
+        path: String,
+        next: usize,
+    },
+}
+
+/// The places of all fields below their paths, such as `spec.related[0].kind`.
+type Places = (HashMap<String, Place>, Option<Place>);
+
+fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError> {
+    let mut places = HashMap::new();
+    let mut start = None;
+    let mut around: Vec<Around> = Vec::new();
+    let mut parser = Parser::new_from_str(chunk);
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event?;
+        let style = match &event {
+            Event::Scalar(_, style, ..) => Some(*style),
+            _ => None,
+        };
+        match event {
+            Event::Scalar(text, ..) => {
+                let place = place(span, style, first);
+                start.get_or_insert(place);
+                if let Some(Around::Map {
+                    key: key @ None, ..
+                }) = around.last_mut()
+                {
+                    *key = Some(text.into_owned());
+                    continue;
+                }
+                let path = child(&mut around);
+                places.insert(path, place);
+            }
+            Event::Alias(_) => {
+                let path = child(&mut around);
+                places.insert(path, place(span, None, first));
+            }
+            Event::MappingStart(..) | Event::SequenceStart(..) => {
+                let place = place(span, None, first);
+                start.get_or_insert(place);
+                let path = child(&mut around);
+                places.insert(path.clone(), place);
+                around.push(if matches!(event, Event::MappingStart(..)) {
+                    Around::Map { path, key: None }
+                } else {
+                    Around::List { path, next: 0 }
+                });
+            }
+            Event::MappingEnd | Event::SequenceEnd => {
+                around.pop();
+            }
+            _ => {}
+        }
+    }
+    Ok((places, start))
+}
+
+/// The path of the node that comes now.
+fn child(around: &mut [Around]) -> String {
+    match around.last_mut() {
+        None => String::new(),
+        Some(Around::Map { path, key }) => {
+            let key = key.take().unwrap_or_default();
+            if path.is_empty() {
+                key
+            } else {
+                format!("{path}.{key}")
+            }
+        }
+        Some(Around::List { path, next }) => {
+            *next += 1;
+            format!("{path}[{}]", *next - 1)
+        }
+    }
+}
+
+fn place(span: Span, style: Option<ScalarStyle>, first: usize) -> Place {
+    Place {
+        line: first + span.start.line().saturating_sub(1),
+        column: span.start.col(),
+        notation: match style {
+            Some(ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted) => Notation::Quoted,
+            Some(ScalarStyle::Literal | ScalarStyle::Folded) => Notation::Block,
+            _ => Notation::Inline,
+        },
+    }
+}
+
+impl Document {
+    pub(super) fn text(&self, pointer: &str) -> &str {
+        let found = self.value.pointer(pointer).and_then(Value::as_str);
+        found.unwrap_or_default()
+    }
+
+    /// `Kind name`, for people.
+    pub(super) fn describe(&self) -> String {
+        format!("{} {}", self.text("/kind"), self.text("/metadata/name"))
+    }
+
+    /// Where a field stands, or, for one that does not, what it would stand in; and an offset into its
+    /// text, if there is one.
+    pub(super) fn place(&self, field: &str, offset: Option<usize>) -> Place {
+        let mut at = field;
+        loop {
+            if let Some(place) = self.places.get(at) {
+                let offset = offset.filter(|_| at == field);
+                return offset.map_or(*place, |offset| self.inside(*place, offset));
+            }
+            let Some(end) = at.rfind(['.', '[']) else {
+                return self.start;
+            };
+            at = &at[..end];
+        }
+    }
+
+    /// The place of an offset into a text that is written at a place.
+    fn inside(&self, place: Place, offset: usize) -> Place {
+        let moved = |line: usize, column: usize| Place {
+            line,
+            column,
+            ..place
+        };
+        match place.notation {
+            Notation::Inline => moved(place.line, place.column + offset),
+            Notation::Quoted => moved(place.line, place.column + 1 + offset),
+            Notation::Block => self.in_block(place, offset).unwrap_or(place),
+        }
+    }
+
+    fn in_block(&self, place: Place, offset: usize) -> Option<Place> {
+        // The block begins after the line with its mark; where the parser puts it differs.
+        let mark = |line: usize| {
+            let text = self.lines.get(line)?.trim_end();
+            let end = text.rsplit([' ', ':']).next()?;
+            (end.starts_with('|') || end.starts_with('>')).then_some(line)
+        };
+        let marked = mark(place.line).or_else(|| mark(place.line.checked_sub(1)?))?;
+        let body = &self.lines[marked + 1..];
+        let indent = body
+            .iter()
+            .find(|line| !line.trim().is_empty())
+            .map(|line| line.len() - line.trim_start().len())?;
+        let mut left = offset;
+        for (index, line) in body.iter().enumerate() {
+            let length = line.len().saturating_sub(indent);
+            if left <= length {
+                return Some(Place {
+                    line: marked + 1 + index,
+                    column: indent + left,
+                    ..place
+                });
+            }
+            left -= length + 1;
+        }
+        None
+    }
+
+    /// The line of a place with a mark below the column.
+    pub(super) fn excerpt(&self, place: Place) -> String {
+        let line = self.lines.get(place.line).map_or("", String::as_str);
+        let number = (place.line + 1).to_string();
+        let margin = " ".repeat(number.len());
+        let before: String = line
+            .chars()
+            .take(place.column)
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        let mut text = String::new();
+        let _ = writeln!(text, "{margin} |");
+        let _ = writeln!(text, "{number} | {line}");
+        let _ = writeln!(text, "{margin} | {before}^");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Document {
+        parse(Path::new("f.yaml"), text).unwrap().remove(0)
+    }
+
+    #[track_caller]
+    fn check(text: &str, field: &str, offset: Option<usize>, wanted: (usize, usize)) {
+        let place = one(text).place(field, offset);
+        assert_eq!(
+            (place.line + 1, place.column + 1),
+            wanted,
+            "{field} in {text}"
+        );
+    }
+
+    #[test]
+    fn every_field_has_its_place() {
+        let text = "a: 1\nb:\n  - c: x\n    d: \"y\"\n  - [p, q]\n";
+        check(text, "a", None, (1, 4));
+        check(text, "b[0].d", None, (4, 8));
+        check(text, "b[0].d", Some(0), (4, 9));
+        check(text, "b[1][1]", None, (5, 9));
+        check(text, "b[0].missing.deep", None, (3, 5));
+        check(text, "z", None, (1, 1));
+    }
+
+    #[test]
+    fn an_offset_into_a_block_is_found_in_its_lines() {
+        let text = "t: |\n  ab\n  cdef\nu: x\n";
+        check(text, "t", Some(0), (2, 3));
+        check(text, "t", Some(4), (3, 4));
+    }
+
+    #[test]
+    fn documents_are_numbered_by_the_lines_of_their_file() {
+        let documents = parse(Path::new("f"), "---\na: 1\n---\n# nothing\n---\nb: 2\n").unwrap();
+        assert_eq!(documents.len(), 2);
+        assert_eq!(documents[1].place("b", None).line, 5);
+    }
+
+    #[test]
+    fn broken_yaml_is_told_with_its_place() {
+        let error = parse(Path::new("f.yaml"), "a: 1\nb: [1\n").err().unwrap();
+        let text = error.to_string();
+        assert!(text.starts_with("f.yaml:"), "{text}");
+        let empty = parse(Path::new("f.yaml"), "# only words\n").err().unwrap();
+        assert_eq!(empty.to_string(), "f.yaml holds no document");
+    }
+
+    #[test]
+    fn an_excerpt_points_below_the_column() {
+        let document = one("a: 1\nbcd: x\n");
+        let place = document.place("bcd", None);
+        assert_eq!(document.excerpt(place), "  |\n2 | bcd: x\n  |      ^\n");
+    }
+}

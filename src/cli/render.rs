@@ -1,0 +1,342 @@
+//! `hawser render`: what the rules of a `PublishedResource` make of an object; and templates, CEL and
+//! paths on their own, to try them out.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::check::{self, Output};
+use super::manifest::{self, Document};
+use crate::mutation::{Pipeline, Step};
+use crate::object::{Gvk, Object};
+use crate::paths;
+use crate::publish::compiled::{Compiled, Problem};
+use crate::publish::marks::Remote;
+use crate::publish::projection::Projected;
+use crate::publish::rehearsal::Rehearsal;
+use crate::publish::rules::{self, ObjectRules, Sides};
+use crate::publish::schema;
+use crate::sync::{Made, Request, Rules as _, Scope};
+use crate::template::{Engine, Template};
+
+/// Shows what would become of an object of a workspace: names, the published type, the content that
+/// travels, and the requests of a pass. Nothing is sent anywhere.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct RenderArgs {
+    #[command(subcommand)]
+    piece: Option<Piece>,
+
+    /// YAML files with one PublishedResource, its CRD, an object of a workspace, and, if there is one
+    /// already, its copy on the service cluster
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The logical cluster of the workspace
+    #[arg(long, default_value = "1a2b3c4d5e6f7g8h")]
+    cluster: String,
+
+    /// The path of the workspace
+    #[arg(long, default_value = "root:org:team")]
+    cluster_path: String,
+
+    #[arg(short, long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+enum Piece {
+    /// Renders a template with the data of a file
+    Template {
+        text: String,
+        /// JSON or YAML; - is stdin
+        #[arg(long, value_name = "FILE")]
+        data: PathBuf,
+        #[arg(long, value_enum, default_value_t = Dialect::Go)]
+        engine: Dialect,
+    },
+    /// Evaluates a CEL expression as a mutation step does, and shows what it writes
+    Cel {
+        expression: String,
+        /// The object that is changed
+        #[arg(long, value_name = "FILE")]
+        object: PathBuf,
+        /// The object on the other side
+        #[arg(long, value_name = "FILE")]
+        other: Option<PathBuf>,
+        /// The field that `value` stands for and that is written
+        #[arg(long, default_value = "result")]
+        path: String,
+    },
+    /// Reads a path from an object
+    Path {
+        path: String,
+        #[arg(long, value_name = "FILE")]
+        object: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Dialect {
+    /// As in naming and related objects
+    Go,
+    /// As in mutations: values are escaped for HTML
+    Html,
+    Handlebars,
+}
+
+type Failure = Box<dyn Error>;
+
+pub(super) fn run(args: &RenderArgs) -> ExitCode {
+    let rendered = match &args.piece {
+        Some(piece) => render_piece(piece),
+        None => render(args),
+    };
+    match rendered {
+        Ok(text) => {
+            // A reader that is gone needs no answer.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => super::fail(&*failure),
+    }
+}
+
+fn one(path: &Path) -> Result<Value, Failure> {
+    let mut documents = manifest::read(path)?;
+    Ok(documents.swap_remove(0).value)
+}
+
+fn render_piece(piece: &Piece) -> Result<String, Failure> {
+    let text = match piece {
+        Piece::Template { text, data, engine } => {
+            let engine = match engine {
+                Dialect::Go => Engine::Go,
+                Dialect::Html => Engine::GoHtml,
+                Dialect::Handlebars => Engine::Handlebars,
+            };
+            Template::compile(engine, text)?.render(&one(data)?)?
+        }
+        Piece::Cel {
+            expression,
+            object,
+            other,
+            path,
+        } => {
+            let step = Step::Cel {
+                path: path.clone(),
+                expression: expression.clone(),
+            };
+            let pipeline =
+                Pipeline::compile(&[step]).map_err(|mut errors| errors.swap_remove(0))?;
+            let other = other.as_deref().map(one).transpose()?;
+            let mutated = pipeline.apply(&one(object)?, other.as_ref())?;
+            paths::compact(&paths::get(&mutated, path)?.value())
+        }
+        Piece::Path { path, object } => paths::compact(&paths::get(&one(object)?, path)?.value()),
+    };
+    Ok(format!("{text}\n"))
+}
+
+/// Everything that is shown of an object.
+struct Shown {
+    names: Value,
+    schema: Option<Value>,
+    content: Value,
+    marks: Value,
+    steps: Vec<Value>,
+    outcome: Value,
+    copy: Option<Value>,
+}
+
+fn render(args: &RenderArgs) -> Result<String, Failure> {
+    let documents = check::read_all(&args.files)?;
+    let published = documents
+        .iter()
+        .find(|document| check::is_published_resource(document))
+        .ok_or(
+            "none of the files has a PublishedResource; `hawser render --help` says what is needed",
+        )?;
+    let (_, compiled, projected) =
+        check::compile(published, &documents).map_err(|problems| faulty(published, &problems))?;
+    let compiled = Arc::new(compiled);
+    let types = compiled.types().clone();
+    let object = find(&documents, &types.remote)
+        .ok_or_else(|| format!("none of the files has an object of {}", types.remote))?;
+    let remote = Remote::of(&object, &args.cluster);
+    let rules = ObjectRules::new(
+        &compiled,
+        &Sides::default(),
+        remote,
+        Some(&args.cluster_path),
+    );
+    let shown = show(
+        &rules,
+        &compiled,
+        projected.as_ref(),
+        &object,
+        copy(&documents, &types.local, &types.remote).as_ref(),
+    )?;
+    Ok(match args.output {
+        Output::Human => human(&shown),
+        Output::Json => machine(&shown),
+    })
+}
+
+fn faulty(document: &Document, problems: &[Problem]) -> String {
+    let mut text = format!("{} has errors:", document.file.display());
+    for problem in problems {
+        let _ = write!(text, "\n  {problem}");
+    }
+    text.push_str("\n`hawser check` shows where they are");
+    text
+}
+
+fn is_object(document: &Document) -> bool {
+    !check::is_crd(document) && !check::is_published_resource(document)
+}
+
+/// The first object of a kind.
+fn find(documents: &[Document], kind: &Gvk) -> Option<Object> {
+    let objects = documents.iter().filter(|document| is_object(document));
+    let mut found = objects.filter_map(|document| Object::new(document.value.clone()).ok());
+    found.find(|object| {
+        let gvk = object.gvk();
+        gvk.group == kind.group && gvk.kind == kind.kind
+    })
+}
+
+/// The copy that is there already: the first object of the local kind, or the second where both sides
+/// have one kind.
+fn copy(documents: &[Document], local: &Gvk, remote: &Gvk) -> Option<Object> {
+    if (&local.group, &local.kind) != (&remote.group, &remote.kind) {
+        return find(documents, local);
+    }
+    let objects = documents.iter().filter(|document| is_object(document));
+    let mut found = objects.filter_map(|document| Object::new(document.value.clone()).ok());
+    found.nth(1)
+}
+
+fn show(
+    rules: &ObjectRules,
+    compiled: &Arc<Compiled>,
+    projected: Option<&Projected>,
+    object: &Object,
+    copy: Option<&Object>,
+) -> Result<Shown, Failure> {
+    let hands = Rehearsal::default();
+    let subject = rules::subject_of(rules.clone());
+    hands.put(&subject.anchor, object);
+    let placed = rules.place(object).map_err(|reason| reason.to_string())?;
+    if let Some(copy) = copy {
+        let key = Scope::new(&placed.side, &placed.kind, "").key(copy.namespace(), copy.name());
+        hands.put(&key, copy);
+    }
+    let desired = rules
+        .desired(object, copy)
+        .map_err(|reason| reason.to_string())?;
+    let marks = rules.marks(object, Made::Created);
+    let (report, sent) = hands.pass(&subject);
+    let outcome = report.outcomes.first().map(|outcome| {
+        json!({"code": outcome.reason.code.as_str(), "explanation": outcome.reason.to_string()})
+    });
+    let schema = projected
+        .map(|projected| schema::publish(&projected.crd, "agent"))
+        .transpose()?;
+    let memory = subject.memory.as_ref().map(|place| place.key.to_string());
+    Ok(Shown {
+        names: json!({
+            "object": subject.anchor.to_string(),
+            "copy": placed.to_string(),
+            "state": memory,
+            "local": compiled.types().local.to_string(),
+            "remote": compiled.types().remote.to_string(),
+        }),
+        schema: schema.map(|schema| schema.object),
+        content: desired.into_value(),
+        marks: json!({
+            "labels": marks.labels().collect::<std::collections::BTreeMap<_, _>>(),
+            "annotations": marks.annotations().collect::<std::collections::BTreeMap<_, _>>(),
+        }),
+        steps: sent.iter().map(step).collect(),
+        outcome: outcome.unwrap_or_default(),
+        copy: hands.object(&placed).map(|copy| copy.as_value().clone()),
+    })
+}
+
+fn step(request: &Request) -> Value {
+    let what = match request {
+        Request::Find { scope, .. } => format!("{} {}", scope.side, scope.kind.kind),
+        other => other.key().map(ToString::to_string).unwrap_or_default(),
+    };
+    let body = match request {
+        Request::Create { object, .. }
+        | Request::Replace { object, .. }
+        | Request::ReplaceStatus { object, .. } => object.as_value().clone(),
+        Request::Patch { patch, .. } => patch.clone(),
+        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => Value::Null,
+    };
+    json!({"request": request.verb(), "of": what, "body": body})
+}
+
+fn human(shown: &Shown) -> String {
+    let mut text = String::new();
+    let name = |field: &str| shown.names[field].as_str().unwrap_or_default();
+    let _ = writeln!(text, "object:  {}", name("object"));
+    let _ = writeln!(text, "copy:    {}", name("copy"));
+    let _ = writeln!(text, "state:   {}", name("state"));
+    let _ = writeln!(
+        text,
+        "type:    {} in workspaces, {} here",
+        name("remote"),
+        name("local")
+    );
+    if let Some(schema) = &shown.schema {
+        let schema = schema["metadata"]["name"].as_str().unwrap_or_default();
+        let _ = writeln!(text, "schema:  {schema}");
+    }
+    let _ = writeln!(text, "\nwhat travels:\n{}", indented(&shown.content));
+    let _ = writeln!(text, "\nwhat marks the copy:\n{}", indented(&shown.marks));
+    let _ = writeln!(text, "\na pass would send:");
+    for (number, step) in shown.steps.iter().enumerate() {
+        let field = |name: &str| step[name].as_str().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  {}. {} {}",
+            number + 1,
+            field("request"),
+            field("of")
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nand end with: {}",
+        shown.outcome["explanation"].as_str().unwrap_or_default()
+    );
+    text
+}
+
+fn indented(value: &Value) -> String {
+    let yaml = serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}"));
+    let lines = yaml.lines().map(|line| format!("  {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn machine(shown: &Shown) -> String {
+    let document = json!({
+        "names": shown.names,
+        "schema": shown.schema,
+        "content": shown.content,
+        "marks": shown.marks,
+        "steps": shown.steps,
+        "outcome": shown.outcome,
+        "copy": shown.copy,
+    });
+    format!("{document:#}\n")
+}

@@ -1,0 +1,245 @@
+//! The command line as people use it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+struct Said {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn hawser(args: &[&str], stdin: &str) -> Result<Said> {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/crontabs");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .args(args)
+        .current_dir(examples)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("no stdin")?;
+    input.write_all(stdin.as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    Ok(Said {
+        code: output.status.code().context("it was killed")?,
+        stdout: String::from_utf8(output.stdout)?,
+        stderr: String::from_utf8(output.stderr)?,
+    })
+}
+
+#[test]
+fn the_example_is_without_a_fault() -> Result<()> {
+    let said = hawser(&["check", "published-resource.yaml", "crd.yaml"], "")?;
+    ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
+    let said = hawser(&["check", "-o", "json", "published-resource.yaml"], "")?;
+    let answer: Value = serde_json::from_str(&said.stdout)?;
+    ensure!(answer == json!({"ok": true, "problems": []}), "{answer}");
+    Ok(())
+}
+
+const FAULTY: &str = r#"apiVersion: syncagent.kcp.io/v1alpha1
+kind: PublishedResource
+metadata: {name: faulty}
+spec:
+  resource: {apiGroup: example.com, kind: CronTab, version: v9}
+  naming:
+    name: "{{ .Object.metadata.name | nothing }}"
+"#;
+
+#[test]
+fn a_fault_is_shown_with_its_line_and_a_caret() -> Result<()> {
+    let said = hawser(&["check", "-"], FAULTY)?;
+    ensure!(said.code == 1, "{}", said.stdout);
+    let wanted = "\
+error: spec.naming.name: function \"nothing\" not defined
+ --> -:7:39
+  |
+7 |     name: \"{{ .Object.metadata.name | nothing }}\"
+  |                                       ^
+";
+    ensure!(said.stdout.starts_with(wanted), "{}", said.stdout);
+    let said = hawser(&["check", "-o", "json", "-"], FAULTY)?;
+    let answer: Value = serde_json::from_str(&said.stdout)?;
+    ensure!(
+        answer["problems"][0]["line"] == 7 && answer["problems"][0]["column"] == 39,
+        "{answer}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_projection_is_checked_against_its_crd() -> Result<()> {
+    let said = hawser(&["check", "-", "crd.yaml"], FAULTY)?;
+    ensure!(
+        said.code == 1 && said.stdout.contains("spec.resource"),
+        "{}",
+        said.stdout
+    );
+    ensure!(said.stdout.contains("the CRD has v1"), "{}", said.stdout);
+    Ok(())
+}
+
+#[test]
+fn misuse_and_missing_files_are_told_apart() -> Result<()> {
+    ensure!(hawser(&["check"], "")?.code == 2);
+    let said = hawser(&["check", "missing.yaml"], "")?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("reading missing.yaml"),
+        "{}",
+        said.stderr
+    );
+    let said = hawser(&["check", "-"], "a: [")?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("-:"),
+        "{}",
+        said.stderr
+    );
+    let said = hawser(&["check", "object.yaml"], "")?;
+    ensure!(
+        said.code == 1 && said.stdout.contains("expected syncagent.kcp.io/v1alpha1"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
+#[test]
+fn an_object_is_rendered_with_its_names_its_content_and_the_steps_of_a_pass() -> Result<()> {
+    let files = [
+        "render",
+        "-o",
+        "json",
+        "published-resource.yaml",
+        "crd.yaml",
+        "object.yaml",
+    ];
+    let said = hawser(&files, "")?;
+    ensure!(said.code == 0, "{}", said.stderr);
+    let shown: Value = serde_json::from_str(&said.stdout)?;
+    ensure!(
+        shown["names"]["copy"] == "service CronTab 1a2b3c4d5e6f7g8h/nightly-2747cabb",
+        "{shown}"
+    );
+    ensure!(shown["content"]["spec"]["image"] == "registry.internal/backup:1.2");
+    ensure!(shown["schema"]["spec"]["group"] == "crontabs.example.org");
+    ensure!(shown["outcome"]["code"] == "InStep");
+    let steps: Vec<&str> = shown["steps"]
+        .as_array()
+        .context("no steps")?
+        .iter()
+        .filter_map(|s| s["request"].as_str())
+        .collect();
+    ensure!(
+        steps == ["patch", "create", "create", "create"],
+        "{steps:?}"
+    );
+    ensure!(shown["copy"]["apiVersion"] == "example.com/v1");
+    let said = hawser(
+        &[
+            "render",
+            "published-resource.yaml",
+            "crd.yaml",
+            "object.yaml",
+        ],
+        "",
+    )?;
+    ensure!(
+        said.stdout
+            .contains("and end with: the object and its copy agree"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_missing_for_a_rendering_is_said() -> Result<()> {
+    let said = hawser(&["render", "crd.yaml"], "")?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("PublishedResource"),
+        "{}",
+        said.stderr
+    );
+    let said = hawser(&["render", "published-resource.yaml", "crd.yaml"], "")?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("none of the files has an object"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}
+
+#[test]
+fn templates_expressions_and_paths_are_tried_on_their_own() -> Result<()> {
+    for (args, stdin, wanted) in [
+        (
+            &["render", "template", "{{ .a | upper }}", "--data", "-"][..],
+            "a: b",
+            "B\n",
+        ),
+        (
+            &[
+                "render", "template", "{{ .a }}", "--engine", "html", "--data", "-",
+            ],
+            "a: <b>",
+            "&lt;b&gt;\n",
+        ),
+        (
+            &[
+                "render",
+                "template",
+                "{{upper a}}",
+                "--engine",
+                "handlebars",
+                "--data",
+                "-",
+            ],
+            "a: b",
+            "B\n",
+        ),
+        (
+            &["render", "cel", "self.n + 1", "--object", "-"],
+            "n: 2",
+            "3\n",
+        ),
+        (
+            &[
+                "render",
+                "cel",
+                "value + '!'",
+                "--path",
+                "s",
+                "--object",
+                "-",
+            ],
+            "s: x",
+            "\"x!\"\n",
+        ),
+        (
+            &["render", "path", "a.#.b", "--object", "-"],
+            "a: [{b: 1}, {b: 2}]",
+            "[1,2]\n",
+        ),
+    ] {
+        let said = hawser(args, stdin)?;
+        ensure!(
+            said.stdout == wanted,
+            "{args:?}: {}{}",
+            said.stdout,
+            said.stderr
+        );
+    }
+    let said = hawser(&["render", "template", "{{ env }}", "--data", "-"], "a: b")?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("refused"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}
