@@ -13,12 +13,15 @@ use serde_json::Value as Json;
 mod digests;
 mod functions;
 mod handlebars;
+mod links;
 mod lists;
 mod maps;
 mod numbers;
 mod patterns;
+mod semver;
 mod structure;
 mod text;
+mod times;
 mod tree;
 mod values;
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use gotmpl::{FuncMap, TemplateError, Value};
 
-use super::{MAX_OUTPUT, digests, lists, maps, numbers, patterns, text, values};
+use super::{
+    MAX_OUTPUT, digests, links, lists, maps, numbers, patterns, semver, text, times, values,
+};
 
 pub(super) type Answer = Result<Value, String>;
 pub(super) type Function = fn(&[Value]) -> Answer;
@@ -37,6 +39,9 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         numbers::TABLE,
         digests::TABLE,
         patterns::TABLE,
+        times::TABLE,
+        semver::TABLE,
+        links::TABLE,
     ]
     .into_iter()
     .flatten()
@@ -51,8 +56,8 @@ const RANDOM: &str = "its result is another one each time; derive the value from
 const SURROUNDINGS: &str =
     "templates do not see the process or the network; write the value into the template";
 const CLOCK: &str = "its result depends on the time; use a time the object carries";
-const OPEN: &str =
-    "this version does not offer it; use another function or compute the value in the object";
+const KEYS: &str =
+    "names are no place for keys; put the value into a Secret and sync it as a related object";
 
 /// Why a function the original offers is refused, as a remedy.
 pub fn refusal(name: &str) -> Option<&'static str> {
@@ -78,11 +83,7 @@ pub fn refusal(name: &str) -> Option<&'static str> {
         | "genSignedCertWithKey"
         | "buildCustomCert" => RANDOM,
         "now" | "ago" => CLOCK,
-        "date" | "dateInZone" | "date_in_zone" | "dateModify" | "date_modify"
-        | "mustDateModify" | "must_date_modify" | "htmlDate" | "htmlDateInZone" | "toDate"
-        | "mustToDate" | "unixEpoch" | "duration" | "durationRound" | "derivePassword"
-        | "decryptAES" | "semver" | "semverCompare" | "urlParse" | "urlJoin" | "wrap"
-        | "wrapWith" | "toDecimal" | "abbrevboth" => OPEN,
+        "derivePassword" | "decryptAES" => KEYS,
         _ => return None,
     })
 }
@@ -171,30 +172,8 @@ pub(super) const REFUSED: &[&str] = &[
     "buildCustomCert",
     "now",
     "ago",
-    "date",
-    "dateInZone",
-    "date_in_zone",
-    "dateModify",
-    "date_modify",
-    "mustDateModify",
-    "must_date_modify",
-    "htmlDate",
-    "htmlDateInZone",
-    "toDate",
-    "mustToDate",
-    "unixEpoch",
-    "duration",
-    "durationRound",
     "derivePassword",
     "decryptAES",
-    "semver",
-    "semverCompare",
-    "urlParse",
-    "urlJoin",
-    "wrap",
-    "wrapWith",
-    "toDecimal",
-    "abbrevboth",
 ];
 
 /// An argument that must be text.

@@ -6,6 +6,13 @@ use super::functions::{ANY, Answer, Entry, entry, int_arg};
 use super::values::string;
 
 pub(super) const TABLE: &[Entry] = &[
+    // The digits of a value, read as an octal number.
+    entry("toDecimal", 1, 1, |a| {
+        let digits = super::values::printed(&a[0])?;
+        Ok(Value::Int(
+            i64::from_str_radix(&digits, 8).unwrap_or_default(),
+        ))
+    }),
     entry("int", 1, 1, |a| Ok(Value::Int(integer(&a[0])))),
     entry("int64", 1, 1, |a| Ok(Value::Int(integer(&a[0])))),
     entry("float64", 1, 1, |a| Ok(Value::Float(real(&a[0])))),

@@ -53,6 +53,23 @@ pub(super) const TABLE: &[Entry] = &[
     entry("repeat", 2, 2, repeat),
     entry("substr", 3, 3, substr),
     entry("trunc", 2, 2, trunc),
+    entry("abbrevboth", 3, 3, abbrev_both),
+    entry("wrap", 2, 2, |a| {
+        Ok(string(wrapped(
+            int_arg(a, 0)?,
+            "\n",
+            LongWords::Kept,
+            text_arg(a, 1)?,
+        )))
+    }),
+    entry("wrapWith", 3, 3, |a| {
+        Ok(string(wrapped(
+            int_arg(a, 0)?,
+            text_arg(a, 1)?,
+            LongWords::Broken,
+            text_arg(a, 2)?,
+        )))
+    }),
     entry("abbrev", 2, 2, abbrev),
     entry("initials", 1, 1, |a| {
         Ok(string(
@@ -447,4 +464,77 @@ fn clean(path: &str) -> String {
         (false, true) => ".".to_owned(),
         (false, false) => parts.join("/"),
     }
+}
+
+fn abbrev_both(args: &[Value]) -> Answer {
+    let (left, right) = (int_arg(args, 0)?, int_arg(args, 1)?);
+    let text = text_arg(args, 2)?;
+    if right < 4 || (left > 0 && right < 7) {
+        return Ok(string(text));
+    }
+    let width = usize::try_from(right).unwrap_or(usize::MAX);
+    let left = usize::try_from(left).unwrap_or(0);
+    Ok(string(abbreviated(text.as_bytes(), left, width)))
+}
+
+/// Cuts at both ends; by bytes, as the original does.
+fn abbreviated(text: &[u8], offset: usize, width: usize) -> String {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if text.len() <= width {
+        return shown(text);
+    }
+    let room = width - 3;
+    let offset = offset.min(text.len()).min(text.len().saturating_sub(room));
+    if offset <= 4 {
+        return shown(&text[..room]) + "...";
+    }
+    if offset + room < text.len() {
+        let rest = &text[offset..];
+        let inner = room.max(4);
+        if rest.len() <= inner {
+            return format!("...{}", shown(rest));
+        }
+        return format!("...{}...", shown(&rest[..inner - 3]));
+    }
+    format!("...{}", shown(&text[text.len() - room..]))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LongWords {
+    Kept,
+    Broken,
+}
+
+/// Breaks a text into lines at its spaces; by bytes, as the original does.
+fn wrapped(width: i64, line_end: &str, long: LongWords, text: &str) -> String {
+    let width = usize::try_from(width).unwrap_or(1).max(1);
+    let line_end = if line_end.is_empty() { "\n" } else { line_end };
+    let bytes = text.as_bytes();
+    let mut out: Vec<u8> = Vec::new();
+    let mut at = 0;
+    let mut line = |piece: &[u8]| {
+        out.extend_from_slice(piece);
+        out.extend_from_slice(line_end.as_bytes());
+    };
+    while bytes.len() - at > width {
+        if bytes[at] == b' ' {
+            at += 1;
+            continue;
+        }
+        let space = bytes[at..=at + width].iter().rposition(|b| *b == b' ');
+        if let Some(space) = space {
+            line(&bytes[at..at + space]);
+            at += space + 1;
+        } else if long == LongWords::Broken {
+            line(&bytes[at..at + width]);
+            at += width;
+        } else if let Some(space) = bytes[at + width..].iter().position(|b| *b == b' ') {
+            line(&bytes[at..at + width + space]);
+            at += width + space + 1;
+        } else {
+            break;
+        }
+    }
+    out.extend_from_slice(&bytes[at..]);
+    String::from_utf8_lossy(&out).into_owned()
 }

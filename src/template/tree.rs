@@ -27,6 +27,7 @@ const METHODS: &[&str] = &[
 
 /// Functions that tell Go's `int` of a literal from the `int64` of an object, which are one type here.
 const TYPED: &[&str] = &[
+    "duration",
     "has",
     "mustHas",
     "without",

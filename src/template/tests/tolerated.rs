@@ -56,80 +56,20 @@ pub(super) const GO: &[(&str, &str)] = &[
         "the original's answer is no valid UTF-8",
     ),
     (
-        "str-abbrevboth",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "str-wrap-long",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "str-wrapwith-long",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "semver-compare-pre",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
         "semver-methods",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "url-parse-field",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "url-join-roundtrip",
-        "not offered yet: refused by name at compile time",
+        "methods are refused; semverCompare compares",
     ),
     (
         "date-duration",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-durationround",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-todate",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-int",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-modify",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-modify-bad",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-unixepoch",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-print",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-layouts",
-        "not offered yet: refused by name at compile time",
-    ),
-    (
-        "date-musttodate-ok",
-        "not offered yet: refused by name at compile time",
+        "integer literals here are refused: int and int64 are one type",
     ),
     (
         "date-in-zone-named",
-        "not offered yet: refused by name at compile time",
+        "zones other than UTC are refused: what is known of them differs from machine to machine",
     ),
     (
         "date-in-zone-unknown",
-        "not offered yet: refused by name at compile time",
+        "zones other than UTC are refused: what is known of them differs from machine to machine",
     ),
     (
         "list-has",
