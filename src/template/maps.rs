@@ -85,7 +85,11 @@ pub(super) const TABLE: &[Entry] = &[
     }),
     entry("toPrettyJson", 1, 1, pretty),
     entry("mustToPrettyJson", 1, 1, pretty),
-    entry("fromJson", 1, 1, from_json),
+    // What is no JSON is nothing; only the other form says so.
+    entry("fromJson", 1, 1, |a| {
+        text_arg(a, 0)?;
+        Ok(from_json(a).unwrap_or(Value::Nil))
+    }),
     entry("mustFromJson", 1, 1, from_json),
 ];
 

@@ -115,9 +115,11 @@ fn text_integer(text: &str) -> i64 {
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, &*lower),
     };
-    if digits.starts_with(['+', '-']) {
+    let gaps = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
+    if digits.starts_with(['+', '-']) || gaps {
         return 0;
     }
+    let digits = digits.replace('_', "");
     i64::from_str_radix(&format!("{sign}{digits}"), radix).unwrap_or_default()
 }
 

@@ -80,6 +80,13 @@ fn go_templates_answer_as_the_contract() {
     );
 }
 
+/// Answers of the Go libraries to cases of our own.
+#[test]
+fn more_go_templates_answer_as_the_libraries() {
+    let golden = include_str!("../../tests/data/templates_more.json");
+    check(Engine::Go, golden, 260, tolerated::MORE);
+}
+
 #[test]
 fn html_templates_answer_as_the_contract() {
     check(

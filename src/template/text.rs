@@ -349,7 +349,17 @@ fn words(args: &[Value], joint: char) -> Answer {
     for (at, c) in text.iter().copied().enumerate() {
         let before = at.checked_sub(1).map(|b| text[b]);
         if c.is_numeric() && before.is_some_and(char::is_uppercase) {
-            return Err("words of a capital followed by a digit are not split; use lower or regexReplaceAll".to_owned());
+            return Err(
+                "words of a capital followed by a digit are not split; use lower or regexReplaceAll"
+                    .to_owned(),
+            );
+        }
+        if c.is_numeric() && before.is_some_and(char::is_lowercase) {
+            // A number belongs to the small letters that follow it, if some do.
+            let after = text[at..].iter().find(|c| !c.is_numeric());
+            if after.is_some_and(|c| c.is_lowercase()) {
+                out.push(joint);
+            }
         }
         let next = text.get(at + 1).copied();
         if matches!(c, ' ' | '-' | '_') || c.is_whitespace() {

@@ -90,3 +90,25 @@ pub(super) const GO: &[(&str, &str)] = &[
     ("dict-set-data", "changing the data is refused"),
 ];
 pub(super) const HTML: &[(&str, &str)] = &[];
+
+/// Of our own cases.
+pub(super) const MORE: &[(&str, &str)] = &[
+    (
+        "more-155",
+        "text that is no base64 is an error, not an answer that says so",
+    ),
+    ("more-177", "a list of no matches is null, as in JSON"),
+    ("more-192", "a repetition without a lower bound is refused"),
+    ("more-230", "one letter of Turkish: Unicode's own rule"),
+    (
+        "more-245",
+        "printf writes floats of twenty digits without an exponent",
+    ),
+    (
+        "more-253",
+        "printf writes floats of twenty digits without an exponent",
+    ),
+    ("more-255", "lists in verbs other than %v are refused"),
+    ("more-256", "lists in verbs other than %v are refused"),
+    ("more-257", "printf knows no precision in %v"),
+];
