@@ -12,6 +12,7 @@ pub mod marks;
 pub mod memory;
 pub mod names;
 pub mod naming;
+pub mod openapi;
 pub mod projection;
 pub mod rehearsal;
 pub mod rules;

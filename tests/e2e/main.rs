@@ -2,4 +2,5 @@
 
 mod cli;
 mod ground;
+mod openapi;
 mod playground;

@@ -393,3 +393,52 @@ fn missing_marks_are_put_right_with_the_next_pass() {
     assert_eq!(stage.pass(&subject).0, ["patch Thing"]);
     assert_eq!(stage.copy().1.annotation(marks::NAME), Some("a"));
 }
+
+/// 63 and 253 characters, dots, capitals and letters of other scripts: found out before anything is
+/// asked of the service cluster.
+#[test]
+fn names_that_no_server_takes_are_refused_before_any_call() {
+    for (name, namespace, fits) in [
+        ("a".repeat(253), "n".repeat(63), true),
+        ("a".repeat(254), "n".into(), false),
+        ("a".into(), "n".repeat(64), false),
+        ("a.b".into(), "n".into(), true),
+        ("a".into(), "n.m".into(), false),
+        ("Upper".into(), "n".into(), false),
+        ("a".into(), "ü".into(), false),
+        ("a/b".into(), "n".into(), false),
+        ("..".into(), "n".into(), false),
+    ] {
+        let stage = Stage::new(json!({"naming": {"name": name, "namespace": namespace}}));
+        let subject = stage.create(CLUSTER, "a", json!({}));
+        let (report, sent) = stage.hands.pass(&subject);
+        let code = report.outcomes[0].reason.code;
+        assert_eq!(code == Code::InStep, fits, "{name} {namespace}: {code}");
+        let service = sent
+            .iter()
+            .filter_map(Request::key)
+            .any(|key| key.side == Side::new("service"));
+        assert_eq!(service, fits, "{name} {namespace}");
+    }
+}
+
+#[test]
+fn a_status_travels_as_it_is_unless_a_mutation_takes_internals_out() {
+    let internals = json!({"ready": true, "pod": "node-17/abc", "uid": "123"});
+    for (mutation, wanted) in [
+        (json!([]), internals.clone()),
+        (
+            json!([{"delete": {"path": "status.pod"}}, {"delete": {"path": "status.uid"}}]),
+            json!({"ready": true}),
+        ),
+    ] {
+        let stage = Stage::new(json!({"mutation": {"status": mutation}}));
+        let subject = stage.create(CLUSTER, "a", json!({}));
+        stage.pass(&subject);
+        stage
+            .hands
+            .patch(&stage.copy().0, json!({"status": internals}));
+        stage.pass(&subject);
+        assert_eq!(stage.source(&subject).as_value()["status"], wanted);
+    }
+}
