@@ -6,6 +6,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hawser::{
     mutation::{Pipeline, Step},
     paths,
+    template::{Engine, Template},
 };
 use serde_json::{Value, json};
 
@@ -98,5 +99,33 @@ fn applying_steps(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reading_and_writing_paths, applying_steps);
+fn rendering_templates(c: &mut Criterion) {
+    let mut group = c.benchmark_group("templates");
+    let pattern =
+        "{{ .Object.metadata.namespace | sha3short }}-{{ .Object.metadata.name | lower }}";
+    let handlebars = "{{sha3short Object.metadata.namespace}}-{{lower Object.metadata.name}}";
+    for bytes in [2_048, 204_800] {
+        let data = json!({"Object": object(bytes), "ClusterName": "abc"});
+        for (name, engine, text) in [
+            ("go", Engine::Go, pattern),
+            ("html", Engine::GoHtml, pattern),
+            ("handlebars", Engine::Handlebars, handlebars),
+        ] {
+            let Ok(template) = Template::compile(engine, text) else {
+                continue;
+            };
+            group.bench_with_input(BenchmarkId::new(name, bytes), &data, |b, data| {
+                b.iter(|| black_box(template.render(data)));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(
+    benches,
+    reading_and_writing_paths,
+    applying_steps,
+    rendering_templates
+);
 criterion_main!(benches);
