@@ -81,6 +81,16 @@ fn note_path(tx: &Tx<'_>, admission: &Admission<'_>, object: &mut Object) {
     }
 }
 
+/// Refuses annotations that would keep an object from being shown in the older version: one object that
+/// cannot be shown fails every list that it is in, of other workspaces too.
+fn check_annotations(plural: &str, object: &Object) -> Result<(), Status> {
+    let mut value = object.clone().into_value();
+    convert::to_old(&mut value).map_err(|error| {
+        let name = object.name();
+        Status::bad_request(format!("{plural}.{GROUP} {name:?}: {error}"))
+    })
+}
+
 /// `APIResourceSchema`
 pub(super) struct Schemas;
 
@@ -121,6 +131,7 @@ impl Strategy for Exports {
         if admission.subresource.is_empty() {
             note_path(tx, admission, object);
         }
+        check_annotations("apiexports", object)?;
         let refused = |why: String| Err(refuse("apiexports", object, &why));
         for (group, name, schema) in exports::resources(object.as_value()) {
             let group = if group.is_empty() { "core" } else { group };
@@ -206,6 +217,7 @@ impl Strategy for Bindings {
                 format!("unable to create APIBinding: no permission to bind to export {name}");
             refuse("apibindings", object, &why)
         })?;
+        check_annotations("apibindings", object)?;
         if !admission.subresource.is_empty() {
             return Ok(());
         }

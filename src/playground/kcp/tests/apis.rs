@@ -512,3 +512,29 @@ async fn discovery_prefers_the_newer_version_of_apis() {
     assert_eq!(group["preferredVersion"]["version"], "v1alpha2");
     assert_eq!(group["versions"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn an_object_that_the_older_version_could_not_show_is_refused() {
+    let world = World::new();
+    let (org, team) = world.bound(&json!([])).await;
+    let broken = json!({"metadata": {"annotations": {
+        "apis.v1alpha2.kcp.io/v1alpha1-permission-claims": "[{",
+    }}});
+    for at in [
+        format!("/clusters/{org}{EXPORTS2}/tabs"),
+        format!("/clusters/{team}{BINDINGS2}/tabs"),
+    ] {
+        world.patch(&at, broken.clone()).await.refused(
+            400,
+            "BadRequest",
+            "v1alpha1-permission-claims",
+        );
+    }
+    assert_eq!(
+        world.get(&format!("/clusters/{org}{EXPORTS}")).await.code,
+        200
+    );
+    let view =
+        format!("/services/apiexport/{org}/tabs/clusters/*/apis/apis.kcp.io/v1alpha1/apibindings");
+    assert_eq!(world.get(&view).await.code, 200);
+}
