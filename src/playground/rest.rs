@@ -28,7 +28,7 @@ mod write;
 pub(super) mod tests;
 
 use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
-use super::catalog::{Catalog, Resource, Scope, Scopes};
+use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
 use query::Query;
@@ -91,11 +91,7 @@ impl Rest {
             return Ok(text("ok"));
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return Err(Status::new(
-                405,
-                "MethodNotAllowed",
-                "the server does not allow this method on the requested resource",
-            ));
+            return Err(Status::method_not_allowed());
         }
         let document = self.discover(&request.scope, &target)?;
         Ok(full(200, view::bytes(&document)))
@@ -134,11 +130,10 @@ impl Rest {
                 Ok(written(self.delete(call, name)?))
             }
             ("DELETE", None) => Ok(written(self.delete_collection(call)?)),
-            (method, _) => {
+            _ => {
                 // An address that is nothing at all is missing, whatever the method.
                 self.store.read(|read| self.address(read, call))?;
-                let (group, plural) = (&call.path.group, &call.path.plural);
-                Err(Status::method_not_allowed(group, plural, method))
+                Err(Status::method_not_allowed())
             }
         }
     }
@@ -158,7 +153,6 @@ impl Rest {
     ) -> Result<Arc<Resource>, Status> {
         let catalog = self.scopes.catalog(read, scope)?;
         let resource = look_up(&catalog, path)?;
-        let refused = || Status::method_not_allowed(&path.group, &path.plural, verb);
         let allowed = match path.subresource.as_str() {
             "" => resource.verbs.allow(verb),
             "status" => resource.verbs.allow(verb) && matches!(verb, "get" | "update" | "patch"),
@@ -168,7 +162,7 @@ impl Rest {
         let everywhere_allowed = matches!(verb, "list" | "watch");
         let namespaces = discovery::is_namespaces(&resource) && verb == "deletecollection";
         if !allowed || namespaces || (everywhere && !everywhere_allowed) {
-            return Err(refused());
+            return Err(Status::method_not_allowed());
         }
         if scope.cluster().is_some() {
             self.scopes.authorize(read, scope, &resource, verb)?;
@@ -267,10 +261,12 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
         "finalize" => discovery::is_namespaces(resource),
         _ => false,
     };
-    if placed && part {
-        Ok(Arc::clone(resource))
-    } else {
-        Err(Status::no_such_path())
+    match (&path.name, placed && part) {
+        (_, true) => Ok(Arc::clone(resource)),
+        (Some(name), false) if placed && resource.flavour == Flavour::Custom => {
+            Err(Status::not_found(&path.group, &path.plural, name))
+        }
+        _ => Err(Status::no_such_path()),
     }
 }
 

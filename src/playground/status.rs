@@ -179,12 +179,13 @@ impl Status {
         .retry_after(1)
     }
 
-    pub fn method_not_allowed(group: &str, resource: &str, verb: &str) -> Self {
-        let message = format!(
-            "{verb} is not supported on resources of kind \"{}\"",
-            qualified(group, resource)
-        );
-        Self::new(405, "MethodNotAllowed", message).about(group, resource, "")
+    /// No such verb at this address.
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
     }
 
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
@@ -225,9 +226,13 @@ impl Status {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if let Some(map) = root.as_object_mut()
+            && !self.reason.is_empty()
+        {
+            map.insert("reason".into(), self.reason.into());
+        }
         if let (Some(details), Some(map)) = (&self.details, root.as_object_mut()) {
             map.insert("details".into(), details.to_json());
         }

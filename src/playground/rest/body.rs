@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::query::FieldValidation;
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::field::FieldError;
 use crate::playground::json::{self, Document, JsonError};
 use crate::playground::protobuf::{self, ProtobufError};
 use crate::playground::status::Status;
@@ -175,6 +176,12 @@ pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status
         )));
     }
     let given = object.kind();
+    if resource.flavour == Flavour::Custom && given != expected.kind {
+        let must = format!("must be {}", expected.kind);
+        let error = FieldError::invalid("kind", given, &must);
+        let (group, name) = (&resource.group, object.name());
+        return Err(Status::invalid(group, given, name, &[error]));
+    }
     if !given.is_empty() && given != expected.kind {
         return Err(Status::bad_request(format!(
             "{given} in version {:?} cannot be handled as a {}: no kind {given:?} is registered for this address",
@@ -182,6 +189,14 @@ pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status
         )));
     }
     object.set_gvk(&expected);
-    object.metadata_mut().retain(|_, value| !value.is_null());
+    // Metadata is typed everywhere: what is empty there is not there.
+    object.metadata_mut().retain(|field, value| match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => {
+            !map.is_empty() || !matches!(field.as_str(), "labels" | "annotations")
+        }
+        _ => true,
+    });
     Ok(object)
 }

@@ -5,14 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::query;
 use super::select::{self, Chosen};
 use super::write::{self, Written};
-use super::{Call, Rest, body, metadata, view};
+use super::{Call, Rest, body, view};
 use crate::object::Object;
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Resource};
+use crate::playground::field::FieldError;
 use crate::playground::status::Status;
 use crate::playground::store::{Filter as _, Key, Stored, Tx};
+
+const OPTIONS: &str = "DeleteOptions";
 
 /// How a deletion is meant, from its query and its body.
 #[derive(Debug, Default)]
@@ -32,7 +36,7 @@ enum Fate {
 impl DeleteOptions {
     fn read(call: &Call<'_>) -> Result<Self, Status> {
         let mut options = Self {
-            dry_run: call.query.dry_run()?,
+            dry_run: call.query.dry_run(OPTIONS)?,
             ..Self::default()
         };
         check_policy(call.query.get("propagationPolicy"))?;
@@ -58,10 +62,9 @@ impl DeleteOptions {
         {
             None | Some([]) => {}
             Some([all]) if all == "All" => options.dry_run = true,
-            Some(_) => {
-                return Err(Status::bad_request(
-                    "dryRun: Unsupported value: supported values: \"All\"",
-                ));
+            Some([other, ..]) => {
+                let other = other.as_str().unwrap_or_default();
+                return Err(query::unsupported_dry_run(OPTIONS, other));
             }
         }
         let text = |field: &str| {
@@ -74,12 +77,48 @@ impl DeleteOptions {
     }
 }
 
+impl DeleteOptions {
+    /// Whether the object is the one that is meant.
+    fn check(&self, resource: &Resource, object: &Object) -> Result<(), Status> {
+        let fail = |why: String| {
+            // Known by its kind here, not by its resource.
+            Err(Status::conflict(
+                &resource.group,
+                &resource.kind,
+                object.name(),
+                &why,
+            ))
+        };
+        let is = object.uid().unwrap_or_default();
+        match self.uid.as_deref() {
+            Some(uid) if uid != is => {
+                return fail(format!(
+                    "the UID in the precondition ({uid}) does not match the UID in record ({is}). The object might have been deleted and then recreated"
+                ));
+            }
+            _ => {}
+        }
+        let is = object.resource_version().unwrap_or_default();
+        match self.resource_version.as_deref() {
+            Some(version) if version != is => fail(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({is}). The object might have been modified"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn check_policy(policy: Option<&str>) -> Result<(), Status> {
     match policy {
         None | Some("" | "Background" | "Foreground" | "Orphan") => Ok(()),
-        Some(other) => Err(Status::bad_request(format!(
-            "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""
-        ))),
+        Some(other) => Err(query::bad_options(
+            OPTIONS,
+            FieldError::not_supported(
+                "propagationPolicy",
+                other,
+                ["Foreground", "Background", "Orphan", "nil"],
+            ),
+        )),
     }
 }
 
@@ -89,12 +128,7 @@ impl Rest {
         let outcome = self.transact(options.dry_run, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "delete")?;
             let (key, stored) = write::existing(tx, call, &resource, name)?;
-            metadata::check_precondition(
-                &key,
-                &stored.object(),
-                options.uid.as_deref(),
-                options.resource_version.as_deref(),
-            )?;
+            options.check(&resource, &stored.object())?;
             let fate = Self::delete_in(tx, call, &resource, (&key, &stored))?;
             tx.report(&key);
             Ok((resource, fate))
@@ -138,7 +172,8 @@ impl Rest {
             .into_iter()
             .map(|object| view.transient(object))
             .collect::<Result<_, Status>>()?;
-        let meta = json!({"resourceVersion": outcome.revision.to_string()});
+        let mut meta = json!({"resourceVersion": outcome.revision.to_string()});
+        view.complete(&mut meta);
         Ok(Written {
             code: 200,
             body: view.list(&meta, &items),

@@ -60,6 +60,7 @@ pub(super) async fn list(
             meta["remainingItemCount"] = left.into();
         }
     }
+    view.complete(&mut meta);
     let bodies = page
         .into_iter()
         .map(|stored| view.body(stored))

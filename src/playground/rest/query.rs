@@ -58,9 +58,11 @@ impl<'a> Query<'a> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        text.parse().map(Some).map_err(|_| {
+        let number: i64 = text.parse().map_err(|_| {
             Status::bad_request(format!("{name} must be a whole number, not {text:?}"))
-        })
+        })?;
+        // Less than nothing is as good as nothing.
+        Ok(u64::try_from(number).ok())
     }
 
     /// `None`: not given, or 0, which is "any".
@@ -119,25 +121,28 @@ impl<'a> Query<'a> {
         FieldSelector::parse(text).map_err(|error| selector(&error))
     }
 
-    /// Whether nothing is to be stored.
-    pub(super) fn dry_run(&self) -> Result<bool, Status> {
+    /// Whether nothing is to be stored. `options` is what the verb's options are called.
+    pub(super) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
-            Some(other) => Err(Status::bad_request(format!(
-                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
-            ))),
+            Some(other) => Err(unsupported_dry_run(options, other)),
         }
     }
 
-    pub(super) fn field_validation(&self) -> Result<FieldValidation, Status> {
+    pub(super) fn field_validation(&self, options: &str) -> Result<FieldValidation, Status> {
         match self.get("fieldValidation") {
             None | Some("Warn") => Ok(FieldValidation::Warn),
             Some("Ignore") => Ok(FieldValidation::Ignore),
             Some("Strict") => Ok(FieldValidation::Strict),
-            Some(other) => Err(Status::bad_request(format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
+            Some(other) => Err(bad_options(
+                options,
+                FieldError::not_supported(
+                    "fieldValidation",
+                    other,
+                    ["", "Ignore", "Strict", "Warn"],
+                ),
+            )),
         }
     }
 }
@@ -147,7 +152,16 @@ pub(super) fn selector(error: &SelectError) -> Status {
 }
 
 pub(super) fn list_options(error: FieldError) -> Status {
-    Status::invalid("meta.k8s.io", "ListOptions", "", &[error])
+    bad_options("ListOptions", error)
+}
+
+pub(super) fn bad_options(options: &str, error: FieldError) -> Status {
+    Status::invalid("meta.k8s.io", options, "", &[error])
+}
+
+pub(super) fn unsupported_dry_run(options: &str, given: &str) -> Status {
+    let error = FieldError::not_supported("dryRun", vec![given], ["All"]);
+    bad_options(options, error)
 }
 
 #[cfg(test)]
@@ -195,11 +209,12 @@ mod tests {
             "watch=maybe&limit=-1&labelSelector=a%20b&fieldSelector=x&dryRun=Some&fieldValidation=x",
         ));
         assert_eq!(query.flag("watch").unwrap_err().code, 400);
-        assert_eq!(query.number("limit").unwrap_err().code, 400);
+        assert_eq!(query.number("limit"), Ok(None));
         assert_eq!(query.label_selector().unwrap_err().code, 400);
         assert_eq!(query.field_selector().unwrap_err().code, 400);
-        assert_eq!(query.dry_run().unwrap_err().code, 400);
-        assert_eq!(query.field_validation().unwrap_err().code, 400);
+        assert_eq!(query.dry_run("CreateOptions").unwrap_err().code, 422);
+        let refused = query.field_validation("CreateOptions").unwrap_err();
+        assert_eq!(refused.code, 422);
         assert_eq!(query.get("missing"), None);
     }
 }

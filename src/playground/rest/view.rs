@@ -124,6 +124,13 @@ impl View {
         Ok(bytes(object.as_value()))
     }
 
+    /// Lists of custom resources say that nothing is to be continued, too.
+    pub(super) fn complete(&self, meta: &mut Value) {
+        if self.resource.flavour == Flavour::Custom && meta.get("continue").is_none() {
+            meta["continue"] = "".into();
+        }
+    }
+
     /// A list document around items that are JSON texts already.
     pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Bytes {
         let (api_version, kind) = match self.form {

@@ -49,8 +49,8 @@ struct Left {
 impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
-        let validation = call.query.field_validation()?;
-        let outcome = self.transact(call.query.dry_run()?, |tx| {
+        let validation = call.query.field_validation("CreateOptions")?;
+        let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
             self.create_in(tx, call, resource, (document, validation))
         })?;
@@ -125,8 +125,8 @@ impl Rest {
 
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
-        let validation = call.query.field_validation()?;
-        let outcome = self.transact(call.query.dry_run()?, |tx| {
+        let validation = call.query.field_validation("UpdateOptions")?;
+        let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
             let mut complaints = Complaints::new(validation, &document.duplicates);
             let mut object = body::object(document.value, &resource)?;
@@ -140,7 +140,9 @@ impl Rest {
                     0,
                     "must be specified for an update",
                 );
-                return Err(invalid(&resource, name, &[error]));
+                // Known by the resource here, not by its kind.
+                let (group, plural) = (&resource.group, &resource.plural);
+                return Err(Status::invalid(group, plural, name, &[error]));
             }
             let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
             Ok(Left {
@@ -154,17 +156,20 @@ impl Rest {
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
-        let validation = call.query.field_validation()?;
-        let outcome = self.transact(call.query.dry_run()?, |tx| {
+        let validation = call.query.field_validation("PatchOptions")?;
+        let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
             let mut complaints = Complaints::new(validation, &document.duplicates);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
             let patched = apply(kind, served.as_value(), &document.value, &resource)?;
-            let mut object = body::object(patched, &resource)?;
+            let mut object =
+                body::object(patched, &resource).map_err(|status| misfit(&resource, status))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
-            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
+            let gone = self
+                .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
+                .map_err(|status| misfit(&resource, status))?;
             Ok(Left {
                 resource,
                 gone,
@@ -187,7 +192,8 @@ impl Rest {
         if call.request.method == Method::PATCH && object.uid() != old.uid() {
             let uid = object.uid().unwrap_or_default();
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            return Err(invalid(resource, key.name(), &[error]));
+            // Told twice, as by servers that check metadata before and after admission.
+            return Err(invalid(resource, key.name(), &[error.clone(), error]));
         }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
         metadata::keep_owned(&mut object, &old);
@@ -275,7 +281,9 @@ impl Rest {
             errors.extend(strategy.validate(admission, &object));
         }
         if let Some(old) = admission.old {
-            errors.extend(metadata::check_finalizers(&object, old));
+            let refused = metadata::check_finalizers(&object, old);
+            errors.extend(refused.clone());
+            errors.extend(refused);
         }
         refuse(resource, object.as_value(), &errors)?;
         let stamp = match (&stored_as, converts) {
@@ -311,6 +319,13 @@ fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written,
     let view = call.view(resource);
     let body = match (outcome.reported, gone) {
         (Some(stored), _) => view.body(&stored)?,
+        (None, Some(mut gone)) if gone.in_deletion() => {
+            // Its end is a change too.
+            let revision = outcome.revision.to_string();
+            let metadata = gone.metadata_mut();
+            metadata.insert("resourceVersion".into(), revision.into());
+            view.transient(gone)?
+        }
         (None, Some(gone)) => view.transient(gone)?,
         (None, None) => {
             return Err(Status::internal(
@@ -325,13 +340,20 @@ fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written,
     })
 }
 
+/// A patch whose result is no object of a built-in kind is itself invalid.
+fn misfit(resource: &Resource, status: Status) -> Status {
+    let unreadable = status.code == 400 && status.message.contains("cannot be handled as");
+    if resource.flavour == Flavour::Custom || !unreadable {
+        return status;
+    }
+    let error = FieldError::invalid("patch", "", &status.message);
+    Status::invalid("", "", "", &[error])
+}
+
 /// The cluster that a write is for: there is one, or there is no such write.
 pub(super) fn cluster(call: &Call<'_>) -> Result<crate::playground::store::Name, Status> {
     let cluster = call.request.scope.cluster();
-    cluster.cloned().ok_or_else(|| {
-        let path = &call.path;
-        Status::method_not_allowed(&path.group, &path.plural, "a write across all clusters")
-    })
+    cluster.cloned().ok_or_else(Status::method_not_allowed)
 }
 
 fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {

@@ -460,7 +460,7 @@ async fn a_deletion_may_name_what_it_means() {
             .delete(&format!("{at}?propagationPolicy=Sideways"))
             .await
             .code,
-        400
+        422
     );
     let right = options(json!({"uid": made["metadata"]["uid"]}));
     ground
