@@ -62,13 +62,19 @@ fn others(read: &dyn Read, key: &Key) -> Vec<Key> {
     keys.collect()
 }
 
-/// Bindings that name an export by a reference that could not be followed so far.
+/// Bindings that name an export by a reference that could not be followed so far, or that led to another
+/// one before: a workspace made anew has the path of the one that went, not its cluster.
 fn waiting_for(read: &dyn Read, export: &Key) -> Vec<Key> {
+    let this = ExportName::of(export);
+    let hash = this.hash();
     read.list(&Range::everywhere(&tree::BINDINGS))
         .iter()
-        .filter(|stored| stored.labels.get(ids::EXPORT_LABEL).is_none())
+        .filter(|stored| stored.labels.get(ids::EXPORT_LABEL) != Some(hash.as_str()))
         .filter(|stored| {
-            stored.cached().as_value()["spec"]["reference"]["export"]["name"] == **export.name()
+            let reference = &stored.cached().as_value()["spec"]["reference"]["export"];
+            reference["name"] == *this.name
+                && exports::referenced(read, stored.key.cluster(), reference).as_ref()
+                    == Some(&this)
         })
         .map(|stored| stored.key.clone())
         .collect()

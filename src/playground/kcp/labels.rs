@@ -29,7 +29,8 @@ impl Settler for Labels {
             if key.table == *tree::BINDINGS {
                 self.relabel_cluster(tx, key)?;
             }
-            self.relabel(tx, key)?;
+            let accepted = self.accepted(tx, key.cluster());
+            relabel(tx, key, &accepted)?;
         }
         Ok(())
     }
@@ -55,6 +56,12 @@ impl Labels {
                 if owner.is_empty() || stored.cached().in_deletion() {
                     return Vec::new();
                 }
+                let name = objects::text(binding, "/spec/reference/export/name");
+                let export = tree::EXPORTS.key(owner, "", name);
+                // Its bindings change with an export that goes or comes back, so the cache follows.
+                if read.get(&export).is_none() {
+                    return Vec::new();
+                }
                 claims::accepted(binding, owner)
             })
             .collect();
@@ -66,65 +73,66 @@ impl Labels {
         accepted
     }
 
-    /// Brings the labels of one object in step with what its cluster accepts.
-    fn relabel(&self, tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
-        let Some(stored) = tx.get(key) else {
-            return Ok(());
-        };
-        let accepted = self.accepted(tx, key.cluster());
-        let own = own_export(key, &stored);
-        let claimed = stored
-            .labels
-            .iter()
-            .any(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX));
-        if accepted.is_empty() && own.is_none() && !claimed {
-            return Ok(());
-        }
-        let target = Target {
-            group: &key.table.group,
-            resource: &key.table.resource,
-            identity: &key.table.identity,
-        };
-        let wanted = wanted(&stored, target, &accepted, own.as_ref());
-        let present: BTreeMap<&str, &str> = stored
-            .labels
-            .iter()
-            .filter(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX))
-            .collect();
-        let same = present.len() == wanted.len()
-            && wanted
-                .iter()
-                .all(|(label, value)| present.get(label.as_str()) == Some(&value.as_str()));
-        if same {
-            return Ok(());
-        }
-        let mut object = stored.object();
-        let mut labels = object.root()["metadata"]["labels"]
-            .as_object()
-            .cloned()
-            .unwrap_or_default();
-        labels.retain(|label, _| !label.starts_with(ids::CLAIM_LABEL_PREFIX));
-        for (label, value) in wanted {
-            labels.insert(label, value.into());
-        }
-        if labels.is_empty() {
-            object.metadata_mut().remove("labels");
-        } else {
-            let metadata = object.metadata_mut();
-            metadata.insert("labels".into(), Value::Object(labels));
-        }
-        tx.put(key, object)
-    }
-
     /// Everything in the cluster of a binding that changed.
     fn relabel_cluster(&self, tx: &mut Tx<'_>, binding: &Key) -> Result<(), Status> {
+        // Asked once: while a transaction changes bindings, each answer is made anew.
+        let accepted = self.accepted(tx, binding.cluster());
         for table in Read::tables(tx) {
             for stored in tx.list(&Range::in_cluster(&table, binding.cluster())) {
-                self.relabel(tx, &stored.key)?;
+                relabel(tx, &stored.key, &accepted)?;
             }
         }
         Ok(())
     }
+}
+
+/// Brings the labels of one object in step with what its cluster accepts.
+fn relabel(tx: &mut Tx<'_>, key: &Key, accepted: &[Accepted]) -> Result<(), Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(());
+    };
+    let own = own_export(key, &stored);
+    let claimed = stored
+        .labels
+        .iter()
+        .any(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX));
+    if accepted.is_empty() && own.is_none() && !claimed {
+        return Ok(());
+    }
+    let target = Target {
+        group: &key.table.group,
+        resource: &key.table.resource,
+        identity: &key.table.identity,
+    };
+    let wanted = wanted(&stored, target, accepted, own.as_ref());
+    let present: BTreeMap<&str, &str> = stored
+        .labels
+        .iter()
+        .filter(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX))
+        .collect();
+    let same = present.len() == wanted.len()
+        && wanted
+            .iter()
+            .all(|(label, value)| present.get(label.as_str()) == Some(&value.as_str()));
+    if same {
+        return Ok(());
+    }
+    let mut object = stored.object();
+    let mut labels = object.root()["metadata"]["labels"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    labels.retain(|label, _| !label.starts_with(ids::CLAIM_LABEL_PREFIX));
+    for (label, value) in wanted {
+        labels.insert(label, value.into());
+    }
+    if labels.is_empty() {
+        object.metadata_mut().remove("labels");
+    } else {
+        let metadata = object.metadata_mut();
+        metadata.insert("labels".into(), Value::Object(labels));
+    }
+    tx.put(key, object)
 }
 
 /// The export that a binding is bound to: it may always see its own bindings.

@@ -171,6 +171,10 @@ fn fingerprint(
     if foreign {
         let others = read.list(&Range::everywhere(&tree::EXPORTS));
         revisions.extend(others.iter().map(|stored| stored.revision));
+        // A schema that an export names may come after the export.
+        let schemas = read.list(&Range::everywhere(&tree::SCHEMAS));
+        revisions.push(1);
+        revisions.extend(schemas.iter().map(|stored| stored.revision));
     }
     revisions.iter().all(|r| *r > 0).then_some(revisions)
 }

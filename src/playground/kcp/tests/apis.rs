@@ -122,7 +122,7 @@ async fn a_schema_is_checked_and_then_fixed() {
     world
         .patch(&format!("{at}/v1.crontabs.example.com"), change)
         .await
-        .refused(422, "Invalid", "immutable");
+        .refused(403, "Forbidden", "immutable");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     world
         .patch(&format!("{at}/v1.crontabs.example.com"), label)
@@ -537,4 +537,28 @@ async fn an_object_that_the_older_version_could_not_show_is_refused() {
     let view =
         format!("/services/apiexport/{org}/tabs/clusters/*/apis/apis.kcp.io/v1alpha1/apibindings");
     assert_eq!(world.get(&view).await.code, 200);
+}
+
+#[tokio::test]
+async fn a_binding_follows_its_path_to_a_workspace_made_anew() {
+    let world = World::new();
+    let (old, _) = world.provider().await;
+    let consumer = world.workspace("root", "consumer").await;
+    let bindings = format!("/clusters/{consumer}{BINDINGS}");
+    world
+        .post(&bindings, binding("tabs", "root:org", &json!([])))
+        .await
+        .ok();
+    let at = format!("/clusters/root{WORKSPACES}/org");
+    world.delete(&at).await.ok();
+    while world.get(&at).await.code != 404 {
+        world.kcp.schedule();
+    }
+    let waiting = world.get(&format!("{bindings}/tabs")).await.ok();
+    assert_eq!(condition(&waiting, "APIExportValid")["status"], "False");
+    let (new, _) = world.provider().await;
+    assert_ne!(old, new);
+    let found = world.get(&format!("{bindings}/tabs")).await.ok();
+    assert_eq!(found["status"]["apiExportClusterName"], *new);
+    assert_eq!(condition(&found, "APIExportValid")["status"], "True");
 }

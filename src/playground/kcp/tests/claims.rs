@@ -160,3 +160,28 @@ async fn a_binding_is_labelled_for_its_own_export() {
         ids::export_hash(&org, "tabs")
     );
 }
+
+#[tokio::test]
+async fn an_export_that_is_gone_claims_nothing_until_it_is_back() {
+    let world = World::new();
+    let (org, team) = world.bound(&json!([all("secrets")])).await;
+    let at = format!("/clusters/{team}{SECRETS}");
+    world.post(&at, secret("s")).await.ok();
+    world
+        .delete(&format!("/clusters/{org}{EXPORTS}/tabs"))
+        .await
+        .ok();
+    assert_eq!(labels(&world.get(&format!("{at}/s")).await.ok()).len(), 0);
+    assert_eq!(labels(&world.post(&at, secret("t")).await.ok()).len(), 0);
+    world
+        .post(
+            &format!("/clusters/{org}{EXPORTS}"),
+            export("tabs", &["v1"]),
+        )
+        .await
+        .ok();
+    for name in ["s", "t"] {
+        let found = world.get(&format!("{at}/{name}")).await.ok();
+        assert_eq!(labels(&found).len(), 1, "{name}");
+    }
+}

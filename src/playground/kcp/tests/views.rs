@@ -344,3 +344,33 @@ async fn events_of_either_group_are_claimed_as_one() {
         200
     );
 }
+
+#[tokio::test]
+async fn a_claimed_api_whose_schema_comes_late_is_served_then() {
+    let world = World::new();
+    let (org, _) = world.provider().await;
+    let at_schema = format!("/clusters/{org}{SCHEMAS}/v1.crontabs.example.com");
+    world.delete(&at_schema).await.ok();
+    let owner = world
+        .get(&format!("/clusters/{org}{EXPORTS}/tabs"))
+        .await
+        .ok();
+    let reader = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport", "metadata": {"name": "reader"},
+        "spec": {"permissionClaims": [{
+            "group": "example.com", "resource": "crontabs", "all": true,
+            "identityHash": owner["status"]["identityHash"],
+        }]},
+    });
+    world
+        .post(&format!("/clusters/{org}{EXPORTS}"), reader)
+        .await
+        .ok();
+    let at = format!("/services/apiexport/{org}/reader/clusters/*/apis/example.com/v1/crontabs");
+    assert_eq!(world.get(&at).await.code, 404);
+    world
+        .post(&format!("/clusters/{org}{SCHEMAS}"), schema("v1"))
+        .await
+        .ok();
+    assert_eq!(world.get(&at).await.code, 200);
+}
