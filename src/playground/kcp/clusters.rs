@@ -76,7 +76,12 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     let root = cluster.root_mut();
     root.insert("spec".into(), spec);
     root.insert("status".into(), status);
-    tx.put(&key, cluster)?;
+    let mut cluster = cluster.into_value();
+    if plan.initializers.is_empty() {
+        let initialized = Condition::good("WorkspaceInitialized");
+        conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
+    }
+    objects::put_value(tx, &key, cluster)?;
     for namespace in NAMESPACES {
         namespaces::ensure(tx, plan.cluster, namespace)?;
     }
@@ -142,6 +147,10 @@ pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     Ok(true)
 }
 
+fn initializers(cluster: &Value) -> Vec<&Value> {
+    objects::items(cluster, "/status/initializers").collect()
+}
+
 /// The rules of the kind.
 pub(super) struct Clusters;
 
@@ -152,7 +161,16 @@ impl Strategy for Clusters {
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
-        if admission.old.is_some() {
+        if let Some(old) = admission.old {
+            for own in [tree::PATH, TYPE] {
+                if let Some(value) = old.annotation(own) {
+                    object.set_annotation(own, value);
+                }
+            }
+            let [was, is] = [old, &*object].map(|o| initializers(o.as_value()));
+            if is.iter().any(|name| !was.contains(name)) {
+                return Err(refuse(object, "initializers can only be taken away"));
+            }
             return Ok(());
         }
         let why = "a logical cluster is made with its workspace";

@@ -19,6 +19,7 @@ use crate::playground::store::StoreOptions;
 
 mod apis;
 mod claims;
+mod lifecycle;
 mod views;
 mod workspaces;
 

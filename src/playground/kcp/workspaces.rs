@@ -17,7 +17,7 @@ use crate::playground::builtin::namespaces::{mark, timestamp};
 use crate::playground::catalog::{Admission, Strategy, User};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::{Key, Name, Range, Read, Settler, Stored, Tx};
+use crate::playground::store::{Key, Name, Range, Read, Settler, Stored, Table, Tx};
 
 /// The address of the server, known as soon as it listens.
 pub type BaseUrl = Arc<OnceLock<String>>;
@@ -38,13 +38,19 @@ impl Strategy for Workspaces {
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
-        if admission.old.is_some() {
-            return Ok(());
-        }
+        // A user who could name the cluster of a workspace could have any other emptied with it.
         for field in ["cluster", "URL"] {
-            if !objects::text(object.as_value(), &format!("/spec/{field}")).is_empty() {
+            let at = format!("/spec/{field}");
+            let was = admission
+                .old
+                .map_or("", |old| objects::text(old.as_value(), &at));
+            if was.is_empty() && !objects::text(object.as_value(), &at).is_empty() {
                 return Err(refuse(object, &format!("spec.{field} cannot be set")));
             }
+        }
+        if let Some(old) = admission.old {
+            keep(old, object);
+            return Ok(());
         }
         let chosen =
             choose_type(tx, admission.cluster, object).map_err(|error| refuse(object, &error))?;
@@ -91,6 +97,19 @@ impl Strategy for Workspaces {
             }
         }
         errors
+    }
+}
+
+/// Puts back what is the server's own: without its finalizer a workspace would go and leave its cluster.
+fn keep(old: &Object, object: &mut Object) {
+    if old.has_finalizer(FINALIZER) {
+        objects::add_finalizer(object, FINALIZER);
+    }
+    if let Some(phase) = old.label(PHASE) {
+        object.set_label(PHASE, phase);
+    }
+    if let Some(owner) = old.annotation(OWNER) {
+        object.set_annotation(OWNER, owner);
     }
 }
 
@@ -388,7 +407,12 @@ fn leave(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         return Ok(());
     };
     let mut workspace = stored.object();
-    if let Some(cluster) = tree::cluster_of(&stored) {
+    // Only the cluster that says that it is this workspace's: another one is not ours to empty.
+    let cluster = tree::cluster_of(&stored).filter(|cluster| {
+        let own = tx.get(&tree::cluster_key(cluster));
+        own.is_some_and(|own| owner(&own).as_ref() == Some(key))
+    });
+    if let Some(cluster) = cluster {
         let left = empty(tx, &cluster)?;
         if left > 0 {
             let mut value = workspace.into_value();
@@ -412,6 +436,10 @@ fn leave(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
     Ok(())
 }
 
+fn is_namespaces(table: &Table) -> bool {
+    table.group.is_empty() && *table.resource == *"namespaces"
+}
+
 /// Removes or marks everything in a cluster; how much is left.
 fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
     let own = tree::cluster_key(cluster);
@@ -421,17 +449,23 @@ fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
         tx.put(&own, object)?;
     }
     let mut left = 0;
-    for table in Read::tables(tx) {
+    let mut held = BTreeSet::new();
+    let mut tables = Read::tables(tx);
+    // Last, since a namespace stays as long as anything in it does.
+    tables.sort_by_key(is_namespaces);
+    for table in tables {
         for stored in tx.list(&Range::in_cluster(&table, cluster)) {
             if stored.key == own {
                 continue;
             }
             let mut object = stored.object();
-            if object.finalizers().next().is_none() {
+            let holds = is_namespaces(&table) && held.contains(stored.key.name());
+            if object.finalizers().next().is_none() && !holds {
                 tx.remove(&stored.key);
                 continue;
             }
             left += 1;
+            held.insert(stored.key.namespace().clone());
             if !object.in_deletion() {
                 mark(tx, &mut object);
                 tx.put(&stored.key, object)?;
