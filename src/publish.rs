@@ -3,11 +3,14 @@
 //! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
 //! knows no client.
 
+pub mod claims;
 pub mod compiled;
 pub mod crd;
+pub mod export;
 pub mod filters;
 pub mod gojson;
 pub mod hashes;
+pub mod latest;
 pub mod marks;
 pub mod memory;
 pub mod names;
