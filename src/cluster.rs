@@ -3,8 +3,10 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
 
 pub mod connection;
+pub mod wire;
 
 #[cfg(test)]
 pub(crate) mod ground;
