@@ -2,11 +2,15 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`cache`] | what is known of many objects, asked by key and by labels |
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
 //! | [`discovery`] | what is served: names, scope, versions and subresources of a kind |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
 
+pub mod cache;
 pub mod connection;
 pub mod discovery;
+pub mod wire;
 
 #[cfg(test)]
 pub(crate) mod ground;
