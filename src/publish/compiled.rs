@@ -15,7 +15,7 @@ use super::types::{
     LabelSelector, MutationSpec, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec,
     RelatedSpec, ResourceMutation, Rewrite, Safety, SelectorSpec, TemplateEngine,
 };
-use crate::mutation::{CompileError, Pipeline, Step};
+use crate::mutation::{CompileError, MAX_STEPS, Pipeline, Step};
 use crate::object::{Gvk, Object};
 use crate::paths::{self, Use};
 use crate::selector::Selector;
@@ -229,27 +229,26 @@ fn mutations(
     let spec = spec.unwrap_or(&empty);
     let mut compile = |steps: &[ResourceMutation], list: &str| {
         let field = format!("{field}.{list}");
-        let mut read = Vec::new();
+        // With where each stands: those that say nothing are told of and left out.
+        let (mut read, mut places) = (Vec::new(), Vec::new());
         for (index, step) in steps.iter().enumerate() {
-            match step_of(step) {
-                Some(step) => read.push(step),
-                None => problems.push(Problem::new(
+            if let Some(step) = step_of(step) {
+                read.push(step);
+                places.push(index);
+            } else {
+                problems.push(Problem::new(
                     format!("{field}[{index}]"),
                     "says nothing to do: set one of delete, regex, template and cel",
-                )),
+                ));
             }
         }
-        if read.len() < steps.len() {
-            return None;
-        }
         match Pipeline::compile(&read) {
-            Ok(pipeline) => Some(pipeline),
+            Ok(pipeline) => (read.len() == steps.len()).then_some(pipeline),
             Err(errors) => {
-                problems.extend(
-                    errors
-                        .into_iter()
-                        .map(|error| of_step(&field, &read, error)),
-                );
+                let found = errors
+                    .into_iter()
+                    .map(|error| of_step(&field, &read, &places, error));
+                problems.extend(found);
                 None
             }
         }
@@ -257,19 +256,25 @@ fn mutations(
     (compile(&spec.spec, "spec"), compile(&spec.status, "status"))
 }
 
-fn of_step(field: &str, steps: &[Step], error: CompileError) -> Problem {
-    let kind = match steps.get(error.step) {
-        Some(Step::Delete { .. }) => "delete",
-        Some(Step::Regex { .. }) => "regex",
-        Some(Step::Template { .. }) => "template",
-        Some(Step::Cel { .. }) => "cel",
-        None => return Problem::new(field, error.message),
+fn of_step(field: &str, steps: &[Step], places: &[usize], error: CompileError) -> Problem {
+    let (kind, place) = match (steps.get(error.step), places.get(error.step)) {
+        (Some(step), Some(place)) if steps.len() <= MAX_STEPS => (kind_of(step), place),
+        _ => return Problem::new(field, error.message),
     };
     Problem {
-        field: format!("{field}[{}].{kind}.{}", error.step, error.field),
+        field: format!("{field}[{place}].{kind}.{}", error.field),
         message: error.message,
         offset: error.offset,
         hint: error.hint,
+    }
+}
+
+fn kind_of(step: &Step) -> &'static str {
+    match step {
+        Step::Delete { .. } => "delete",
+        Step::Regex { .. } => "regex",
+        Step::Template { .. } => "template",
+        Step::Cel { .. } => "cel",
     }
 }
 

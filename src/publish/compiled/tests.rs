@@ -54,9 +54,39 @@ fn everything_that_is_wrong_is_told_at_once_with_its_field() {
             "spec.naming.name",
             "spec.filter.resource",
             "spec.mutation.spec[0]",
+            "spec.mutation.spec[1].regex.pattern",
             "spec.mutation.status[0].cel.path",
             "spec.mutation.status[0].cel.expression",
         ],
+    );
+}
+
+#[test]
+fn an_empty_step_hides_nothing_of_its_list() {
+    problems(
+        json!({"mutation": {"spec": [
+            {"regex": {"path": "a", "pattern": "("}},
+            {},
+            {"delete": {"path": "a"}},
+            {},
+            {"cel": {"path": "", "expression": "1 +"}},
+        ]}}),
+        &[
+            "spec.mutation.spec[1]",
+            "spec.mutation.spec[3]",
+            "spec.mutation.spec[0].regex.pattern",
+            "spec.mutation.spec[4].cel.path",
+            "spec.mutation.spec[4].cel.expression",
+        ],
+    );
+}
+
+#[test]
+fn too_many_steps_are_a_problem_of_their_list() {
+    let steps = vec![json!({"delete": {"path": "a"}}); MAX_STEPS + 1];
+    problems(
+        json!({"mutation": {"spec": steps}}),
+        &["spec.mutation.spec"],
     );
 }
 
