@@ -207,7 +207,7 @@ fn defined(
         problem("spec.resource", format!("its CRD in {file}: {error}"))
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
-    let types = Types::of(&projected, crd.spec.is_namespaced());
+    let types = Types::of(&crd, &projected);
     Ok(Some((projected, types)))
 }
 

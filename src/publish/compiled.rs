@@ -8,6 +8,7 @@ use std::hash::{Hash as _, Hasher as _};
 
 use serde_json::json;
 
+use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
@@ -67,29 +68,31 @@ pub struct Types {
 }
 
 impl Types {
-    /// As a projection has it.
-    pub fn of(projected: &Projected, local_is_namespaced: bool) -> Self {
-        let crd = &projected.crd;
-        let has = |which: fn(&super::crd::CrdVersion) -> bool| {
-            crd.spec.storage_version().is_some_and(which)
-        };
+    /// The type that a CRD of the service cluster defines, as projected. What is served beside the
+    /// object is each side's own: copies are written in the version that the CRD stores, objects of
+    /// workspaces in the one that the projected one does.
+    pub fn of(local: &Crd, projected: &Projected) -> Self {
+        let stored = local.storage_version();
         let mut subresources = Vec::new();
-        if has(super::crd::CrdVersion::has_status) {
+        if stored.is_some_and(CrdVersion::has_status) {
             subresources.push("status");
         }
-        if has(super::crd::CrdVersion::has_scale) {
+        if stored.is_some_and(CrdVersion::has_scale) {
             subresources.push("scale");
         }
         Self {
             local: projected.local.clone(),
             remote: projected.remote.clone(),
-            local_scope: if local_is_namespaced {
+            local_scope: if local.spec.is_namespaced() {
                 LocalScope::Namespaced
             } else {
                 LocalScope::Cluster
             },
-            remote_status: subresources.contains(&"status"),
             subresources,
+            remote_status: projected
+                .crd
+                .storage_version()
+                .is_some_and(CrdVersion::has_status),
         }
     }
 }

@@ -18,15 +18,20 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(mut spec: Value) -> Self {
+    pub(super) fn new(spec: Value) -> Self {
+        Self::with_status(spec, vec!["status"], true)
+    }
+
+    /// With what is served beside copies, and whether workspaces serve a status.
+    fn with_status(mut spec: Value, subresources: Vec<&'static str>, remote_status: bool) -> Self {
         spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
         let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
         let types = Types {
             local: Gvk::new("local.com", "v1", "Thing"),
             remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing"),
             local_scope: LocalScope::Namespaced,
-            subresources: vec!["status"],
-            remote_status: true,
+            subresources,
+            remote_status,
         };
         let agent = Agent {
             name: "agent".into(),
@@ -498,4 +503,37 @@ fn a_state_that_cannot_be_read_back_is_told_of_and_written_once() {
     let subject = stage.create(CLUSTER, "a", json!({ "deep": deep }));
     stage.pass(&subject);
     assert_eq!(stage.pass(&subject), (Vec::new(), Code::StateNotKept));
+}
+
+#[test]
+fn a_status_that_workspaces_do_not_serve_stays_where_it_is() {
+    let stage = Stage::with_status(json!({}), vec!["status"], false);
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    stage
+        .hands
+        .patch(&stage.copy().0, json!({"status": {"ready": true}}));
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    assert_eq!(stage.source(&subject).root().get("status"), None);
+}
+
+/// Then it is content like any other on the way there, and still comes back.
+#[test]
+fn a_status_that_the_service_cluster_does_not_serve_apart_travels_with_the_object() {
+    let stage = Stage::with_status(json!({}), Vec::new(), true);
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage
+        .hands
+        .patch(&subject.anchor, json!({"status": {"asked": 1}}));
+    stage.pass(&subject);
+    assert_eq!(stage.copy().1.as_value()["status"], json!({"asked": 1}));
+    stage
+        .hands
+        .patch(&stage.copy().0, json!({"status": {"asked": 2}}));
+    stage.pass(&subject);
+    let source = stage.source(&subject);
+    assert_eq!(source.as_value()["status"], json!({"asked": 2}));
+    stage.pass(&subject);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    assert_eq!(stage.copy().1.as_value()["status"], json!({"asked": 2}));
 }
