@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ pub use group::{Kind, KindVersion};
 
 /// How long a negative answer holds.
 pub const NEGATIVE_FOR: Duration = Duration::from_secs(5);
+/// What may stand in a segment of a path as it is. Groups are what somebody wrote into a manifest.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
 /// How long those who waited for the same question share a failure, so that they do not all wait for
 /// a server that is out of reach one after the other.
 const FAILURE_FOR: Duration = Duration::from_secs(1);
@@ -131,10 +134,11 @@ impl Discovery {
 
     /// Asks for a group: one request for its versions, and one a version.
     async fn group(&self, name: &str) -> Result<Group, DiscoveryError> {
+        let below = utf8_percent_encode(name, SEGMENT);
         let (versions, preferred) = if name.is_empty() {
             (vec!["v1".to_owned()], "v1".to_owned())
         } else {
-            match self.ask(&format!("/apis/{name}")).await {
+            match self.ask(&format!("/apis/{below}")).await {
                 Ok(document) => group::versions(&document),
                 Err(error) if error.code() == Some(404) => return Ok(Group::default()),
                 Err(error) => return Err(error),
@@ -144,7 +148,7 @@ impl Discovery {
         let asked = versions.into_iter().map(async |version| {
             let path = match name {
                 "" => format!("/api/{version}"),
-                name => format!("/apis/{name}/{version}"),
+                _ => format!("/apis/{below}/{version}"),
             };
             let answer = self.ask(&path).await;
             (version, path, answer)
