@@ -2,8 +2,10 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`export`] | keeps schemas and claims in the export |
 //! | [`schemas`] | from a published resource to its schema in kcp |
 
+pub mod export;
 pub mod schemas;
 
 #[cfg(test)]
