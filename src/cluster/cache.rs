@@ -17,18 +17,20 @@ use crate::sync::{Answer, Found, Key, Print, Prints, Request, Scope, Seen, Side,
 
 mod table;
 
-pub use table::{Change, Coverage, Listed, Table, What, version};
+pub use table::{Change, Coverage, Finished, Listed, Table, What, version};
 
 /// Where the objects of a cluster come from: an endpoint that serves many of them, or the cluster
 /// itself.
 pub type SourceId = Arc<str>;
 
+/// The tables of a kind from one source, each with a part of it.
 type Shelf = Vec<Arc<Table>>;
+type Shelves = HashMap<(Side, Arc<Gvk>, SourceId), Shelf>;
 
 /// All tables of a process.
 #[derive(Default)]
 pub struct Cache {
-    shelves: RwLock<HashMap<(Side, Arc<Gvk>, SourceId), Shelf>>,
+    shelves: RwLock<Shelves>,
     /// Which source a cluster is served by.
     routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
 }

@@ -65,12 +65,30 @@ pub struct Change {
     pub what: What,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Change {
+    fn of(key: &Key, object: &Object, what: What) -> Self {
+        Self {
+            key: key.clone(),
+            object: Arc::new(object.clone()),
+            what,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Part of the first list.
     Initial,
     Changed,
     Gone,
+}
+
+/// How a list ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    pub gone: Vec<Change>,
+    /// It was the first one of the table: nobody has been told of anything yet.
+    pub first: bool,
 }
 
 struct Entry {
@@ -272,7 +290,7 @@ impl Table {
             .state
             .write()
             .put(&self.coverage, key, *version, object);
-        (news == News::Different).then(|| self.told(key, object, What::Changed))
+        (news == News::Different).then(|| Change::of(key, object, What::Changed))
     }
 
     /// Takes the event of a deletion, or of a label that was taken off.
@@ -299,44 +317,44 @@ impl Table {
         let witnessed = witnessed || (before && state.graves[key].witnessed);
         state.bury(key, uid.into(), *version, witnessed);
         drop(state);
-        (known.is_some() || !before).then(|| self.told(key, object, What::Gone))
+        (known.is_some() || !before).then(|| Change::of(key, object, What::Gone))
     }
 
-    /// Takes a whole list as of a version. What is known to be newer than it stays.
-    pub fn replace(&self, list: &[Listed], as_of: u64) -> Vec<Change> {
-        let mut changes = Vec::new();
+    /// Ends a list whose objects were all upserted: what it lacked is gone, unless it is known to
+    /// be newer than the list.
+    pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
         let mut state = self.state.write();
-        let first = !state.complete;
-        let listed: HashSet<&Key> = list.iter().map(|listed| &listed.key).collect();
         let older = |(key, entry): (&Key, &Entry)| {
             (!listed.contains(key) && entry.version <= as_of).then(|| key.clone())
         };
-        let gone: Vec<Key> = state.entries.iter().filter_map(older).collect();
-        for key in gone {
+        let missing: Vec<Key> = state.entries.iter().filter_map(older).collect();
+        let mut gone = Vec::new();
+        for key in missing {
             if let Some(entry) = state.take(&key) {
-                if let Some(object) = entry.object() {
-                    changes.push(self.told(&key, &object, What::Gone));
-                }
+                gone.extend(
+                    entry
+                        .object()
+                        .map(|object| Change::of(&key, &object, What::Gone)),
+                );
                 state.bury(&key, entry.uid, as_of, false);
             }
         }
-        for Listed {
-            key,
-            version,
-            object,
-        } in list
-        {
-            let news = state.put(&self.coverage, key, *version, object);
-            match news {
-                News::Different if first => changes.push(self.told(key, object, What::Initial)),
-                News::Different => changes.push(self.told(key, object, What::Changed)),
-                // An answer was there before the first list: nobody was told of the object yet.
-                News::Same if first => changes.push(self.told(key, object, What::Initial)),
-                News::Same | News::Older => {}
+        let first = !std::mem::replace(&mut state.complete, true);
+        Finished { gone, first }
+    }
+
+    /// Tells of everything there is, as a first list does.
+    pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
+        let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
+        for key in keys {
+            if let Seen::Present(object) = self.get(&key) {
+                tell(Change {
+                    key,
+                    object,
+                    what: What::Initial,
+                });
             }
         }
-        state.complete = true;
-        changes
     }
 
     /// Forgets the order of versions: the source began to count anew, as after it was restored
@@ -347,14 +365,6 @@ impl Table {
         state.buried.clear();
         for entry in state.entries.values_mut() {
             entry.version = 0;
-        }
-    }
-
-    fn told(&self, key: &Key, object: &Object, what: What) -> Change {
-        Change {
-            key: key.clone(),
-            object: Arc::new(object.clone()),
-            what,
         }
     }
 
