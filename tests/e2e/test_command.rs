@@ -30,7 +30,7 @@ case "$(basename "$0") $*" in
         echo built >>"$REPOSITORY/builds"
         while [[ $1 != -o ]]; do shift; done
         for program in etcd kube-apiserver kube-controller-manager kubectl helm supervise; do
-            install -m 755 /dev/null "$2$program"
+            install -D -m 755 /dev/null "$2$program"
         done
         [[ $PLAY != hang ]] || hang
         ;;
