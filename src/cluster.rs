@@ -1,0 +1,14 @@
+//! Talking to control planes: no dialect in here.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cache`] | what is known of many objects, asked by key and by labels |
+//! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
+
+pub mod cache;
+pub mod connection;
+pub mod wire;
+
+#[cfg(test)]
+pub(crate) mod ground;
