@@ -15,6 +15,7 @@
 //! | [`cli`] | one file a subcommand |
 
 pub mod cli;
+pub mod cluster;
 #[cfg(test)]
 mod house;
 pub mod mutation;

@@ -1,0 +1,3 @@
+//! Talking to a control plane. Knows no dialect.
+
+pub mod queue;
