@@ -123,7 +123,9 @@ pub enum Problem {
     NoKcpKubeconfig,
     #[error("--published-resource-selector {text:?}: {source}")]
     Selector { text: String, source: SelectorError },
-    #[error("--disabled-controllers: there is no {0:?}, only apiexport, apiresourceschema and sync")]
+    #[error(
+        "--disabled-controllers: there is no {0:?}, only apiexport, apiresourceschema and sync"
+    )]
     Controller(String),
     #[error("{0} must be at least 1")]
     InFlight(&'static str),
