@@ -171,7 +171,7 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
         event.record(&mut fields);
         let line = match self.options.format {
             LogFormat::Json => json_line(event.metadata(), fields),
-            LogFormat::Console => console_line(event.metadata(), fields),
+            LogFormat::Console => console_line(event.metadata(), &fields),
         };
         // Where nobody listens any more nobody can be told.
         let _ = self.sink.lock().write_all(line.as_bytes());
@@ -194,10 +194,10 @@ fn json_line(metadata: &Metadata<'_>, fields: Fields) -> String {
     text
 }
 
-fn console_line(metadata: &Metadata<'_>, fields: Fields) -> String {
-    let level = level(metadata, &fields).to_uppercase();
+fn console_line(metadata: &Metadata<'_>, fields: &Fields) -> String {
+    let level = level(metadata, fields).to_uppercase();
     let mut parts = vec![now(), level];
-    parts.extend(logger(metadata, &fields).map(str::to_owned));
+    parts.extend(logger(metadata, fields).map(str::to_owned));
     parts.push(caller(metadata));
     parts.push(one_line(&fields.message));
     if !fields.others.is_empty() {
@@ -261,7 +261,9 @@ fn in_order(fields: &[(String, Value)]) -> String {
             text.push(',');
         }
         // `Value` writes itself as JSON, whatever it is.
-        text.push_str(&format!("{}:{value}", Value::from(key.as_str())));
+        text.push_str(&Value::from(key.as_str()).to_string());
+        text.push(':');
+        text.push_str(&value.to_string());
     }
     text.push('}');
     text

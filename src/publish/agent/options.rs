@@ -62,10 +62,10 @@ pub struct AgentOptions {
     pub kcp_kubeconfig: PathBuf,
     /// Holds the Lease and the state Secrets.
     pub namespace: String,
-    /// The name of the APIExportEndpointSlice in the workspace that the kcp kubeconfig points at.
+    /// The name of the endpoint slice in the workspace that the kcp kubeconfig points at.
     pub slice: String,
     pub agent_name: String,
-    /// Which PublishedResources this agent serves.
+    /// Which published resources this agent serves.
     pub selector: Selector,
     pub disabled: BTreeSet<Controller>,
     pub leader_election: LeaderElection,
