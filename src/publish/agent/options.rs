@@ -8,6 +8,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use crate::cluster::config::Lookup;
 use crate::selector::{Selector, SelectorError};
 
 /// What an agent is called after: its slice, and this.
@@ -29,16 +30,6 @@ pub enum Controller {
 pub enum LeaderElection {
     On,
     Off,
-}
-
-/// Where the service cluster is, as far as the command line says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceCluster {
-    pub kubeconfig: Option<PathBuf>,
-    /// Takes the place of the server's URL.
-    pub host_override: Option<String>,
-    /// Takes the place of the server's authority.
-    pub ca_file_override: Option<PathBuf>,
 }
 
 /// How many requests may be on their way, a side.
@@ -69,7 +60,8 @@ pub struct AgentOptions {
     pub selector: Selector,
     pub disabled: BTreeSet<Controller>,
     pub leader_election: LeaderElection,
-    pub service_cluster: ServiceCluster,
+    /// Where the service cluster is, as far as the command line says so.
+    pub service_cluster: Lookup,
     /// Where metrics are served; nowhere if none.
     pub metrics_address: Option<String>,
     /// Where probes are served; nowhere if none.
@@ -233,7 +225,7 @@ impl Given {
             } else {
                 LeaderElection::Off
             },
-            service_cluster: ServiceCluster {
+            service_cluster: Lookup {
                 kubeconfig: given(self.kubeconfig).map(PathBuf::from),
                 host_override: given(self.kubeconfig_host_override),
                 ca_file_override: given(self.kubeconfig_ca_file_override).map(PathBuf::from),
