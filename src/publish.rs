@@ -4,11 +4,14 @@
 //! types. It knows no client.
 
 pub mod agent;
+pub mod claims;
 pub mod compiled;
 pub mod crd;
+pub mod export;
 pub mod filters;
 pub mod gojson;
 pub mod hashes;
+pub mod latest;
 pub mod marks;
 pub mod memory;
 pub mod names;

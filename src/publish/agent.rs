@@ -22,4 +22,4 @@ pub mod schemas;
 pub mod workspaces;
 
 #[cfg(test)]
-pub(crate) mod ground;
+mod ground;
