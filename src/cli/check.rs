@@ -13,7 +13,7 @@ use crate::object::Gvk;
 use crate::playground::crd::{Definition, default_crd};
 use crate::playground::field;
 use crate::playground::schema::Schema;
-use crate::publish::compiled::{Agent, Compiled, Problem, Types};
+use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
@@ -64,7 +64,7 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
     };
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
-    if findings.is_empty() {
+    if errors(&findings) == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -96,7 +96,7 @@ fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
             document.text("/apiVersion"),
             document.text("/kind")
         );
-        return vec![problem(
+        return vec![Problem::new(
             "kind",
             format!("expected syncagent.kcp.io/v1alpha1 PublishedResource, found {found:?}"),
         )];
@@ -106,39 +106,35 @@ fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
         return found;
     }
     match compile(document, all) {
-        Ok(_) => {}
+        Ok((_, compiled, _)) => found.extend_from_slice(compiled.warnings()),
         Err(problems) => found.extend(problems),
     }
     found
-}
-
-fn problem(field: &str, message: String) -> Problem {
-    Problem {
-        field: field.to_owned(),
-        message,
-        offset: None,
-        hint: None,
-    }
 }
 
 /// What the API server would find: wrong types, missing and unknown fields.
 fn by_schema(document: &Document) -> Vec<Problem> {
     let schema = match schema() {
         Ok(schema) => schema,
-        Err(why) => return vec![problem("", why)],
+        Err(why) => return vec![Problem::new("", why)],
     };
     let mut value = document.value.clone();
     let mut found: Vec<Problem> = schema
         .prune(&mut value)
         .into_iter()
-        .map(|path| Problem {
-            hint: Some("the API server drops it without a word: correct or remove it".to_owned()),
-            ..problem(&path, "this field is not known".to_owned())
+        .map(|path| {
+            Problem::new(path, "this field is not known")
+                .at(Part::Key)
+                .with_hint("the API server drops it without a word: correct or remove it")
         })
         .collect();
     schema.default(&mut value);
     let errors = schema.validate(&value);
-    found.extend(errors.iter().map(|e| problem(e.field.as_str(), e.body())));
+    found.extend(
+        errors
+            .iter()
+            .map(|e| Problem::new(e.field.as_str(), e.body())),
+    );
     found
 }
 
@@ -159,7 +155,7 @@ pub(super) fn compile(
 ) -> Result<(PublishedResourceSpec, Compiled, Option<Projected>), Vec<Problem>> {
     let spec = document.value.get("spec").cloned().unwrap_or_default();
     let spec: PublishedResourceSpec =
-        serde_json::from_value(spec).map_err(|error| vec![problem("spec", error.to_string())])?;
+        serde_json::from_value(spec).map_err(|error| vec![Problem::new("spec", error)])?;
     // A type that cannot be told is assumed, so that all else is checked too.
     let mut found = Vec::new();
     let (types, projected) = match defined(&spec, all) {
@@ -176,7 +172,10 @@ pub(super) fn compile(
     };
     match Compiled::compile(&spec, types, agent) {
         Ok(compiled) if found.is_empty() => Ok((spec, compiled, projected)),
-        Ok(_) => Err(found),
+        Ok(compiled) => {
+            found.extend_from_slice(compiled.warnings());
+            Err(found)
+        }
         Err(more) => {
             found.extend(more);
             Err(found)
@@ -197,14 +196,14 @@ fn defined(
             document.text("/spec/group") == wanted.api_group
                 && document.text("/spec/names/kind") == wanted.kind
         });
-    let of_projection = |error: ProjectionError| problem(error.field(spec), error.to_string());
+    let of_projection = |error: ProjectionError| Problem::new(error.field(spec), &error);
     let Some(document) = found else {
         projection::coherent(spec).map_err(of_projection)?;
         return Ok(None);
     };
     let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        problem("spec.resource", format!("its CRD in {file}: {error}"))
+        Problem::new("spec.resource", format!("its CRD in {file}: {error}"))
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
     let types = Types::of(&crd, &projected);
@@ -232,8 +231,8 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
 fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
     let mut text = String::new();
     for Finding { document, problem } in findings {
-        let place = document.place(&problem.field, problem.offset);
-        let _ = writeln!(text, "error: {problem}");
+        let place = document.place(&problem.field, problem.part, problem.offset);
+        let _ = writeln!(text, "{}: {problem}", problem.severity.as_str());
         let (file, line, column) = (document.file.display(), place.line + 1, place.column + 1);
         let _ = writeln!(text, " --> {file}:{line}:{column}");
         text.push_str(&document.excerpt(place));
@@ -244,31 +243,45 @@ fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
     }
     let checked = documents.iter().filter(|document| !is_crd(document));
     for document in checked {
-        let wrong = findings
+        let of_it = |finding: &&Finding<'_>| std::ptr::eq(finding.document, document);
+        let (wrong, doubtful): (Vec<_>, Vec<_>) = findings
             .iter()
-            .filter(|finding| std::ptr::eq(finding.document, document))
-            .count();
-        let verdict = match wrong {
+            .filter(of_it)
+            .partition(|finding| finding.problem.is_error());
+        let mut verdict = match wrong.len() {
             0 => "ok".to_owned(),
-            1 => "1 error".to_owned(),
-            n => format!("{n} errors"),
+            n => counted(n, "error"),
         };
+        if !doubtful.is_empty() {
+            let _ = write!(verdict, ", {}", counted(doubtful.len(), "warning"));
+        }
         let file = document.file.display();
         let _ = writeln!(text, "{file}: {}: {verdict}", document.describe());
     }
     text
 }
 
+fn counted(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+fn errors(findings: &[Finding<'_>]) -> usize {
+    let wrong = findings.iter().filter(|finding| finding.problem.is_error());
+    wrong.count()
+}
+
 fn machine(findings: &[Finding<'_>]) -> String {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
-            let place = document.place(&problem.field, problem.offset);
+            let place = document.place(&problem.field, problem.part, problem.offset);
             json!({
                 "file": document.file,
                 "document": document.describe(),
                 "line": place.line + 1,
                 "column": place.column + 1,
+                "severity": problem.severity.as_str(),
                 "field": problem.field,
                 "message": problem.message,
                 "hint": problem.hint,
@@ -277,6 +290,6 @@ fn machine(findings: &[Finding<'_>]) -> String {
         .collect();
     format!(
         "{:#}\n",
-        json!({"ok": findings.is_empty(), "problems": list})
+        json!({"ok": errors(findings) == 0, "problems": list})
     )
 }

@@ -136,6 +136,71 @@ fn versions_that_contradict_each_other_or_do_not_exist_are_pointed_at() -> Resul
     Ok(())
 }
 
+/// The start of a manifest with one related entry, whose identifier is in line 8.
+const RELATED: &str = "spec:
+  resource: {apiGroup: example.com, kind: CronTab}
+  related:
+    - origin: service
+      identifier: a
+      kind: Secret
+";
+
+#[test]
+fn a_template_of_a_label_is_pointed_at_in_its_key_or_its_value() -> Result<()> {
+    let spec = format!(
+        "{RELATED}      object:
+        selector:
+          matchLabels:
+            fine: yes-it-is
+            example.com/app: \"x-{{{{ nothing }}}}\"
+            \"{{{{ nothing }}}}\": a
+          rewrite: {{regex: {{pattern: a}}}}
+"
+    );
+    let labels = "spec.related[0].object.selector.matchLabels";
+    let wanted = vec![
+        (format!("{labels}.example.com/app"), 14, 36),
+        (format!("{labels}.{{{{ nothing }}}}"), 15, 17),
+    ];
+    let mut found = places(&spec, false)?;
+    found.sort_by_key(|(_, line, _)| *line);
+    ensure!(found == wanted, "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn an_unknown_field_is_pointed_at_by_its_key() -> Result<()> {
+    let spec = "spec:\n  resource: {apiGroup: example.com, kind: CronTab}\n  bogus: {a: 1}\n";
+    let found = places(spec, false)?;
+    ensure!(found == [("spec.bogus".to_owned(), 6, 3)], "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn an_identifier_used_twice_is_a_warning_only() -> Result<()> {
+    let object = "      object: {reference: {path: spec.secret}}\n";
+    let again =
+        "    - {origin: service, identifier: a, kind: ConfigMap, object: {reference: {path: x}}}\n";
+    let manifest = format!(
+        "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata: {{name: twice}}\n{RELATED}{object}{again}"
+    );
+    let said = hawser(&["check", "-"], &manifest)?;
+    ensure!(said.code == 0, "{}", said.stdout);
+    ensure!(
+        said.stdout
+            .starts_with("warning: spec.related[1].identifier:"),
+        "{}",
+        said.stdout
+    );
+    ensure!(
+        said.stdout
+            .ends_with("-: PublishedResource twice: ok, 1 warning\n"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
 #[test]
 fn misuse_and_missing_files_are_told_apart() -> Result<()> {
     ensure!(hawser(&["check"], "")?.code == 2);
