@@ -38,6 +38,10 @@ pub(super) enum Output {
     Json,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("none of the files has a PublishedResource: name the file that does")]
+struct NothingToCheck;
+
 /// What was found in one document.
 struct Finding<'a> {
     document: &'a Document,
@@ -49,9 +53,12 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         Ok(documents) => documents,
         Err(error) => return super::fail(&error),
     };
+    if !documents.iter().any(is_published_resource) {
+        return super::fail(&NothingToCheck);
+    }
     let findings: Vec<Finding<'_>> = documents
         .iter()
-        .filter(|document| !is_crd(document))
+        .filter(|document| is_published_resource(document))
         .flat_map(|document| {
             problems(document, &documents)
                 .into_iter()
@@ -60,7 +67,7 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         .collect();
     let text = match args.output {
         Output::Human => human(&documents, &findings),
-        Output::Json => machine(&findings),
+        Output::Json => machine(&documents, &findings),
     };
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
@@ -83,19 +90,24 @@ pub(super) fn is_crd(document: &Document) -> bool {
     document.text("/kind") == "CustomResourceDefinition"
 }
 
+/// Whether this is one, or was meant to be: it may have a slip in its kind or in its group.
 pub(super) fn is_published_resource(document: &Document) -> bool {
     document.text("/kind") == "PublishedResource"
+        || document
+            .text("/apiVersion")
+            .starts_with("syncagent.kcp.io/")
+}
+
+/// What is there for other purposes, such as the objects to render.
+fn skipped(documents: &[Document]) -> impl Iterator<Item = &Document> {
+    let other = |document: &&Document| !is_published_resource(document) && !is_crd(document);
+    documents.iter().filter(other)
 }
 
 fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
-    if !is_published_resource(document)
-        || document.text("/apiVersion") != "syncagent.kcp.io/v1alpha1"
-    {
-        let found = format!(
-            "{} {}",
-            document.text("/apiVersion"),
-            document.text("/kind")
-        );
+    let found = (document.text("/apiVersion"), document.text("/kind"));
+    if found != ("syncagent.kcp.io/v1alpha1", "PublishedResource") {
+        let found = format!("{} {}", found.0, found.1);
         return vec![Problem::new(
             "kind",
             format!("expected syncagent.kcp.io/v1alpha1 PublishedResource, found {found:?}"),
@@ -241,8 +253,11 @@ fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
         }
         text.push('\n');
     }
-    let checked = documents.iter().filter(|document| !is_crd(document));
-    for document in checked {
+    for document in skipped(documents) {
+        let (file, what) = (document.file.display(), document.describe());
+        let _ = writeln!(text, "{file}: {what}: skipped, not a PublishedResource");
+    }
+    for document in documents.iter().filter(|one| is_published_resource(one)) {
         let of_it = |finding: &&Finding<'_>| std::ptr::eq(finding.document, document);
         let (wrong, doubtful): (Vec<_>, Vec<_>) = findings
             .iter()
@@ -271,7 +286,7 @@ fn errors(findings: &[Finding<'_>]) -> usize {
     wrong.count()
 }
 
-fn machine(findings: &[Finding<'_>]) -> String {
+fn machine(documents: &[Document], findings: &[Finding<'_>]) -> String {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
@@ -288,8 +303,9 @@ fn machine(findings: &[Finding<'_>]) -> String {
             })
         })
         .collect();
-    format!(
-        "{:#}\n",
-        json!({"ok": errors(findings) == 0, "problems": list})
-    )
+    let skipped: Vec<Value> = skipped(documents)
+        .map(|document| json!({"file": document.file, "document": document.describe()}))
+        .collect();
+    let answer = json!({"ok": errors(findings) == 0, "problems": list, "skipped": skipped});
+    format!("{answer:#}\n")
 }

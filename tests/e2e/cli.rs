@@ -39,7 +39,41 @@ fn the_example_is_without_a_fault() -> Result<()> {
     ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
     let said = hawser(&["check", "-o", "json", "published-resource.yaml"], "")?;
     let answer: Value = serde_json::from_str(&said.stdout)?;
-    ensure!(answer == json!({"ok": true, "problems": []}), "{answer}");
+    ensure!(
+        answer == json!({"ok": true, "problems": [], "skipped": []}),
+        "{answer}"
+    );
+    Ok(())
+}
+
+#[test]
+fn files_with_other_objects_are_skipped_with_a_note() -> Result<()> {
+    // As a shell expands `examples/crontabs/*.yaml`.
+    let files = ["crd.yaml", "object.yaml", "published-resource.yaml"];
+    let said = hawser(&[&["check"], &files[..]].concat(), "")?;
+    ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
+    ensure!(
+        said.stdout
+            == "object.yaml: CronTab nightly: skipped, not a PublishedResource\n\
+                published-resource.yaml: PublishedResource publish-crontabs: ok\n",
+        "{}",
+        said.stdout
+    );
+    let said = hawser(&[&["check", "-o", "json"], &files[..]].concat(), "")?;
+    let answer: Value = serde_json::from_str(&said.stdout)?;
+    let wanted = json!([{"file": "object.yaml", "document": "CronTab nightly"}]);
+    ensure!(answer["skipped"] == wanted, "{answer}");
+
+    let said = hawser(&["check", "crd.yaml", "object.yaml"], "")?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("none of the files has a PublishedResource"),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
     Ok(())
 }
 
@@ -216,7 +250,8 @@ fn misuse_and_missing_files_are_told_apart() -> Result<()> {
         "{}",
         said.stderr
     );
-    let said = hawser(&["check", "object.yaml"], "")?;
+    let misspelt = FAULTY.replace("kind: PublishedResource", "kind: PublishedResources");
+    let said = hawser(&["check", "-"], &misspelt)?;
     ensure!(
         said.code == 1 && said.stdout.contains("expected syncagent.kcp.io/v1alpha1"),
         "{}",
