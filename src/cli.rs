@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod manifest;
+mod metadata;
 mod playground;
 mod render;
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::manifest::{self, Document, ManifestError};
+use super::metadata;
 use crate::object::Gvk;
 use crate::playground::crd::{Definition, default_crd};
 use crate::playground::field;
@@ -130,23 +131,30 @@ fn by_schema(document: &Document) -> Vec<Problem> {
         Ok(schema) => schema,
         Err(why) => return vec![Problem::new("", why)],
     };
+    let mut found = metadata::problems(&document.value);
+    if found.is_empty() && !metadata::is_named(&document.value) {
+        found.push(Problem::new("metadata.name", "is missing"));
+    }
     let mut value = document.value.clone();
-    let mut found: Vec<Problem> = schema
-        .prune(&mut value)
-        .into_iter()
-        .map(|path| {
-            Problem::new(path, "this field is not known")
-                .at(Part::Key)
-                .with_hint("the API server drops it without a word: correct or remove it")
-        })
-        .collect();
+    found.extend(schema.prune(&mut value).into_iter().map(|path| {
+        Problem::new(path, "this field is not known")
+            .at(Part::Key)
+            .with_hint("the API server drops it without a word: correct or remove it")
+    }));
     schema.default(&mut value);
-    let errors = schema.validate(&value);
-    found.extend(
-        errors
-            .iter()
-            .map(|e| Problem::new(e.field.as_str(), e.body())),
-    );
+    found.extend(schema.validate(&value).iter().map(|error| {
+        let body = error.body();
+        let problem = Problem::new(error.field.as_str(), &body);
+        let read = if body.ends_with("must be of type string: \"boolean\"") {
+            metadata::quoting(&Value::Bool(true))
+        } else {
+            None
+        };
+        match read {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
+        }
+    }));
     found
 }
 

@@ -8,6 +8,7 @@ use std::{fs, io};
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::Value;
+use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
 use crate::publish::compiled::Part;
 
@@ -85,8 +86,10 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
         if places.start.is_none() {
             continue;
         }
-        let value: Value =
-            serde_saphyr::from_str(&chunk).map_err(|error| wrong(1, 0, error.to_string()))?;
+        let value: Value = serde_saphyr::from_str(&chunk).map_err(|error| {
+            let (line, column, message) = explained(&error);
+            wrong(line, column, message)
+        })?;
         if !value.is_null() {
             documents.push(Document {
                 file: path.to_owned(),
@@ -102,6 +105,23 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
         });
     }
     Ok(documents)
+}
+
+/// The place of an error, the line from 1 and the column from 0, and what it says, without the advice to
+/// programmers that the parser adds.
+fn explained(error: &serde_saphyr::Error) -> (usize, usize, String) {
+    let error = error.without_snippet();
+    let (line, column) = error
+        .location()
+        .map_or((1, 1), |location| (location.line(), location.column()));
+    let message = match error {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {key:?} is there twice in one map: remove one of them")
+        }
+        other => UserMessageFormatter.format_message(other).into_owned(),
+    };
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    (number(line), number(column).saturating_sub(1), message)
 }
 
 /// The documents of a text, each with the number of lines before it.

@@ -394,3 +394,83 @@ fn templates_expressions_and_paths_are_tried_on_their_own() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn the_pieces_answer_in_json_too() -> Result<()> {
+    for (args, stdin, wanted) in [
+        (
+            &["template", "{{ .a }}\n", "--data", "-"][..],
+            "a: \"1\"",
+            json!("1\n"),
+        ),
+        (
+            &["cel", "[self.n, null]", "--object", "-"],
+            "n: 2",
+            json!([2, null]),
+        ),
+        (
+            &["path", "a.#.b", "--object", "-"],
+            "a: [{b: 1}, {b: x}]",
+            json!([1, "x"]),
+        ),
+        (&["path", "none", "--object", "-"], "a: 1", json!(null)),
+    ] {
+        let said = hawser(&[&["render"], args, &["-o", "json"]].concat(), stdin)?;
+        let answer: Value = serde_json::from_str(&said.stdout).context(said.stderr)?;
+        ensure!(answer == json!({"result": wanted}), "{args:?}: {answer}");
+    }
+    Ok(())
+}
+
+#[test]
+fn names_that_yaml_takes_for_something_else_are_told_of() -> Result<()> {
+    for (name, wanted) in [
+        (
+            "y",
+            "metadata.name: must be a string, found a boolean\n --> -:3:18\n",
+        ),
+        (
+            "1",
+            "metadata.name: must be a string, found a number\n --> -:3:18\n",
+        ),
+        ("\"\"", "metadata.name: is missing\n --> -:3:18\n"),
+    ] {
+        let manifest = FAULTY
+            .replace("name: faulty", &format!("name: {name}"))
+            .replace("| nothing", "");
+        let said = hawser(&["check", "-"], &manifest)?;
+        ensure!(
+            said.code == 1 && said.stdout.starts_with(&format!("error: {wanted}")),
+            "{}",
+            said.stdout
+        );
+        ensure!(said.stdout.contains("in quotes") == (name != "\"\""));
+    }
+    let object = "apiVersion: crontabs.example.org/v1\nkind: CronTab\nmetadata:\n  name: yes\n";
+    let files = ["render", "published-resource.yaml", "crd.yaml", "-"];
+    let said = hawser(&files, object)?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("-:4:9: metadata.name: must be a string, found a boolean"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_told_with_its_line() -> Result<()> {
+    let twice = format!("# one\n---\n{FAULTY}  naming: {{}}\n");
+    let said = hawser(&["check", "-"], &twice)?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("-:10:3: the key \"naming\" is there twice"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}

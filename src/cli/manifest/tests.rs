@@ -69,3 +69,22 @@ fn keys_have_places_of_their_own() {
         assert_eq!((place.line + 1, place.column + 1), wanted, "{field}");
     }
 }
+
+#[test]
+fn a_key_that_is_there_twice_is_told_with_its_line_in_the_file() {
+    let text = "a: 1\n---\nkind: x\nspec:\n  b:\n    c: 1\n    c: 2\n";
+    let error = parse(Path::new("f.yaml"), text).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "f.yaml:7:5: the key \"c\" is there twice in one map: remove one of them"
+    );
+}
+
+#[test]
+fn what_else_the_parser_refuses_is_told_without_its_layout() {
+    for text in ["a: *missing\n", "a: !!binary 1\n", "a: 1\nb: {<<: 3}\n"] {
+        let said = parse(Path::new("f.yaml"), text).err().unwrap().to_string();
+        assert!(said.starts_with("f.yaml:"), "{said}");
+        assert!(!said.contains('\n') && !said.contains("Options"), "{said}");
+    }
+}
