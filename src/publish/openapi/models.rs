@@ -1,4 +1,4 @@
-//! Models of an OpenAPI v2 document, converted to structural schemas.
+//! Models of an `OpenAPI` v2 document, converted to structural schemas.
 
 use std::collections::BTreeSet;
 
