@@ -274,6 +274,50 @@ fn compile_errors_point_at_the_culprit() {
 }
 
 #[test]
+fn a_block_that_is_never_closed_is_refused_where_it_begins() {
+    for (text, offset) in [
+        ("{{ if true }}", 0),
+        ("a{{ if true }}b{{ else }}c", 1),
+        ("{{ range .x }}{{ if . }}{{ end }}", 0),
+        ("{{ range .x }}{{- with . }}", 14),
+        ("ok {{ define \"x\" }}", 3),
+        ("{{ block \"x\" . }}", 0),
+    ] {
+        for engine in [Engine::Go, Engine::GoHtml] {
+            let error = Template::compile(engine, text).unwrap_err();
+            assert_eq!(error.offset, offset, "{text}: {error}");
+            assert!(error.message.starts_with("unclosed {{"), "{text}: {error}");
+        }
+    }
+    for text in [
+        "{{ if true }}{{ else if false }}{{ end }}",
+        "{{/* if */}}{{ \"{{ if }}\" }}",
+        "{{ define \"x\" }}{{ end }}{{ block \"y\" . }}{{ end }}",
+    ] {
+        assert!(Template::compile(Engine::Go, text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn numbers_are_octal_with_a_zero_in_front_and_refused_where_they_cannot_be() {
+    for text in ["{{ 08 }}", "{{ add 1 -09 }}", "{{ if eq 1 0018 }}{{ end }}"] {
+        let error = Template::compile(Engine::Go, text).unwrap_err();
+        assert!(error.message.contains("bad number"), "{text}: {error}");
+    }
+    for (text, wanted) in [
+        ("{{ 010 }}", "8"),
+        ("{{ -017 }}", "-15"),
+        ("{{ 0x1F }}", "31"),
+        ("{{ 08.5 }}", "8.5"),
+        ("{{ 0 }}", "0"),
+        ("{{ 80 }}", "80"),
+        ("{{ 0b11 }}{{ 0o17 }}", "315"),
+    ] {
+        assert_eq!(go(text).as_deref(), Ok(wanted), "{text}");
+    }
+}
+
+#[test]
 fn every_function_is_documented() {
     let docs = include_str!("../../docs/templates.md");
     for name in offered().chain(functions::REFUSED.iter().copied()) {

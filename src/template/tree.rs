@@ -210,6 +210,7 @@ impl Walk<'_> {
     fn expr(&self, expr: &mut Expr) -> Result<(), CompileError> {
         match expr {
             Expr::Identifier(pos, name) => self.identifier(*pos, name),
+            Expr::Number(pos, _) => self.number(*pos),
             Expr::Pipe(_, pipe) => self.pipe(pipe),
             Expr::Chain(_, inner, _) => self.expr(inner),
             Expr::Field(pos, path) if self.engine == Engine::GoHtml => {
@@ -247,6 +248,22 @@ impl Walk<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A zero in front makes a number octal; one with other digits is none, though the parser lets it pass.
+    fn number(&self, pos: Pos) -> Result<(), CompileError> {
+        let text = self.text.get(pos.offset..).unwrap_or_default();
+        let unsigned = text.trim_start_matches(['+', '-']);
+        let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, rest) = unsigned.split_at(digits);
+        // Floats and imaginary numbers are decimal whatever they begin with.
+        let octal = digits.starts_with('0') && !rest.starts_with(['.', 'e', 'E', 'i', '_']);
+        if octal && digits.contains(['8', '9']) {
+            let number = &text[..text.len() - rest.len()];
+            let message = format!("bad number syntax: {number:?}");
+            return Err(self.error(pos, message, Some("numbers that begin with 0 are octal")));
+        }
+        Ok(())
     }
 
     fn identifier(&self, pos: Pos, name: &str) -> Result<(), CompileError> {
