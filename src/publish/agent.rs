@@ -3,6 +3,8 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`options`] | what the agent is told when it starts |
+//! | [`export`] | keeps schemas and claims in the export |
+//! | [`conditions`] | tells owners how their published resources stand |
 //! | [`schemas`] | from a published resource to its schema in kcp |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -13,7 +15,9 @@
 
 pub mod atlas;
 pub mod bindings;
+pub mod conditions;
 pub mod dispatch;
+pub mod export;
 pub mod feeds;
 pub mod options;
 pub mod passes;
