@@ -7,6 +7,7 @@
 //! | [`publishing`] | following published resources: schema, place in the export, objects |
 //! | [`schemas`] | from a published resource to its schema in kcp |
 //! | [`export`] | one task an export: keeps schemas and claims in it |
+//! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -18,6 +19,7 @@
 
 pub mod atlas;
 pub mod bindings;
+pub mod conditions;
 pub mod control;
 pub mod dispatch;
 pub mod export;
