@@ -1,3 +1,18 @@
-//! Talking to a control plane. Knows no dialect.
+//! Talking to control planes: no dialect in here.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cache`] | what is known of many objects, asked by key and by labels |
+//! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`feed`] | keeping a table up by a list and a watch |
+//! | [`queue`] | what is worked on next: tenants in turns, lanes, back-off |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
 
+pub mod cache;
+pub mod connection;
+pub mod feed;
 pub mod queue;
+pub mod wire;
+
+#[cfg(test)]
+pub(crate) mod ground;

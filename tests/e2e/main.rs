@@ -5,3 +5,4 @@ mod differential;
 mod ground;
 mod openapi;
 mod playground;
+mod test_command;
