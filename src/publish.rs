@@ -3,6 +3,7 @@
 //! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
 //! knows no client.
 
+pub mod agent;
 pub mod compiled;
 pub mod crd;
 pub mod filters;

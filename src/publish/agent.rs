@@ -1,0 +1,3 @@
+//! The agent of the publish dialect.
+
+pub mod brake;
