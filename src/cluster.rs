@@ -5,7 +5,7 @@
 //! | [`cache`] | what is known of many objects, asked by key and by labels |
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
 //! | [`feed`] | keeping a table up by a list and a watch |
-//! | [`queue`] | what is worked on next: tenants in turns, lanes, back-off |
+//! | [`queue`] | whose turn it is: tenants in turns, lanes, back-off |
 //! | [`wire`] | the requests of passes as calls, and what answers mean |
 
 pub mod cache;
