@@ -1,3 +1,4 @@
 //! The agent of the publish dialect.
 
 pub mod brake;
+pub mod events;
