@@ -9,6 +9,8 @@
 //! | [`export`] | one task an export: keeps schemas and claims in it |
 //! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
+//! | [`events`] | what consumers are told of their objects |
+//! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
 //! | [`publication`] | one published resource at work |
@@ -19,9 +21,11 @@
 
 pub mod atlas;
 pub mod bindings;
+pub mod brake;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;
+pub mod events;
 pub mod export;
 pub mod feeds;
 pub mod options;
