@@ -3,5 +3,6 @@
 mod cli;
 mod differential;
 mod ground;
+mod helm;
 mod openapi;
 mod playground;
