@@ -2,6 +2,7 @@
 
 mod cli;
 mod differential;
+mod examples;
 mod ground;
 mod helm;
 mod openapi;
