@@ -2,6 +2,7 @@
 
 mod cli;
 mod differential;
+mod docs;
 mod examples;
 mod ground;
 mod helm;
