@@ -5,8 +5,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use hawser::playground::{Playground, PlaygroundOptions};
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
 use testbed::binaries::repository;
+use testbed::{ServiceCluster, eventually};
+
+const SOON: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The pages for users.
 fn pages() -> Result<Vec<PathBuf>> {
@@ -114,5 +122,122 @@ fn every_link_in_the_docs_leads_somewhere() -> Result<()> {
         }
     }
     ensure!(followed > 20, "only {followed} links were found");
+    Ok(())
+}
+
+/// A client of one workspace of a playground.
+async fn workspace(playground: &Playground, path: &str) -> Result<Client> {
+    let kubeconfig: Kubeconfig = serde_json::from_value(playground.kcp_kubeconfig())?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let mut uri = config.cluster_url.to_string();
+    let root = uri.find("/clusters/").context("no workspace")?;
+    uri.replace_range(root.., &format!("/clusters/{path}"));
+    config.cluster_url = uri.parse()?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Creates an object without a namespace.
+async fn create(client: &Client, object: &Value) -> Result<()> {
+    let text = |path| {
+        object
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let plural = match text("/kind") {
+        "" => bail!("no kind: {object}"),
+        kind => format!("{}s", kind.to_lowercase()),
+    };
+    let uri = format!("/apis/{}/{plural}", text("/apiVersion"));
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(uri)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())?;
+    client.request::<Value>(request).await?;
+    Ok(())
+}
+
+fn documents(block: &str) -> Result<Vec<Value>> {
+    block
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).with_context(|| document.to_owned()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Result<()> {
+    let text = std::fs::read_to_string(repository().join("docs/getting-started.md"))?;
+    let shown = blocks(&text, "yaml")
+        .into_iter()
+        .map(documents)
+        .collect::<Result<Vec<_>>>()?;
+    let of_kind = |kind: &str| {
+        let mut all = shown.iter().flatten();
+        let found = all.find(|object| object["kind"] == kind);
+        found.with_context(|| format!("no {kind} is shown"))
+    };
+
+    // In kcp.
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let root = workspace(&playground, "root").await?;
+    for name in ["services", "consumer"] {
+        let object = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
+        });
+        create(&root, &object).await?;
+    }
+    let services = workspace(&playground, "root:services").await?;
+    let export = of_kind("APIExport")?;
+    eventually(SOON, "the workspace takes an export", async || {
+        create(&services, export).await
+    })
+    .await;
+    let slices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/databases.example.org";
+    let get = Request::get(slices).body(Vec::new())?;
+    let slice: Value = services.request(get).await?;
+    assert_eq!(
+        slice["spec"]["export"]["name"],
+        of_kind("APIExportEndpointSlice")?["metadata"]["name"]
+    );
+    for kind in ["ClusterRole", "ClusterRoleBinding"] {
+        create(&services, of_kind(kind)?).await?;
+    }
+    let consumer = workspace(&playground, "root:consumer").await?;
+    let binding = of_kind("APIBinding")?;
+    eventually(SOON, "the workspace takes a binding", async || {
+        create(&consumer, binding).await
+    })
+    .await;
+    playground.stop().await;
+
+    // On the service cluster.
+    let values = shown
+        .iter()
+        .flatten()
+        .find(|block| block["kcpKubeconfig"].is_string())
+        .context("no values are shown")?;
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("values.yaml");
+    std::fs::write(&file, values.to_string())?;
+    let (file, chart) = (
+        file.display().to_string(),
+        repository().join("charts/hawser"),
+    );
+    let (chart, admin) = (
+        chart.display().to_string(),
+        ServiceCluster::shared().await?.admin(),
+    );
+    let rendered = admin
+        .helm(&["template", "hawser", &chart, "--values", &file])
+        .await?;
+    for wanted in [
+        "--apiexportendpointslice-ref=databases.example.org",
+        "resources: [\"postgresclusters/status\"]",
+        "image: \"registry.example.org/hawser:",
+    ] {
+        ensure!(rendered.contains(wanted), "{wanted}: {rendered}");
+    }
     Ok(())
 }
