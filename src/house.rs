@@ -72,6 +72,17 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        room: "cluster",
+        except: &[],
+        must_not_know: &[
+            "crate::publish",
+            "crate::template",
+            "crate::mutation",
+            "syncagent",
+            "kcp.io",
+        ],
+    },
+    Rule {
         room: "playground",
         except: &[],
         must_not_know: &[

@@ -8,3 +8,4 @@ mod ground;
 mod helm;
 mod openapi;
 mod playground;
+mod test_command;

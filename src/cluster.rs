@@ -1,0 +1,16 @@
+//! Talking to control planes: no dialect in here.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cache`] | what is known of many objects, asked by key and by labels |
+//! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`feed`] | keeping a table up by a list and a watch |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
+
+pub mod cache;
+pub mod connection;
+pub mod feed;
+pub mod wire;
+
+#[cfg(test)]
+pub(crate) mod ground;
