@@ -3,11 +3,13 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`cache`] | what is known of many objects, asked by key and by labels |
+//! | [`config`] | kubeconfigs: where they are looked for, what they mean, when they changed |
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
 //! | [`feed`] | keeping a table up by a list and a watch |
 //! | [`wire`] | the requests of passes as calls, and what answers mean |
 
 pub mod cache;
+pub mod config;
 pub mod connection;
 pub mod feed;
 pub mod wire;

@@ -1,8 +1,9 @@
 //! The publish dialect: an API of the service cluster, offered in kcp workspaces.
 //!
-//! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
-//! knows no client.
+//! Everything in here but [`agent`] is pure: types, names, marks, the format of the memory, projected
+//! types. It knows no client.
 
+pub mod agent;
 pub mod compiled;
 pub mod crd;
 pub mod filters;

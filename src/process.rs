@@ -1,0 +1,9 @@
+//! What every long-running process of Hawser has around its work: a log, metrics, probes, a lease, an end.
+//!
+//! Knows no dialect and no kind of object but the Lease that it elects by.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`logging`] | one line an event on stderr, as JSON or for people |
+
+pub mod logging;

@@ -1,0 +1,3 @@
+//! The agent: publishes the APIs of a service cluster into kcp workspaces.
+
+pub mod options;
