@@ -125,6 +125,51 @@ fn every_link_in_the_docs_leads_somewhere() -> Result<()> {
     Ok(())
 }
 
+/// The words of a text that are flags.
+fn flags(text: &str) -> BTreeSet<&str> {
+    text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'))
+        .filter(|word| word.starts_with("--") && !word.ends_with('-'))
+        .collect()
+}
+
+#[test]
+fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .args(["agent", "--help"])
+        .output()?;
+    let help = String::from_utf8(output.stdout)?;
+    let mut known = flags(&help);
+    known.remove("--help");
+    let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
+    let (_, table) = text.split_once("## Flags\n").context("no flags")?;
+    let table: String = table
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|line| line.split('|').nth(1))
+        .collect();
+    assert_eq!(flags(&table), known);
+    // Elsewhere, too, only what there is.
+    for page in ["docs/agent.md", "docs/migration.md", "docs/publishing.md"] {
+        let text = std::fs::read_to_string(repository().join(page))?;
+        for flag in flags(&text) {
+            let of_other_programs = [
+                "--namespace",
+                "--server-side",
+                "--force-conflicts",
+                "--output",
+                "--values",
+                "--set",
+            ];
+            ensure!(
+                known.contains(flag) || of_other_programs.contains(&flag),
+                "{page}: {flag}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// A client of one workspace of a playground.
 async fn workspace(playground: &Playground, path: &str) -> Result<Client> {
     let kubeconfig: Kubeconfig = serde_json::from_value(playground.kcp_kubeconfig())?;
