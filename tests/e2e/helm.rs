@@ -13,6 +13,7 @@ use testbed::binaries::repository;
 use testbed::{Access, ServiceCluster, unique};
 
 mod rights;
+mod takeover;
 
 const CRD: &str = "crds/syncagent.kcp.io_publishedresources.yaml";
 

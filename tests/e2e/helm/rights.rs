@@ -11,7 +11,7 @@ use testbed::{Access, ServiceCluster, eventually};
 
 use super::{NO_CRD, chart, helm, with};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// A verb on a resource of a group: `group/resource verb`.
 type Right = String;
