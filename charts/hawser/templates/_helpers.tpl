@@ -1,6 +1,6 @@
 {{/* The agent's public name. */}}
 {{- define "hawser.agent" -}}
-{{- $name := .Values.agentName | default .Release.Name -}}
+{{- $name := .Values.agentName | default .Release.Name | toString -}}
 {{- if or (gt (len $name) 63) (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name)) -}}
 {{- fail (printf "agentName: %q has to begin with a lower-case letter, and to consist of at most 63 lower-case letters, digits and dashes; set agentName" $name) -}}
 {{- end -}}
@@ -74,7 +74,7 @@ app.kubernetes.io/instance: {{ include "hawser.agent" . | quote }}
 {{/* The arguments of the agent, as a list in YAML. */}}
 {{- define "hawser.args" -}}
 {{- $args := list "--namespace=$(POD_NAMESPACE)" -}}
-{{- $args = append $args (printf "--enable-leader-election=%t" .Values.enableLeaderElection) -}}
+{{- $args = append $args (printf "--enable-leader-election=%s" (toString .Values.enableLeaderElection)) -}}
 {{- $args = append $args (include "hawser.endpointFlag" .) -}}
 {{- $args = append $args "--agent-name=$(AGENT_NAME)" -}}
 {{- $args = append $args "--kcp-kubeconfig=/etc/api-syncagent/kcp/kubeconfig" -}}
