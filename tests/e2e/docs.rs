@@ -5,16 +5,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hawser::playground::{Playground, PlaygroundOptions};
-use http::{Method, Request};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use serde_json::{Value, json};
+use http::Request;
+use serde_json::Value;
+use testbed::ServiceCluster;
 use testbed::binaries::repository;
-use testbed::{ServiceCluster, eventually};
 
-const SOON: std::time::Duration = std::time::Duration::from_secs(30);
+use crate::workspaces::{self, create};
 
 /// The pages for users.
 fn pages() -> Result<Vec<PathBuf>> {
@@ -170,40 +168,6 @@ fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
     Ok(())
 }
 
-/// A client of one workspace of a playground.
-async fn workspace(playground: &Playground, path: &str) -> Result<Client> {
-    let kubeconfig: Kubeconfig = serde_json::from_value(playground.kcp_kubeconfig())?;
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let mut uri = config.cluster_url.to_string();
-    let root = uri.find("/clusters/").context("no workspace")?;
-    uri.replace_range(root.., &format!("/clusters/{path}"));
-    config.cluster_url = uri.parse()?;
-    Ok(Client::try_from(config)?)
-}
-
-/// Creates an object without a namespace.
-async fn create(client: &Client, object: &Value) -> Result<()> {
-    let text = |path| {
-        object
-            .pointer(path)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let plural = match text("/kind") {
-        "" => bail!("no kind: {object}"),
-        kind => format!("{}s", kind.to_lowercase()),
-    };
-    let uri = format!("/apis/{}/{plural}", text("/apiVersion"));
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(uri)
-        .header("content-type", "application/json")
-        .body(object.to_string().into_bytes())?;
-    client.request::<Value>(request).await?;
-    Ok(())
-}
-
 fn documents(block: &str) -> Result<Vec<Value>> {
     block
         .split("\n---\n")
@@ -226,19 +190,8 @@ async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Re
 
     // In kcp.
     let playground = Playground::start(PlaygroundOptions::default()).await?;
-    let root = workspace(&playground, "root").await?;
-    for name in ["services", "consumer"] {
-        let object = json!({
-            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
-        });
-        create(&root, &object).await?;
-    }
-    let services = workspace(&playground, "root:services").await?;
-    let export = of_kind("APIExport")?;
-    eventually(SOON, "the workspace takes an export", async || {
-        create(&services, export).await
-    })
-    .await;
+    let services = workspaces::make(&playground, "services").await?;
+    create(&services, of_kind("APIExport")?).await?;
     let slices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/databases.example.org";
     let get = Request::get(slices).body(Vec::new())?;
     let slice: Value = services.request(get).await?;
@@ -249,12 +202,8 @@ async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Re
     for kind in ["ClusterRole", "ClusterRoleBinding"] {
         create(&services, of_kind(kind)?).await?;
     }
-    let consumer = workspace(&playground, "root:consumer").await?;
-    let binding = of_kind("APIBinding")?;
-    eventually(SOON, "the workspace takes a binding", async || {
-        create(&consumer, binding).await
-    })
-    .await;
+    let consumer = workspaces::make(&playground, "consumer").await?;
+    create(&consumer, of_kind("APIBinding")?).await?;
     playground.stop().await;
 
     // On the service cluster.

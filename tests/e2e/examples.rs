@@ -1,13 +1,17 @@
-//! Every example is what it says: checked, rendered, and accepted by a real kube-apiserver on both
-//! of its sides.
+//! Every example is what it says: checked, rendered, accepted by a real kube-apiserver on both of its
+//! sides, and bound in a workspace.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use hawser::playground::{Playground, PlaygroundOptions};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::{Access, ServiceCluster};
+
+use crate::workspaces::{self, create};
 
 const PARTS: [&str; 3] = ["published-resource.yaml", "crd.yaml", "object.yaml"];
 
@@ -141,6 +145,38 @@ async fn what_an_example_publishes_and_copies_is_valid_on_either_side() -> Resul
         }
         look_at(admin, &copy).await?;
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_that_binds_an_example_takes_its_object() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let provider = workspaces::make(&playground, "provider").await?;
+    let consumer = workspaces::make(&playground, "consumer").await?;
+    for example in examples()? {
+        let name = example.file_name().and_then(OsStr::to_str);
+        let name = name.context("no name")?;
+        let schema = &rendered(&example, &PARTS)?["schema"];
+        create(&provider, schema).await?;
+        let export = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport", "metadata": { "name": name },
+            "spec": { "latestResourceSchemas": [schema["metadata"]["name"]] },
+        });
+        create(&provider, &export).await?;
+        let binding = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding", "metadata": { "name": name },
+            "spec": { "reference": { "export": { "path": "root:provider", "name": name } } },
+        });
+        create(&consumer, &binding).await?;
+        let object = read(&example, PARTS[2])?;
+        let made = create(&consumer, &object).await?;
+        // Nothing was pruned; there may be defaults beside it.
+        let fields = object["spec"].as_object().context("no spec")?;
+        for (field, value) in fields {
+            assert_eq!(&made["spec"][field], value, "{name}: {field}");
+        }
+    }
+    playground.stop().await;
     Ok(())
 }
 

@@ -9,3 +9,4 @@ mod helm;
 mod openapi;
 mod playground;
 mod test_command;
+mod workspaces;
