@@ -5,5 +5,11 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`logging`] | one line an event on stderr, as JSON or for people |
+//! | [`metrics`] | what is counted, and how it is written down |
+//! | [`serve`] | the pages for metrics and probes |
+//! | [`shutdown`] | signals, and how long the end may take |
 
 pub mod logging;
+pub mod metrics;
+pub mod serve;
+pub mod shutdown;

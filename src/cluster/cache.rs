@@ -111,16 +111,17 @@ impl Cache {
 
 impl Store for Cache {
     fn get(&self, key: &Key) -> Seen {
-        let tables = self.tables(&key.scope());
-        let mut answer = Seen::Unknown;
-        for table in &tables {
+        let mut answer = None;
+        for table in &self.tables(&key.scope()) {
             match table.get(key) {
-                Seen::Present(object) => return Seen::Present(object),
-                Seen::Absent => answer = Seen::Absent,
-                Seen::Unknown => {}
+                Some(Seen::Present(object)) => return Seen::Present(object),
+                // One that is not complete yet may be the one that has it.
+                Some(Seen::Unknown) => answer = Some(Seen::Unknown),
+                Some(Seen::Absent) => answer = answer.or(Some(Seen::Absent)),
+                None => {}
             }
         }
-        answer
+        answer.unwrap_or(Seen::Unknown)
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
@@ -160,10 +161,14 @@ impl Prints for Cache {
     fn print(&self, question: &Question) -> Option<Print> {
         match question {
             Question::Object(key) => {
-                let tables = self.tables(&key.scope());
-                let prints: Vec<_> = tables.iter().filter_map(|t| t.print(key)).collect();
-                let present = prints.iter().find(|print| **print != Print::ABSENT);
-                present.or(prints.first()).copied()
+                let mut answer = None;
+                for table in &self.tables(&key.scope()) {
+                    match table.print(key)? {
+                        Some(print) if print != Print::ABSENT => return Some(print),
+                        print => answer = answer.or(print),
+                    }
+                }
+                answer
             }
             Question::Marked(scope, labels) => {
                 let tables = self.tables(scope);

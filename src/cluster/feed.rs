@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 use super::cache::{Change, Listed, Table, version};
 use super::connection::{Call, CallError, Connection, Refusal, Streamed};
 use super::wire::{collection, typed};
+use crate::object::{Gvk, Object};
 use crate::sync::Key;
 
 mod pace;
@@ -36,7 +37,39 @@ pub struct Selection {
     /// `labelSelector=…` and `fieldSelector=…`, encoded.
     pub query: Option<String>,
     pub clusters: Clusters,
+    pub content: Content,
 }
+
+/// How much of each object is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Whole,
+    Metadata,
+}
+
+impl Content {
+    fn of(self, call: Call) -> Call {
+        match self {
+            Self::Whole => call,
+            Self::Metadata => call.accept(METADATA),
+        }
+    }
+
+    /// What is wanted of an object, whether or not the server left the rest out.
+    fn cut(self, object: Object, kind: &Gvk) -> Object {
+        if self == Self::Whole {
+            return object;
+        }
+        let mut object = object;
+        object.root_mut().retain(|field, _| field == "metadata");
+        object.set_gvk(kind);
+        object
+    }
+}
+
+/// Objects and lists of them without anything but their metadata, where the server has these forms.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// How it is known which cluster an object is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,7 +262,8 @@ impl Reader {
             "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
              &allowWatchBookmarks=true&timeoutSeconds={seconds}"
         ));
-        let mut stream = self.selection.connection.stream(&path).await?;
+        let call = self.selection.content.of(Call::get(path));
+        let mut stream = self.selection.connection.stream(call).await?;
         if [400, 422].contains(&stream.status) {
             return Err(Trouble::NotStreamed);
         }
@@ -269,7 +303,8 @@ impl Reader {
         let mut next = String::new();
         loop {
             let path = self.query(&format!("limit={PAGE}{next}"));
-            let reply = self.selection.connection.call(Call::get(path)).await?;
+            let call = self.selection.content.of(Call::get(path));
+            let reply = self.selection.connection.call(call).await?;
             let mut page = reply.ok().map_err(Trouble::Refused)?;
             let (since, token) = {
                 let metadata = &page["metadata"];
@@ -369,7 +404,8 @@ impl Reader {
         let path = self.query(&format!(
             "watch=1&allowWatchBookmarks=true&resourceVersion={since}&timeoutSeconds={seconds}"
         ));
-        let stream = self.selection.connection.stream(&path).await?;
+        let call = self.selection.content.of(Call::get(path));
+        let stream = self.selection.connection.stream(call).await?;
         match stream.status {
             200 => self.read(stream, since).await,
             410 => Err(Trouble::TooOld),
@@ -422,6 +458,7 @@ impl Reader {
             namespace,
             name: object.name().into(),
         };
+        let object = self.selection.content.cut(object, self.table.kind());
         Some(Listed {
             key,
             version,

@@ -169,20 +169,32 @@ impl Table {
         state.entries.iter().filter_map(parsed).collect()
     }
 
-    pub(super) fn get(&self, key: &Key) -> Seen {
+    /// None where the table would never be told of this object.
+    pub(super) fn get(&self, key: &Key) -> Option<Seen> {
         let state = self.state.read();
-        match state.entries.get(key) {
-            Some(entry) => entry.object().map_or(Seen::Unknown, Seen::Present),
-            None if state.complete && self.coverage.reaches(key) => Seen::Absent,
-            None => Seen::Unknown,
+        if let Some(entry) = state.entries.get(key) {
+            return Some(entry.object().map_or(Seen::Unknown, Seen::Present));
         }
+        let absent = if state.complete {
+            Seen::Absent
+        } else {
+            Seen::Unknown
+        };
+        self.coverage.reaches(key).then_some(absent)
     }
 
-    pub(super) fn print(&self, key: &Key) -> Option<Print> {
+    /// The print of what `get` answers: none for unknown, `Some(None)` where the table would never be
+    /// told of this object.
+    #[allow(
+        clippy::option_option,
+        reason = "not knowing and not being asked are two things"
+    )]
+    pub(super) fn print(&self, key: &Key) -> Option<Option<Print>> {
         let state = self.state.read();
         match state.entries.get(key) {
-            Some(entry) => Some(entry.print),
-            None => (state.complete && self.coverage.reaches(key)).then_some(Print::ABSENT),
+            Some(entry) => Some(Some(entry.print)),
+            None if !self.coverage.reaches(key) => Some(None),
+            None => state.complete.then_some(Some(Print::ABSENT)),
         }
     }
 
@@ -347,7 +359,7 @@ impl Table {
     pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
-            if let Seen::Present(object) = self.get(&key) {
+            if let Some(Seen::Present(object)) = self.get(&key) {
                 tell(Change {
                     key,
                     object,

@@ -313,9 +313,16 @@ fn two_tables_of_a_kind_each_know_their_part() {
     let second = shelf
         .cache
         .add(&shelf.scope.side, &shelf.scope.kind, &SOURCE.into(), states);
-    second.finish(&HashSet::new(), 1);
-    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Unknown);
     let state = shelf.scope.key(Some("agent"), "a");
+    shelf.table.finish(&HashSet::new(), 1);
+    assert_eq!(
+        shelf.cache.get(&state),
+        Seen::Unknown,
+        "the other table may have it"
+    );
+    assert_eq!(shelf.cache.print(&Question::Object(state.clone())), None);
+    second.finish(&HashSet::new(), 1);
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Absent);
     assert_eq!(shelf.cache.get(&state), Seen::Absent);
     let mut learned = object(
         "a",

@@ -77,6 +77,7 @@ fn start(ground: Ground, query: Option<&str>, clusters: Clusters, pace: Pace) ->
         namespace: Some("default".into()),
         query: query.map(Into::into),
         clusters,
+        content: Content::Whole,
     };
     let feed = Feed::start(selection, table, Arc::new(Told(sender)), pace);
     Fed {
