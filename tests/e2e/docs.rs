@@ -1,6 +1,6 @@
 //! What the docs show is true: manifests in them are checked, links lead somewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -158,6 +158,7 @@ fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
                 "--output",
                 "--values",
                 "--set",
+                "--overwrite",
             ];
             ensure!(
                 known.contains(flag) || of_other_programs.contains(&flag),
@@ -165,6 +166,40 @@ fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+/// What stands between backquotes in a cell of a table.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
+    let source = std::fs::read_to_string(repository().join("src/process/metrics.rs"))?;
+    let (_, known) = source.split_once("\nmetrics! {\n").context("no metrics")?;
+    let (known, _) = known.split_once("\n}\n").context("no end")?;
+    let known: BTreeMap<&str, Vec<&str>> = known
+        .lines()
+        .filter(|line| line.contains(" = "))
+        .map(|line| {
+            let mut quoted = line.split('"').skip(1).step_by(2);
+            (quoted.next().unwrap_or_default(), quoted.collect())
+        })
+        .collect();
+    let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
+    let (_, table) = text.split_once("\n## Metrics\n").context("no metrics")?;
+    let shown: BTreeMap<&str, Vec<&str>> = table
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split('|').skip(1);
+            let name = *quoted(cells.next()?).first()?;
+            // Behind a label may stand its values.
+            let labels = cells.next()?.split('(').next()?;
+            Some((name, quoted(labels)))
+        })
+        .collect();
+    assert_eq!(shown, known);
     Ok(())
 }
 
