@@ -4,17 +4,21 @@
 //! types. It knows no client.
 
 pub mod agent;
+pub mod claims;
 pub mod compiled;
 pub mod crd;
+pub mod export;
 pub mod filters;
 pub mod gojson;
 pub mod hashes;
+pub mod latest;
 pub mod marks;
 pub mod memory;
 pub mod names;
 pub mod naming;
 pub mod openapi;
 pub mod projection;
+pub mod ready;
 pub mod rehearsal;
 pub mod rules;
 pub mod schema;
