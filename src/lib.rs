@@ -10,17 +10,21 @@
 //! | [`template`] | the Go-template dialect, Handlebars, one table of functions |
 //! | [`mutation`] | delete, regex, template and CEL steps over an object |
 //! | [`sync`] | the engine: subjects, links, views, decisions; knows no dialect |
+//! | [`cluster`] | talking to control planes: connections, caches, queues; knows no dialect |
 //! | [`publish`] | the first dialect: publishing an API into kcp workspaces |
 //! | [`playground`] | an embedded control plane for development and tests; uses nothing of the engine |
+//! | [`process`] | logging, metrics, probes, leader election, shutdown |
 //! | [`cli`] | one file a subcommand |
 
 pub mod cli;
+pub mod cluster;
 #[cfg(test)]
 mod house;
 pub mod mutation;
 pub mod object;
 pub mod paths;
 pub mod playground;
+pub mod process;
 pub mod publish;
 pub mod selector;
 pub mod sync;

@@ -147,6 +147,11 @@ impl Compiled {
         self.filters.needs_namespace()
     }
 
+    /// Whether the path of an object's workspace has to be known before anything is made.
+    pub fn needs_path(&self) -> bool {
+        self.workspace_paths
+    }
+
     /// Whether an object of a workspace is to be kept in step.
     ///
     /// A namespace that is not given counts as one without labels, as for objects that are in none.

@@ -1,0 +1,470 @@
+//! One table: the objects of a kind that one source shows.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use crate::object::{Gvk, Object};
+use crate::sync::subject::Labels;
+use crate::sync::{Found, Key, Print, Scope, Seen, Side};
+
+/// Deletions that are remembered; older ones are settled long since.
+const GRAVES: usize = 20_000;
+
+/// Which part of a kind a table is told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Only objects that carry this label; its value does not matter.
+    pub labelled: Option<Arc<str>>,
+    pub namespace: Option<Arc<str>>,
+    /// Objects are found by these labels without looking at every one.
+    pub indexed: Vec<Arc<str>>,
+}
+
+impl Coverage {
+    fn accepts(&self, key: &Key, object: &Object) -> bool {
+        let labelled = self.labelled.as_ref();
+        labelled.is_none_or(|label| object.label(label).is_some()) && self.reaches(key)
+    }
+
+    /// Where something with these labels stands in the index.
+    fn place<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<u64> {
+        if self.indexed.is_empty() {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        for name in &self.indexed {
+            label(name)?.hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    }
+
+    fn reaches(&self, key: &Key) -> bool {
+        let namespace = self.namespace.as_ref();
+        namespace.is_none_or(|only| key.namespace.as_ref() == Some(only))
+    }
+}
+
+/// An object as a list or an event shows it.
+pub struct Listed {
+    pub key: Key,
+    pub version: u64,
+    pub object: Object,
+}
+
+/// What became different, told once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub key: Key,
+    /// As it is now, or as it was last seen.
+    pub object: Arc<Object>,
+    pub what: What,
+}
+
+impl Change {
+    fn of(key: &Key, object: &Object, what: What) -> Self {
+        Self {
+            key: key.clone(),
+            object: Arc::new(object.clone()),
+            what,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Part of the first list.
+    Initial,
+    Changed,
+    Gone,
+}
+
+/// How a list ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    pub gone: Vec<Change>,
+    /// It was the first one of the table: nobody has been told of anything yet.
+    pub first: bool,
+}
+
+struct Entry {
+    version: u64,
+    uid: Box<str>,
+    print: Print,
+    in_deletion: bool,
+    /// Where it stands in the index.
+    indexed: Option<u64>,
+    body: Box<[u8]>,
+}
+
+struct Grave {
+    uid: Box<str>,
+    /// States up to this version are from before the deletion.
+    version: u64,
+    /// The event of the deletion was seen, or the answer that reported it.
+    witnessed: bool,
+}
+
+#[derive(Default)]
+struct State {
+    complete: bool,
+    entries: HashMap<Key, Entry>,
+    /// Keys by the values of the indexed labels, hashed, where an object has all of them.
+    index: HashMap<u64, Vec<Key>>,
+    graves: HashMap<Key, Grave>,
+    buried: VecDeque<Key>,
+}
+
+/// See [`Cache`](super::Cache).
+pub struct Table {
+    side: Side,
+    kind: Arc<Gvk>,
+    coverage: Coverage,
+    state: RwLock<State>,
+}
+
+impl Table {
+    pub(super) fn new(side: &Side, kind: &Arc<Gvk>, coverage: Coverage) -> Self {
+        Self {
+            side: side.clone(),
+            kind: Arc::clone(kind),
+            coverage,
+            state: RwLock::default(),
+        }
+    }
+
+    pub fn side(&self) -> &Side {
+        &self.side
+    }
+
+    pub fn kind(&self) -> &Arc<Gvk> {
+        &self.kind
+    }
+
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Whether a whole list has been taken in: only then is anything absent.
+    pub fn is_complete(&self) -> bool {
+        self.state.read().complete
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.read().entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn keys(&self) -> Vec<Key> {
+        self.state.read().entries.keys().cloned().collect()
+    }
+
+    /// Every object, parsed one after the other.
+    pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
+        let state = self.state.read();
+        let parsed = |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.object()?));
+        state.entries.iter().filter_map(parsed).collect()
+    }
+
+    /// None where the table would never be told of this object.
+    pub(super) fn get(&self, key: &Key) -> Option<Seen> {
+        let state = self.state.read();
+        if let Some(entry) = state.entries.get(key) {
+            return Some(entry.object().map_or(Seen::Unknown, Seen::Present));
+        }
+        let absent = if state.complete {
+            Seen::Absent
+        } else {
+            Seen::Unknown
+        };
+        self.coverage.reaches(key).then_some(absent)
+    }
+
+    /// The print of what `get` answers: none for unknown, `Some(None)` where the table would never be
+    /// told of this object.
+    #[allow(
+        clippy::option_option,
+        reason = "not knowing and not being asked are two things"
+    )]
+    pub(super) fn print(&self, key: &Key) -> Option<Option<Print>> {
+        let state = self.state.read();
+        match state.entries.get(key) {
+            Some(entry) => Some(Some(entry.print)),
+            None if !self.coverage.reaches(key) => Some(None),
+            None => state.complete.then_some(Some(Print::ABSENT)),
+        }
+    }
+
+    pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
+        let state = self.state.read();
+        let Some(keys) = self.candidates(&state, cluster, labels) else {
+            return Found::Unknown;
+        };
+        let mut found = Vec::new();
+        for key in keys {
+            let Some(object) = state.entries.get(key).and_then(Entry::object) else {
+                return Found::Unknown;
+            };
+            if labels.iter().all(|(k, v)| object.label(k) == Some(v)) {
+                found.push((key.clone(), object));
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Found::All(found)
+    }
+
+    /// Of everything among which the objects with these labels are: it changes whenever they do.
+    pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
+        let state = self.state.read();
+        let keys = self.candidates(&state, cluster, labels)?;
+        let print = |key: &Key| state.entries.get(key).map(|entry| entry.print);
+        Some(Print::of_all(keys.filter_map(print)))
+    }
+
+    /// The keys among which everything with these labels is; none where that is not known.
+    fn candidates<'s>(
+        &self,
+        state: &'s State,
+        cluster: &'s str,
+        labels: &Labels,
+    ) -> Option<Box<dyn Iterator<Item = &'s Key> + 's>> {
+        let labelled = self.coverage.labelled.as_ref();
+        let covered = labelled.is_none_or(|label| labels.contains_key(&**label));
+        if !state.complete || !covered || self.coverage.namespace.is_some() {
+            return None;
+        }
+        let values = self
+            .coverage
+            .place(|label| labels.get(label).map(String::as_str));
+        Some(match values {
+            Some(values) => {
+                let keys = state.index.get(&values).into_iter().flatten();
+                Box::new(keys.filter(move |key| *key.cluster == *cluster))
+            }
+            None => Box::new(
+                state
+                    .entries
+                    .keys()
+                    .filter(move |key| *key.cluster == *cluster),
+            ),
+        })
+    }
+
+    pub(super) fn saw_deletion(&self, key: &Key) -> bool {
+        let state = self.state.read();
+        state.graves.get(key).is_some_and(|grave| grave.witnessed)
+    }
+
+    /// Takes a state from an answer. Nothing is told: who asked knows.
+    pub(super) fn learn(&self, key: &Key, object: &Object) {
+        let Some(version) = version(object) else {
+            return;
+        };
+        if self.coverage.accepts(key, object) {
+            self.state.write().put(&self.coverage, key, version, object);
+        }
+    }
+
+    /// Takes from an answer that an object does not exist.
+    pub(super) fn learn_gone(&self, key: &Key) {
+        let mut state = self.state.write();
+        if let Some(entry) = state.take(key) {
+            state.bury(key, entry.uid, entry.version, true);
+        }
+    }
+
+    /// Takes an event of an object that exists.
+    pub fn upsert(&self, listed: &Listed) -> Option<Change> {
+        let Listed {
+            key,
+            version,
+            object,
+        } = listed;
+        let news = self
+            .state
+            .write()
+            .put(&self.coverage, key, *version, object);
+        (news == News::Different).then(|| Change::of(key, object, What::Changed))
+    }
+
+    /// Takes the event of a deletion, or of a label that was taken off.
+    pub fn delete(&self, listed: &Listed) -> Option<Change> {
+        let Listed {
+            key,
+            version,
+            object,
+        } = listed;
+        let mut state = self.state.write();
+        let known = state.entries.get(key);
+        let uid = object.uid().unwrap_or_default();
+        if known.is_some_and(|entry| entry.version > *version) {
+            return None;
+        }
+        let was_going = known.is_some_and(|entry| entry.in_deletion) || object.in_deletion();
+        // Where a label is asked for, its removal looks like a deletion of the object.
+        let witnessed = self.coverage.labelled.is_none() || was_going;
+        let known = state.take(key);
+        let before = state
+            .graves
+            .get(key)
+            .is_some_and(|grave| *grave.uid == *uid);
+        let witnessed = witnessed || (before && state.graves[key].witnessed);
+        state.bury(key, uid.into(), *version, witnessed);
+        drop(state);
+        (known.is_some() || !before).then(|| Change::of(key, object, What::Gone))
+    }
+
+    /// Ends a list whose objects were all upserted: what it lacked is gone, unless it is known to
+    /// be newer than the list.
+    pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
+        let mut state = self.state.write();
+        let older = |(key, entry): (&Key, &Entry)| {
+            (!listed.contains(key) && entry.version <= as_of).then(|| key.clone())
+        };
+        let missing: Vec<Key> = state.entries.iter().filter_map(older).collect();
+        let mut gone = Vec::new();
+        for key in missing {
+            if let Some(entry) = state.take(&key) {
+                gone.extend(
+                    entry
+                        .object()
+                        .map(|object| Change::of(&key, &object, What::Gone)),
+                );
+                state.bury(&key, entry.uid, as_of, false);
+            }
+        }
+        let first = !std::mem::replace(&mut state.complete, true);
+        Finished { gone, first }
+    }
+
+    /// Tells of everything there is, as a first list does.
+    pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
+        let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
+        for key in keys {
+            if let Some(Seen::Present(object)) = self.get(&key) {
+                tell(Change {
+                    key,
+                    object,
+                    what: What::Initial,
+                });
+            }
+        }
+    }
+
+    /// Forgets the order of versions: the source began to count anew, as after it was restored
+    /// from an older copy of its data.
+    pub fn distrust_versions(&self) {
+        let mut state = self.state.write();
+        state.graves.clear();
+        state.buried.clear();
+        for entry in state.entries.values_mut() {
+            entry.version = 0;
+        }
+    }
+
+    /// The scope of a cluster in this table.
+    pub fn scope(&self, cluster: &str) -> Scope {
+        Scope::new(&self.side, &self.kind, cluster)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Different,
+    /// Known, but for what changes with every write.
+    Same,
+    /// Something newer is known.
+    Older,
+}
+
+impl State {
+    fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> News {
+        let uid = object.uid().unwrap_or_default();
+        if let Some(grave) = self.graves.get(key) {
+            let dead = grave.witnessed && *grave.uid == *uid;
+            if dead || version <= grave.version {
+                return News::Older;
+            }
+        }
+        let known = self.entries.get(key);
+        if known.is_some_and(|entry| version < entry.version) {
+            return News::Older;
+        }
+        let print = Print::of(object);
+        let news = match known {
+            Some(entry) if entry.print == print => News::Same,
+            _ => News::Different,
+        };
+        let indexed = coverage.place(|label| object.label(label));
+        let before = known.and_then(|entry| entry.indexed);
+        if indexed != before {
+            self.unindex(before, key);
+            if let Some(place) = indexed {
+                self.index.entry(place).or_default().push(key.clone());
+            }
+        }
+        self.graves.remove(key);
+        let entry = Entry {
+            version,
+            uid: uid.into(),
+            print,
+            in_deletion: object.in_deletion(),
+            indexed,
+            body: object.as_value().to_string().into_bytes().into(),
+        };
+        self.entries.insert(key.clone(), entry);
+        news
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.unindex(entry.indexed, key);
+        Some(entry)
+    }
+
+    fn unindex(&mut self, place: Option<u64>, key: &Key) {
+        if let Some(place) = place
+            && let Slot::Occupied(mut slot) = self.index.entry(place)
+        {
+            slot.get_mut().retain(|other| other != key);
+            if slot.get().is_empty() {
+                slot.remove();
+            }
+        }
+    }
+
+    fn bury(&mut self, key: &Key, uid: Box<str>, version: u64, witnessed: bool) {
+        let grave = Grave {
+            uid,
+            version,
+            witnessed,
+        };
+        if self.graves.insert(key.clone(), grave).is_none() {
+            self.buried.push_back(key.clone());
+        }
+        while self.buried.len() > GRAVES {
+            if let Some(oldest) = self.buried.pop_front() {
+                self.graves.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn object(&self) -> Option<Arc<Object>> {
+        let value: Value = serde_json::from_slice(&self.body).ok()?;
+        Object::new(value).ok().map(Arc::new)
+    }
+}
+
+/// The version of an object as a number, which servers of this kind make it.
+pub fn version(object: &Object) -> Option<u64> {
+    object.resource_version()?.parse().ok()
+}

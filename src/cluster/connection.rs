@@ -1,0 +1,356 @@
+//! One way to talk to a control plane: a server, a path below it, credentials, and a lane.
+//!
+//! Every HTTP answer is a [`Reply`], whatever its status: what it means is decided by who asked.
+//! Calls are bounded in number and in time; nothing is tried again here.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+mod lane;
+mod refusal;
+mod servers;
+mod stream;
+
+use lane::Lane;
+pub use refusal::{Cause, Refusal};
+use servers::Account;
+pub use servers::ConnectError;
+pub use stream::Streamed;
+
+/// How long a connection may take to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call may take from the moment it is sent to the last byte of its answer.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer to a call that is read. Lists come in pages far below it.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// What is told of every call.
+pub trait Observer: Send + Sync {
+    /// `code` is none where no answer came.
+    fn answered(&self, call: &Method, code: Option<u16>);
+}
+
+/// How a connection behaves.
+#[derive(Clone)]
+pub struct Limits {
+    /// Calls under way at the same time on one server, leases and watches not counted.
+    pub in_flight: usize,
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight: 64,
+            observer: None,
+        }
+    }
+}
+
+/// A server and a path on it. Cheap to clone; what is made from one shares its credentials, and
+/// what leads to the same server its sockets and its lane.
+#[derive(Clone)]
+pub struct Connection {
+    account: Arc<Account>,
+    server: Arc<Server>,
+    /// Without a slash at its end.
+    base: Arc<str>,
+}
+
+/// One origin as one account reaches it.
+struct Server {
+    client: RwLock<kube::Client>,
+    lane: Lane,
+}
+
+/// A request below the base path of a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub method: Method,
+    /// With its query, beginning with a slash.
+    pub path: String,
+    pub body: Bytes,
+    pub content_type: &'static str,
+    pub accept: &'static str,
+    pub class: CallClass,
+}
+
+/// How a call stands in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallClass {
+    /// Waits for its turn; given up where the server asked to be left alone.
+    Work,
+    /// Dropped rather than waiting.
+    Event,
+    /// Never waits.
+    Lease,
+}
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+impl Call {
+    fn new(
+        method: Method,
+        path: impl Into<String>,
+        body: Bytes,
+        content_type: &'static str,
+    ) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            body,
+            content_type,
+            accept: JSON,
+            class: CallClass::Work,
+        }
+    }
+
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path, Bytes::new(), JSON)
+    }
+
+    pub fn post(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::POST, path, body.to_string().into(), JSON)
+    }
+
+    pub fn put(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::PUT, path, body.to_string().into(), JSON)
+    }
+
+    pub fn merge_patch(path: impl Into<String>, patch: &Value) -> Self {
+        Self::new(Method::PATCH, path, patch.to_string().into(), MERGE_PATCH)
+    }
+
+    /// A deletion with options such as preconditions.
+    pub fn delete(path: impl Into<String>, options: &Value) -> Self {
+        Self::new(Method::DELETE, path, options.to_string().into(), JSON)
+    }
+
+    #[must_use]
+    pub fn class(self, class: CallClass) -> Self {
+        Self { class, ..self }
+    }
+
+    /// Asks for another form of the answer than the whole document.
+    #[must_use]
+    pub fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
+    }
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub status: u16,
+    pub body: Bytes,
+    pub retry_after: Option<Duration>,
+}
+
+impl Reply {
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The document of a success, or what the server said against it.
+    pub fn ok(&self) -> Result<Value, Refusal> {
+        if !self.is_success() {
+            return Err(self.refusal());
+        }
+        serde_json::from_slice(&self.body).map_err(|error| Refusal::not_json(self.status, &error))
+    }
+
+    pub fn refusal(&self) -> Refusal {
+        Refusal::read(self.status, &self.body)
+    }
+}
+
+/// Why there is no answer. Whether a write took effect is not known, but for `Held` and `Address`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    #[error("no answer within {} seconds", .0.as_secs())]
+    Timeout(Duration),
+    #[error("out of reach: {0}")]
+    Unreachable(String),
+    /// Not sent: the server asked to be left alone for this long, or nothing may wait.
+    #[error("not sent: the server asked for a pause of {} ms more", .0.as_millis())]
+    Held(Duration),
+    #[error("not sent: {0:?} is no address")]
+    Address(String),
+}
+
+/// Either kind of not getting what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl AskError {
+    /// The status of the answer, where there was one.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.code),
+            Self::Call(_) => None,
+        }
+    }
+}
+
+impl Connection {
+    /// To the server and path of a configuration.
+    pub fn new(config: kube::Config, limits: Limits) -> Result<Self, ConnectError> {
+        let account = Arc::new(Account::new(config, limits));
+        let url = account.url();
+        Self::within(account, &url)
+    }
+
+    fn within(account: Arc<Account>, url: &str) -> Result<Self, ConnectError> {
+        let (server, base) = account.server(url)?;
+        Ok(Self {
+            account,
+            server,
+            base: base.into(),
+        })
+    }
+
+    /// Takes other credentials for this connection and everything made from it. The server and
+    /// path that each of them leads to stay.
+    pub fn renew(&self, config: kube::Config) -> Result<(), ConnectError> {
+        self.account.renew(config)
+    }
+
+    /// Where it leads, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("{}{}", self.server.lane.origin(), self.base)
+    }
+
+    /// The same server, further down.
+    #[must_use]
+    pub fn below(&self, path: &str) -> Self {
+        let path = path.trim_matches('/');
+        Self {
+            base: format!("{}/{path}", self.base).into(),
+            ..self.clone()
+        }
+    }
+
+    /// Another address with the same credentials.
+    pub fn at(&self, url: &str) -> Result<Self, ConnectError> {
+        Self::within(Arc::clone(&self.account), url)
+    }
+
+    /// Sends a call and reads its whole answer.
+    pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
+        let _turn = self.server.lane.turn(call.class).await?;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let method = call.method.clone();
+        let answered = within(deadline, self.exchange(call)).await;
+        let code = answered.as_ref().ok().map(|reply| reply.status);
+        if let Some(observer) = &self.account.limits.observer {
+            observer.answered(&method, code);
+        }
+        if let Ok(reply) = &answered {
+            self.server.lane.answered(reply);
+        }
+        answered
+    }
+
+    /// Sends a call and reads the document that it is answered with.
+    pub async fn ask(&self, call: Call) -> Result<Value, AskError> {
+        Ok(self.call(call).await?.ok()?)
+    }
+
+    /// Opens a watch. Whoever reads it has to notice when it falls silent.
+    pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let answered = within(deadline, self.send(call)).await;
+        let code = answered.as_ref().ok().map(|r| r.status().as_u16());
+        if let Some(observer) = &self.account.limits.observer {
+            observer.answered(&Method::GET, code);
+        }
+        Ok(Streamed::new(answered?))
+    }
+
+    async fn exchange(&self, call: Call) -> Result<Reply, CallError> {
+        let response = self.send(call).await?;
+        let status = response.status().as_u16();
+        let retry_after = retry_after(&response);
+        let body = http_body_util::Limited::new(response.into_body(), LARGEST_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| CallError::Unreachable(chain(&*error)))?
+            .to_bytes();
+        Ok(Reply {
+            status,
+            body,
+            retry_after,
+        })
+    }
+
+    async fn send(&self, call: Call) -> Result<Response<Body>, CallError> {
+        let path = format!("{}{}", self.base, call.path);
+        let uri: Uri = path.parse().map_err(|_| CallError::Address(path))?;
+        let mut request = Request::builder()
+            .method(call.method)
+            .uri(uri)
+            .header(ACCEPT, call.accept);
+        if !call.body.is_empty() {
+            request = request.header(CONTENT_TYPE, call.content_type);
+        }
+        let request = request
+            .body(Body::from(call.body))
+            .map_err(|error| CallError::Address(error.to_string()))?;
+        let client = self.server.client.read().clone();
+        let answered = client.send(request).await;
+        answered.map_err(|error| CallError::Unreachable(chain(&error)))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.url()).finish()
+    }
+}
+
+async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let late = |_| Err(CallError::Timeout(REQUEST_TIMEOUT));
+    timeout_at(deadline, work).await.unwrap_or_else(late)
+}
+
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// An error with what caused it: the outermost alone often says no more than "service error".
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !said.contains(&more) {
+            said = format!("{said}: {more}");
+        }
+        next = cause.source();
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests;

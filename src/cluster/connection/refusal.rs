@@ -1,0 +1,80 @@
+//! What a server says against a request.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// A `Status` document, or as much of one as there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+    /// The object it is about; empty where the path itself is unknown.
+    pub name: String,
+    pub causes: Vec<Cause>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    pub field: String,
+    pub reason: String,
+    pub message: String,
+}
+
+/// How much of an answer that is no `Status` is repeated.
+const QUOTED: usize = 200;
+
+impl Refusal {
+    pub(super) fn read(code: u16, body: &[u8]) -> Self {
+        let document: Option<Value> = serde_json::from_slice(body).ok();
+        let status = document.filter(|d| d.get("kind").and_then(Value::as_str) == Some("Status"));
+        let Some(status) = status else {
+            let text: String = String::from_utf8_lossy(body).chars().take(QUOTED).collect();
+            return Self {
+                code,
+                message: text.trim().to_owned(),
+                ..Self::default()
+            };
+        };
+        let details = status.get("details").unwrap_or(&Value::Null);
+        let causes = details.get("causes").and_then(Value::as_array);
+        let cause = |cause: &Value| Cause {
+            field: text(cause, "field"),
+            reason: text(cause, "reason"),
+            message: text(cause, "message"),
+        };
+        Self {
+            code,
+            reason: text(&status, "reason"),
+            message: text(&status, "message"),
+            name: text(details, "name"),
+            causes: causes.into_iter().flatten().map(cause).collect(),
+        }
+    }
+
+    pub(super) fn not_json(code: u16, error: &serde_json::Error) -> Self {
+        Self {
+            code,
+            message: format!("the answer is no JSON document: {error}"),
+            ..Self::default()
+        }
+    }
+}
+
+fn text(value: &Value, field: &str) -> String {
+    let text = value.get(field).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "status {}", self.code)?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,97 @@
+//! The servers that one account reaches: one client an origin, made anew when credentials change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::Uri;
+use parking_lot::{Mutex, RwLock};
+
+use super::{CONNECT_TIMEOUT, Lane, Limits, Server};
+
+/// Why no connection could be made up. Nothing was sent yet.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("{url:?} is no address of a server: {problem}")]
+    Address { url: String, problem: String },
+    #[error("no client for {url}: {problem}")]
+    Client { url: String, problem: String },
+}
+
+pub(super) struct Account {
+    config: RwLock<kube::Config>,
+    servers: Mutex<HashMap<String, Arc<Server>>>,
+    pub(super) limits: Limits,
+}
+
+impl Account {
+    pub(super) fn new(config: kube::Config, limits: Limits) -> Self {
+        Self {
+            config: RwLock::new(config),
+            servers: Mutex::default(),
+            limits,
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.config.read().cluster_url.to_string()
+    }
+
+    /// The server of an address, and the path on it.
+    pub(super) fn server(&self, url: &str) -> Result<(Arc<Server>, String), ConnectError> {
+        let (origin, path) = split(url)?;
+        let mut servers = self.servers.lock();
+        if let Some(server) = servers.get(&origin) {
+            return Ok((Arc::clone(server), path));
+        }
+        let server = Arc::new(Server {
+            client: RwLock::new(client(&self.config.read(), &origin)?),
+            lane: Lane::new(&origin, self.limits.in_flight),
+        });
+        servers.insert(origin, Arc::clone(&server));
+        Ok((server, path))
+    }
+
+    pub(super) fn renew(&self, config: kube::Config) -> Result<(), ConnectError> {
+        let servers = self.servers.lock();
+        let mut renewed = Vec::new();
+        for (origin, server) in servers.iter() {
+            renewed.push((server, client(&config, origin)?));
+        }
+        for (server, client) in renewed {
+            *server.client.write() = client;
+        }
+        *self.config.write() = config;
+        Ok(())
+    }
+}
+
+fn split(url: &str) -> Result<(String, String), ConnectError> {
+    let wrong = |problem: &str| ConnectError::Address {
+        url: url.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
+    let scheme = uri
+        .scheme_str()
+        .ok_or_else(|| wrong("no scheme such as https"))?;
+    let authority = uri.authority().ok_or_else(|| wrong("no host"))?;
+    let path = uri.path().trim_end_matches('/').to_owned();
+    Ok((format!("{scheme}://{authority}"), path))
+}
+
+/// A client without what bites: a retry inside the call, reads that end watches.
+fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectError> {
+    let failed = |problem: String| ConnectError::Client {
+        url: origin.to_owned(),
+        problem,
+    };
+    let mut config = config.clone();
+    config.cluster_url = format!("{origin}/")
+        .parse()
+        .map_err(|error| failed(format!("{error}")))?;
+    config.default_retry = false;
+    config.read_timeout = None;
+    config.write_timeout = None;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    kube::Client::try_from(config).map_err(|error| failed(super::chain(&error)))
+}

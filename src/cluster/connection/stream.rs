@@ -1,0 +1,70 @@
+//! A long answer, line by line.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::Response;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+
+use super::{CallError, Refusal, chain};
+
+/// No object is larger than a few megabytes, so no line is.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// The answer to a watch: its status, and lines that arrive in their own time.
+pub struct Streamed {
+    pub status: u16,
+    body: Body,
+    rest: BytesMut,
+    /// How much of `rest` is known to hold no end of a line.
+    searched: usize,
+}
+
+impl Streamed {
+    pub(super) fn new(response: Response<Body>) -> Self {
+        Self {
+            status: response.status().as_u16(),
+            body: response.into_body(),
+            rest: BytesMut::new(),
+            searched: 0,
+        }
+    }
+
+    /// The next line, without its end; none when the server ended the answer. Cancelling loses
+    /// nothing.
+    pub async fn line(&mut self) -> Result<Option<Bytes>, CallError> {
+        loop {
+            if let Some(end) = self.rest[self.searched..].iter().position(|b| *b == b'\n') {
+                let line = self.rest.split_to(self.searched + end).freeze();
+                self.rest.advance(1);
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.rest.len();
+            if self.rest.len() > LONGEST_LINE {
+                return Err(CallError::Unreachable("an event without end".to_owned()));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.rest.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => return Err(CallError::Unreachable(chain(&error))),
+                None if self.rest.is_empty() => return Ok(None),
+                None => {
+                    self.searched = 0;
+                    return Ok(Some(self.rest.split().freeze()));
+                }
+            }
+        }
+    }
+
+    /// What the server says where the status is no success.
+    pub async fn refusal(mut self) -> Refusal {
+        let mut text = Vec::new();
+        while let Ok(Some(line)) = self.line().await {
+            text.extend_from_slice(&line);
+        }
+        Refusal::read(self.status, &text)
+    }
+}
