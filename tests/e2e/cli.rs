@@ -294,3 +294,51 @@ fn templates_expressions_and_paths_are_tried_on_their_own() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn an_agent_is_told_everything_that_is_wrong_at_once() -> Result<()> {
+    for args in [
+        ["agent", "--agent-name=9", "--disabled-controllers=all"].as_slice(),
+        &["--agent-name", "9", "--disabled-controllers", "all"],
+    ] {
+        let said = hawser(args, "")?;
+        ensure!(said.code == 1 && said.stdout.is_empty(), "{}", said.stderr);
+        for part in [
+            "--namespace",
+            "--kcp-kubeconfig",
+            "--apiexportendpointslice-ref",
+            "\"9\"",
+            "\"all\"",
+        ] {
+            ensure!(
+                said.stderr.contains(part),
+                "{part} is not in {}",
+                said.stderr
+            );
+        }
+        ensure!(said.stderr.lines().count() == 1, "{}", said.stderr);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_does_not_understand_its_flags_shows_how_to_use_them() -> Result<()> {
+    for args in [["--nonsense"].as_slice(), &["agent", "--log-format=text"]] {
+        let said = hawser(args, "")?;
+        ensure!(
+            said.code == 2 && said.stdout.is_empty(),
+            "{}{}",
+            said.stdout,
+            said.stderr
+        );
+        ensure!(said.stderr.contains("--help"), "{}", said.stderr);
+    }
+    let help = hawser(&["agent", "--help"], "")?;
+    ensure!(help.code == 0 && help.stderr.is_empty(), "{}", help.stderr);
+    ensure!(
+        help.stdout.contains("--published-resource-selector"),
+        "{}",
+        help.stdout
+    );
+    Ok(())
+}
