@@ -34,6 +34,54 @@ fn hawser(args: &[&str], stdin: &str) -> Result<Said> {
 }
 
 #[test]
+fn an_agent_is_told_everything_that_is_wrong_at_once() -> Result<()> {
+    for args in [
+        ["agent", "--agent-name=9", "--disabled-controllers=all"].as_slice(),
+        &["--agent-name", "9", "--disabled-controllers", "all"],
+    ] {
+        let said = hawser(args, "")?;
+        ensure!(said.code == 1 && said.stdout.is_empty(), "{}", said.stderr);
+        for part in [
+            "--namespace",
+            "--kcp-kubeconfig",
+            "--apiexportendpointslice-ref",
+            "\"9\"",
+            "\"all\"",
+        ] {
+            ensure!(
+                said.stderr.contains(part),
+                "{part} is not in {}",
+                said.stderr
+            );
+        }
+        ensure!(said.stderr.lines().count() == 1, "{}", said.stderr);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_does_not_understand_its_flags_shows_how_to_use_them() -> Result<()> {
+    for args in [["--nonsense"].as_slice(), &["agent", "--log-format=text"]] {
+        let said = hawser(args, "")?;
+        ensure!(
+            said.code == 2 && said.stdout.is_empty(),
+            "{}{}",
+            said.stdout,
+            said.stderr
+        );
+        ensure!(said.stderr.contains("--help"), "{}", said.stderr);
+    }
+    let help = hawser(&["agent", "--help"], "")?;
+    ensure!(help.code == 0 && help.stderr.is_empty(), "{}", help.stderr);
+    ensure!(
+        help.stdout.contains("--published-resource-selector"),
+        "{}",
+        help.stdout
+    );
+    Ok(())
+}
+
+#[test]
 fn the_example_is_without_a_fault() -> Result<()> {
     let said = hawser(&["check", "published-resource.yaml", "crd.yaml"], "")?;
     ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
