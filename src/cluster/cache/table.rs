@@ -162,6 +162,10 @@ impl Table {
         self.len() == 0
     }
 
+    pub fn keys(&self) -> Vec<Key> {
+        self.state.read().entries.keys().cloned().collect()
+    }
+
     /// Every object, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
@@ -216,27 +220,12 @@ impl Table {
         Found::All(found)
     }
 
+    /// Of everything among which the objects with these labels are: it changes whenever they do.
     pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
-        if self.indexed_only(labels) {
-            let state = self.state.read();
-            let keys = self.candidates(&state, cluster, labels)?;
-            let prints = keys.filter_map(|key| state.entries.get(key).map(|entry| entry.print));
-            return Some(Print::of_all(prints));
-        }
-        match self.find(cluster, labels) {
-            Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
-            Found::Unknown => None,
-        }
-    }
-
-    fn indexed_only(&self, labels: &Labels) -> bool {
-        !self.coverage.indexed.is_empty()
-            && labels.len() == self.coverage.indexed.len()
-            && self
-                .coverage
-                .indexed
-                .iter()
-                .all(|label| labels.contains_key(&**label))
+        let state = self.state.read();
+        let keys = self.candidates(&state, cluster, labels)?;
+        let print = |key: &Key| state.entries.get(key).map(|entry| entry.print);
+        Some(Print::of_all(keys.filter_map(print)))
     }
 
     /// The keys among which everything with these labels is; none where that is not known.
