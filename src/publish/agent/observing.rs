@@ -6,14 +6,13 @@ use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::dispatch::Dispatch;
-use super::events::{About, Counts, Note, Recorder, telling};
+use super::events::{Announcer, Counts, Recorder};
 use super::passes::{Finished, Pass};
-use super::workspaces::Workspaces;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::Urgency;
 use crate::process::metrics::{Direction, EventFate, Metrics, QueueState, Reconciled};
+use crate::sync::Effect;
 use crate::sync::reason::Class;
-use crate::sync::{Effect, Seen, Store as _};
 
 /// What the passes are called in numbers, as the original calls them.
 const CONTROLLER: &str = "syncagent-sync";
@@ -23,15 +22,14 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Tells consumers and counts.
 pub struct Observing {
     pub metrics: Arc<Metrics>,
-    pub recorder: Recorder,
-    pub workspaces: Arc<Workspaces>,
-    pub cache: Arc<Cache>,
+    pub announcer: Announcer,
 }
 
 impl Finished for Observing {
     fn finished(&self, pass: &Pass<'_>) {
         self.count(pass);
-        self.tell(pass);
+        let own = pass.publication.anchor(pass.id);
+        self.announcer.announce(own, pass.report);
     }
 }
 
@@ -72,26 +70,6 @@ impl Observing {
         if wrote(&[Effect::StatusSynced]) {
             self.metrics.latency(Direction::Status, *waited + *took);
         }
-    }
-
-    fn tell(&self, pass: &Pass<'_>) {
-        let anchor = pass.publication.anchor(pass.id);
-        let Some(telling) = telling(pass.report, &anchor) else {
-            return;
-        };
-        let Some(connection) = self.workspaces.connection(&anchor.cluster) else {
-            return;
-        };
-        let uid = match self.cache.get(&anchor) {
-            Seen::Present(object) => object.uid().map(Arc::from),
-            Seen::Absent | Seen::Unknown => None,
-        };
-        let about = About { key: anchor, uid };
-        self.recorder.record(Note {
-            connection,
-            about,
-            telling,
-        });
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Passes {
 }
 
 /// How long an object that was refused waits, where nothing happens to it.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSED: Duration = Duration::from_mins(1);
 
 impl Passes {
     /// Works until the queue is closed. Passes under way are ended first.

@@ -16,7 +16,7 @@ use super::atlas::Places;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
-use super::events;
+use super::events::{self, Announcer};
 use super::export::{self, Exporter, Members, Standing, Wires};
 use super::feeds::{self, Feeds, Wanted};
 use super::observing::{Observing, watch_numbers};
@@ -164,7 +164,7 @@ struct Agent {
     metrics: Arc<Metrics>,
     /// Watches of control kinds, and the task that hears them.
     feeds: Vec<Arc<feeds::Watched>>,
-    _control: AbortOnDropHandle<()>,
+    control: AbortOnDropHandle<()>,
     stopped: CancellationToken,
 }
 
@@ -291,7 +291,7 @@ impl Agent {
             conditions,
             metrics: Arc::clone(metrics),
             feeds: watched,
-            _control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
+            control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
             stopped,
         }
     }
@@ -356,9 +356,11 @@ impl Agent {
             wire: Wire::new(self.places),
             finished: Box::new(Observing {
                 metrics: Arc::clone(&self.metrics),
-                recorder: recorder.clone(),
-                workspaces: self.workspaces,
-                cache: Arc::clone(&self.cache),
+                announcer: Announcer {
+                    recorder: recorder.clone(),
+                    workspaces: self.workspaces,
+                    cache: Arc::clone(&self.cache),
+                },
             }),
             fence,
         });
@@ -385,7 +387,7 @@ impl Agent {
             _aside: aside.map(AbortOnDropHandle::new).into(),
             _numbers: numbers,
             _feeds: self.feeds,
-            _control: self._control,
+            _control: self.control,
         }
     }
 }

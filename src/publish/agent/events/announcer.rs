@@ -1,12 +1,9 @@
 //! From passes to events: which object, in which workspace.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{About, Note, Recorder, telling};
 use crate::cluster::cache::Cache;
-use crate::publish::agent::passes::Finished;
-use crate::publish::agent::publication::{Publication, SubjectId};
 use crate::publish::agent::workspaces::Workspaces;
 use crate::sync::{Key, Report, Seen, Store};
 
@@ -19,7 +16,8 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    fn announce(&self, own: Key, report: &Report) {
+    /// Lets what came of a pass over this object be told, if it is worth telling.
+    pub fn announce(&self, own: Key, report: &Report) {
         let Some(telling) = telling(report, &own) else {
             return;
         };
@@ -36,12 +34,6 @@ impl Announcer {
             about: About { key: own, uid },
             telling,
         });
-    }
-}
-
-impl Finished for Announcer {
-    fn finished(&self, publication: &Publication, id: &SubjectId, report: &Report, _: Duration) {
-        self.announce(publication.anchor(id), report);
     }
 }
 
