@@ -231,7 +231,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     running.report("tabs", &with(2));
     let log = running.scene.ground.playground.requests();
     let noticed = async {
-        while running.conditions.desk.lock().dropped_by.is_none() {
+        while running.conditions.desk.lock().drops == Drops::Nobody {
             tokio::task::yield_now().await;
         }
     };
