@@ -19,6 +19,7 @@ pub mod conditions;
 pub mod dispatch;
 pub mod export;
 pub mod feeds;
+mod notices;
 pub mod options;
 pub mod passes;
 pub mod publication;

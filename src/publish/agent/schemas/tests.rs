@@ -481,3 +481,44 @@ async fn copies_are_written_in_the_version_that_the_crd_stores_and_it_is_told_if
         settled.warnings
     );
 }
+
+#[tokio::test]
+async fn an_owner_is_told_of_a_trouble_by_one_event_and_of_another_by_another() {
+    let (scene, schemas, _) = scene().await;
+    let missing = scene.publish("missing", of_crontabs("nowhere.org")).await;
+    let wrong =
+        json!({"resource": {"apiGroup": "example.com", "kind": "CronTab", "versions": ["v7"]}});
+    let wrong: PublishedResourceSpec = serde_json::from_value(wrong).unwrap();
+    let other = Manifest {
+        spec: Arc::new(wrong),
+        ..missing.clone()
+    };
+    for manifest in [&missing, &missing, &other] {
+        settle(&schemas, manifest).await.unwrap_err();
+    }
+    let events = scene
+        .ground
+        .service
+        .ask(Call::get("/api/v1/namespaces/default/events"))
+        .await
+        .unwrap();
+    let said: BTreeSet<(&str, &str)> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| {
+            assert_eq!(event["involvedObject"]["uid"], *missing.uid);
+            assert_eq!(event["source"]["component"], "syncagent-apiresourceschema");
+            let words = event["message"].as_str().unwrap();
+            (event["reason"].as_str().unwrap(), &words[..20])
+        })
+        .collect();
+    assert_eq!(
+        said,
+        BTreeSet::from([
+            ("ReconcilingError", "none of the versions"),
+            ("ReconcilingError", "the service cluster ")
+        ])
+    );
+    assert_eq!(events["items"].as_array().unwrap().len(), 2);
+}
