@@ -2,7 +2,11 @@
 
 mod cli;
 mod differential;
+mod docs;
+mod examples;
 mod ground;
+mod helm;
 mod openapi;
 mod playground;
 mod test_command;
+mod workspaces;
