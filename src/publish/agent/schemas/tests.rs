@@ -522,3 +522,42 @@ async fn an_owner_is_told_of_a_trouble_by_one_event_and_of_another_by_another() 
     );
     assert_eq!(events["items"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn many_manifests_cost_one_discovery_and_four_requests_each() {
+    const MANY: usize = 25;
+    let mut scene = Scene::set(Dialect::Ours).await;
+    let mut manifests = Vec::new();
+    for index in 0..MANY {
+        let mut crd = crontabs("example.com");
+        let (plural, kind) = (format!("tab{index}s"), format!("Tab{index}"));
+        crd["metadata"]["name"] = format!("{plural}.example.com").into();
+        crd["spec"]["names"] = json!({"plural": plural, "kind": kind});
+        scene.install(&crd).await;
+        let spec = json!({"resource": {"apiGroup": "example.com", "kind": kind}});
+        manifests.push(scene.publish(&format!("tabs-{index}"), spec).await);
+    }
+    let listed = |list: &Value| {
+        list["resources"]
+            .as_array()
+            .is_some_and(|all| all.len() == MANY)
+    };
+    until(&scene.ground.service, "/apis/example.com/v1", listed).await;
+    let schemas = schemas(&scene);
+    scene.mark();
+    let all = futures::future::join_all(manifests.iter().map(|m| settle(&schemas, m))).await;
+    let names: BTreeSet<String> = all
+        .into_iter()
+        .map(|settled| settled.unwrap().schema)
+        .collect();
+    assert_eq!(names.len(), MANY);
+    assert_eq!(scene.requests().len(), 2 + 4 * MANY);
+    for manifest in &manifests {
+        settle(&schemas, manifest).await.unwrap();
+    }
+    assert_eq!(
+        scene.requests().len(),
+        2 + 4 * MANY,
+        "the second time costs nothing"
+    );
+}
