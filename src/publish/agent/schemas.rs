@@ -214,7 +214,7 @@ impl Schemas {
     }
 
     async fn establish(&self, manifest: &Manifest, asked: u64) -> Result<Settled, SchemaError> {
-        let before = match self.memos.lock().remove(&manifest.uid) {
+        let before = match self.memos.lock().get(&manifest.uid) {
             Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
                 Before::CustomResource
             }
@@ -223,7 +223,12 @@ impl Schemas {
         let resource = &manifest.spec.resource;
         let (group, kind) = (&resource.api_group, &resource.kind);
         let definition =
-            definition::retrieve(&self.service, &self.discovery, group, kind, before).await?;
+            definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
+        if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
+            // Whatever is found the next time is something else.
+            self.memos.lock().remove(&manifest.uid);
+        }
+        let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec)?;
         settled.warnings.extend(self.offer(&published).await?);
         let memo = Memo {

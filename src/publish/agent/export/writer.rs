@@ -28,7 +28,7 @@ const FORGIVEN: Duration = Duration::from_mins(5);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     InStep,
-    /// There is no export; asked again after this time where no watch tells of it.
+    /// There is no export; asked again after this time, unless the watch is going to tell.
     Missing(Option<Duration>),
     /// Somebody undid what we wrote: it is written again after this time.
     Undone(Duration),
@@ -85,7 +85,7 @@ impl<'e> Writer<'e> {
 
     /// Brings the export up to date with the published resources.
     pub(super) async fn write(&mut self, members: &[Member], seen: Seen) -> (Outcome, Standing) {
-        let watched = !matches!(seen, Seen::Unknown);
+        let is_told = matches!(seen, Seen::Absent);
         match self.attempt(members, seen).await {
             Ok((outcome, standing)) => {
                 self.failures = 0;
@@ -94,7 +94,8 @@ impl<'e> Writer<'e> {
             Err(Obstacle::Missing) => {
                 self.held = None;
                 self.failures = 0;
-                let pause = (!watched).then_some(self.exporter.pace.missing);
+                // A server that is starting says so too, of what its watch still shows.
+                let pause = (!is_told).then_some(self.exporter.pace.missing);
                 let standing = Standing {
                     state: ExportState::Missing,
                     ..Standing::default()

@@ -561,3 +561,25 @@ async fn many_manifests_cost_one_discovery_and_four_requests_each() {
         "the second time costs nothing"
     );
 }
+
+#[tokio::test]
+async fn a_definition_that_is_gone_is_not_replaced_by_models_after_a_failure_either() {
+    let (scene, schemas, manifest) = scene().await;
+    settle(&schemas, &manifest).await.unwrap();
+    let gone = |_: &str| Watched::Absent;
+    let faults = scene.ground.playground.faults();
+    faults.add(answer("get", "customresourcedefinitions", 500));
+    let error = schemas
+        .settle(&manifest, gone, Trust::Memory)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "NoAnswer", "{error}");
+    // The kind is still listed, as it is for a moment after its definition went.
+    faults.add(answer("get", "customresourcedefinitions", 404));
+    let error = schemas
+        .settle(&manifest, gone, Trust::Memory)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, SchemaError::DefinitionGone(_)), "{error}");
+    assert_eq!(settle(&schemas, &manifest).await.unwrap().schema, NAME);
+}
