@@ -22,10 +22,6 @@ use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
 use crate::cluster::connection::{AskError, Call, CallError, Connection};
 use crate::publish::ready::{self, Facts, READY, Verdict};
 
-mod watches;
-
-pub use watches::Watches;
-
 /// How many are written at a time: they must not crowd out the passes.
 const AT_ONCE: usize = 4;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
