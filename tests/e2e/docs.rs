@@ -203,6 +203,28 @@ fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_page_on_publishing_has_the_reasons_of_the_condition() -> Result<()> {
+    let source = std::fs::read_to_string(repository().join("src/publish/ready.rs"))?;
+    let text = std::fs::read_to_string(repository().join("docs/publishing.md"))?;
+    let reasons = |text: &str, before: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(before));
+        let cells = lines.filter_map(|line| line.split('|').next());
+        let words = cells.flat_map(quoted).map(str::to_owned);
+        words
+            .filter(|word| word.starts_with(char::is_uppercase))
+            .collect()
+    };
+    let known = reasons(&source, "//! |");
+    let (_, table) = text
+        .split_once("The reasons of `Ready`:\n\n")
+        .context("no reasons")?;
+    let (table, _) = table.split_once("\n\n").context("no end")?;
+    assert_eq!(reasons(table, "|"), known);
+    ensure!(known.len() > 10, "{known:?}");
+    Ok(())
+}
+
 fn documents(block: &str) -> Result<Vec<Value>> {
     block
         .split("\n---\n")
