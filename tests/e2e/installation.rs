@@ -146,12 +146,7 @@ async fn publish(installation: &Installation, example: &str) -> Result<()> {
             .await?;
     }
     let name = format!("publishedresource/publish-{example}");
-    let wait = [
-        "wait",
-        "--for=jsonpath={.status.resourceSchemaName}",
-        &name,
-        "--timeout=60s",
-    ];
+    let wait = ["wait", "--for=condition=Ready", &name, "--timeout=60s"];
     if let Err(error) = installation.kubectl(&wait).await {
         let found = installation
             .kubectl(&["get", &name, "--output=yaml"])
@@ -235,6 +230,17 @@ async fn the_examples_are_used_through_an_agent_with_the_rights_of_the_chart() -
     })
     .await;
 
+    eventually(SOON, "the consumer is told", async || {
+        let events = get(&it.consumer, "/api/v1/namespaces/default/events").await?;
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let of_object = |event: &&Value| event["involvedObject"]["name"] == "orders";
+        let placed = events.iter().filter(of_object);
+        let mut reasons = placed.map(|event| &event["reason"]);
+        ensure!(reasons.any(|reason| reason == "ObjectPlaced"), "{events:?}");
+        Ok(())
+    })
+    .await;
+
     // Deletions leave nothing behind.
     for (path, resource) in [
         (own, "postgresclusters"),
@@ -267,6 +273,11 @@ async fn the_examples_are_used_through_an_agent_with_the_rights_of_the_chart() -
     let states = it.kubectl(&secrets).await?;
     ensure!(!states.contains("obj-state"), "{states}");
     // What it needs it may do.
+    for example in ["crontabs", "databases"] {
+        let name = format!("publishedresource/publish-{example}");
+        let wait = "--for=jsonpath={.status.conditions[0].reason}=Synchronizing";
+        it.kubectl(&["wait", wait, &name, "--timeout=60s"]).await?;
+    }
     let exit = it.agent.stop(Duration::from_secs(6)).await?;
     assert!(exit.success(), "{exit:?}: {}", it.agent.log_tail(20));
     let log = it.agent.log();
