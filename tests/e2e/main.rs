@@ -9,5 +9,6 @@ mod helm;
 mod installation;
 mod openapi;
 mod playground;
+mod schemas;
 mod test_command;
 mod workspaces;
