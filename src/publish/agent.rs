@@ -18,6 +18,7 @@
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
 //! | [`observing`] | what becomes known of passes: events and numbers |
+//! | [`sweep`] | state Secrets whose object is gone |
 //! | [`atlas`] | where the engine's requests go |
 //! | [`process`] | all of it together, from start to end |
 
@@ -40,6 +41,7 @@ pub mod publication;
 pub mod publishing;
 pub mod schemas;
 pub mod startup;
+pub mod sweep;
 pub mod workspaces;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! All of the agent together, from start to end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -27,6 +28,7 @@ use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::schemas::{CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
+use super::sweep::Sweep;
 use super::workspaces::Workspaces;
 use crate::cluster::cache::{Cache, Coverage};
 use crate::cluster::config::{ConfigError, Environment, Source, Watched};
@@ -75,6 +77,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::missing(GATES));
     let _pages = pages(&options, &metrics, &health, &stop).await?;
+    let _beats = AbortOnDropHandle::new(tokio::spawn(beating(Arc::clone(&health))));
     let planes = Planes::connect(&options, &metrics)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
@@ -163,6 +166,7 @@ struct Agent {
     exporter: Option<(Exporter, Wires)>,
     conditions: Arc<Conditions>,
     braking: Arc<Braking>,
+    complete: Arc<Notify>,
     metrics: Arc<Metrics>,
     /// Watches of control kinds, and the task that hears them.
     feeds: Vec<Arc<feeds::Watched>>,
@@ -259,7 +263,7 @@ impl Agent {
             feeds.watch(export),
         ];
         let (export_seen, seen) = watch::channel(export::Seen::Unknown);
-        let stopped = CancellationToken::new();
+        let (stopped, complete) = (CancellationToken::new(), Arc::new(Notify::new()));
         let counted = Arc::clone(metrics);
         let exporter = Exporter {
             workspace: export_workspace,
@@ -280,6 +284,7 @@ impl Agent {
             workspaces: Arc::clone(&workspaces),
             publishing: Arc::clone(&publishing),
             export: export_seen,
+            complete: Arc::clone(&complete),
         };
         let disabled = options.disabled.contains(&Controller::ApiExport);
         Self {
@@ -294,6 +299,7 @@ impl Agent {
             exporter: (!disabled).then_some((exporter, wires)),
             conditions,
             braking,
+            complete,
             metrics: Arc::clone(metrics),
             feeds: watched,
             control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
@@ -312,7 +318,6 @@ impl Agent {
         let leadership = tokio::select! {
             leadership = self.lead() => leadership,
             () = stop.cancelled() => return Ok(()),
-            () = beating(health) => return Ok(()),
         };
         let lost = leadership
             .as_ref()
@@ -325,7 +330,6 @@ impl Agent {
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
             () = lost.cancelled() => Err(AgentError::LeadershipLost),
-            () = beating(health) => Ok(()),
         };
         if ended.is_ok() {
             info!("told to stop: what is under way is finished first");
@@ -354,6 +358,16 @@ impl Agent {
 
     fn work(self, fence: Fence) -> Work {
         let (recorder, sender) = events::line(Timestamp::now);
+        let sweep = Sweep {
+            agent: self.options.agent_name.clone(),
+            sides: self.sides.clone(),
+            cache: Arc::clone(&self.cache),
+            dispatch: Arc::clone(&self.dispatch),
+            wire: Wire::new(Arc::clone(&self.places)),
+            fence: fence.clone(),
+            reason: self.complete,
+            forbidden: AtomicBool::new(false),
+        };
         let passes = Arc::new(Passes {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
@@ -383,6 +397,7 @@ impl Agent {
         let stopped = self.stopped.clone();
         let aside = [
             tokio::spawn(sender.run()),
+            tokio::spawn(sweep.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
             tokio::spawn(Arc::clone(&self.publishing).report_standing()),
         ];
@@ -423,7 +438,7 @@ impl Work {
 }
 
 /// Says that the process turns, for as long as it does.
-async fn beating(health: &Health) {
+async fn beating(health: Arc<Health>) {
     let mut beats = tokio::time::interval(Duration::from_secs(5));
     loop {
         beats.tick().await;

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::feeds::{Feeds, Watched};
 use super::workspaces::Endpoint;
-use crate::cluster::cache::{Cache, Coverage, SourceId};
+use crate::cluster::cache::{Cache, Coverage, SourceId, Table};
 use crate::cluster::connection::Connection;
 use crate::cluster::feed::{Clusters, Content, Selection};
 use crate::object::{Gvk, Object};
@@ -214,6 +214,11 @@ impl Publication {
     /// How many copies there are.
     pub fn copies(&self) -> usize {
         self.local.first().map_or(0, |copies| copies.table().len())
+    }
+
+    /// What is known of the states of objects.
+    pub fn states(&self) -> Option<&Arc<Table>> {
+        self.local.get(1).map(|states| states.table())
     }
 
     /// Every endpoint that is watched.
