@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use hawser::cluster::connection::{Call, Connection, Limits};
 use hawser::cluster::discovery::Discovery;
 use hawser::playground::{Playground, PlaygroundOptions};
-use hawser::publish::agent::schemas::{Manifest, PUBLISHED_RESOURCES, Schemas, Trust, Watched};
+use hawser::publish::agent::schemas::{
+    Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Trust, Watched,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use testbed::{ServiceCluster, eventually, unique};
@@ -42,7 +44,13 @@ async fn kinds_that_no_crd_defines_are_published_from_the_models_of_the_server()
     let playground = Playground::start(PlaygroundOptions::default()).await?;
     let kcp = connect(serde_json::from_value(playground.kcp_kubeconfig())?).await?;
     let discovery = Arc::new(Discovery::new(service.clone()));
-    let schemas = Schemas::new(service.clone(), kcp.clone(), discovery, "agent");
+    let schemas = Schemas::new(
+        service.clone(),
+        kcp.clone(),
+        discovery,
+        "agent",
+        Authority::Writes,
+    );
     let group = format!("{}.example.org", unique("models"));
     for (from, kind, plural, status) in [
         ("", "ConfigMap", "configmaps", false),

@@ -75,6 +75,11 @@ impl Braking {
         Some(answer)
     }
 
+    /// Something else that owners are told of has changed.
+    pub fn stir(&self) {
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
     /// Whether a copy may be deleted now, of so many that there are.
     pub fn ask(&self, copy: &Key, workspace: &str, copies: usize) -> Result<(), HoldId> {
         match self.with(&copy.kind, |brake, now| {

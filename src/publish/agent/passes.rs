@@ -217,7 +217,11 @@ impl Cluster for WhileAtWork<'_> {
                 return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
             }
         }
-        self.wire.send(request).await
+        let answer = self.wire.send(request).await;
+        if self.publication.allowed(request, &answer) {
+            self.braking.stir();
+        }
+        answer
     }
 }
 

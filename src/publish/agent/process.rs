@@ -26,7 +26,7 @@ use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::Passes;
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
-use super::schemas::{CrdPrint, Schemas};
+use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::sweep::Sweep;
 use super::workspaces::Workspaces;
@@ -230,6 +230,11 @@ impl Agent {
                 export_workspace.clone(),
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
+                if options.disabled.contains(&Controller::ApiResourceSchema) {
+                    Authority::Reads
+                } else {
+                    Authority::Writes
+                },
             ),
             conditions: Arc::clone(&conditions),
             braking: Arc::clone(&braking),

@@ -243,7 +243,21 @@ impl Publishing {
         manifest: &Manifest,
         settled: Settled,
     ) -> Outcome {
-        let schema = settled.schema.clone();
+        // Where somebody else makes the schemas, theirs is the one that counts.
+        let schema = if self
+            .options
+            .disabled
+            .contains(&Controller::ApiResourceSchema)
+        {
+            let Some(recorded) = manifest.recorded.clone() else {
+                self.stop(name);
+                self.note(name, |known| known.member.progress = Progress::Pending);
+                return Outcome::Settled;
+            };
+            recorded
+        } else {
+            settled.schema.clone()
+        };
         let disabled = self.options.disabled.contains(&Controller::Sync);
         let synchronizes = manifest.spec.synchronizes() && !disabled;
         self.note(name, |known| {
@@ -432,6 +446,7 @@ impl Publishing {
         }
         let running = known.running.as_ref();
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
+        known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
     }

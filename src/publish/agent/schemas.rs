@@ -70,6 +70,15 @@ pub struct Settled {
     pub warnings: Vec<String>,
 }
 
+/// Whether schemas are written at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// They are made, and their names recorded.
+    Writes,
+    /// Somebody else does so: only what they would be is found out.
+    Reads,
+}
+
 /// Makes schemas. Shared by all published resources.
 pub struct Schemas {
     /// The service cluster.
@@ -79,6 +88,7 @@ pub struct Schemas {
     /// Of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
+    authority: Authority,
     memos: Memos,
     /// The trouble that owners were told of last, by the uid of the published resource.
     told: Mutex<HashMap<String, String>>,
@@ -101,12 +111,14 @@ impl Schemas {
         workspace: Connection,
         discovery: Arc<Discovery>,
         agent: impl Into<String>,
+        authority: Authority,
     ) -> Self {
         Self {
             service,
             workspace,
             discovery,
             agent: agent.into(),
+            authority,
             memos: Memos::default(),
             told: Mutex::default(),
         }
@@ -230,7 +242,9 @@ impl Schemas {
         }
         let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec)?;
-        settled.warnings.extend(self.offer(&published).await?);
+        if self.authority == Authority::Writes {
+            settled.warnings.extend(self.offer(&published).await?);
+        }
         let memo = Memo {
             asked,
             settled: settled.clone(),
@@ -313,7 +327,7 @@ impl Schemas {
 
     /// Writes the name of the schema into the status, if it is not there.
     async fn record(&self, manifest: &Manifest, schema: &str) -> Result<(), SchemaError> {
-        if manifest.recorded.as_deref() == Some(schema) {
+        if manifest.recorded.as_deref() == Some(schema) || self.authority == Authority::Reads {
             return Ok(());
         }
         let written = self

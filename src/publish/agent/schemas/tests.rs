@@ -10,7 +10,8 @@ const NAME: &str = "v0595d221.crontabs.example.com";
 fn schemas(scene: &Scene) -> Schemas {
     let service = scene.ground.service.clone();
     let discovery = Arc::new(Discovery::new(service.clone()));
-    Schemas::new(service, scene.workspace.clone(), discovery, "agent")
+    let workspace = scene.workspace.clone();
+    Schemas::new(service, workspace, discovery, "agent", Authority::Writes)
 }
 
 async fn scene() -> (Scene, Schemas, Manifest) {
