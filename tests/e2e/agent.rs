@@ -4,6 +4,11 @@
 //! Behaviour is tested on a real kube-apiserver as the service cluster, with the original's ground
 //! (its CRD, its rights) and with ours; counts of requests and faults on the playground's own.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "documents are written down where they are passed"
+)]
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -42,6 +47,7 @@ macro_rules! on_the_playground {
 
 mod objects;
 mod plane;
+mod publishing;
 mod service;
 mod stage;
 mod world;

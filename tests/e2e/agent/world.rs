@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::server::{LoggedRequest, RequestLog};
@@ -12,6 +13,7 @@ use hawser::playground::{Playground, PlaygroundOptions};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use testbed::{Launch, Process, eventually, unique};
+use tokio::time::Instant;
 
 use super::plane::{Kind, Plane};
 use super::service::{self, Agency, Ground};
@@ -337,6 +339,22 @@ impl World {
         .await;
     }
 
+    /// Waits until an object that is made now has a copy: what happened before has been looked at.
+    pub(super) async fn await_marker(&self, kind: &Kind, team: &Team) {
+        let name = unique("marker");
+        team.make(kind, &name, json!({})).await;
+        self.await_copy(kind, team.of(&name)).await;
+    }
+
+    /// Lets the second go by after which nothing may be written any more on behalf of what was
+    /// stopped; other objects keep the agent busy meanwhile.
+    pub(super) async fn await_still(&self, kind: &Kind, team: &Team) {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            self.await_marker(kind, team).await;
+        }
+    }
+
     pub(super) fn requests(&self) -> &RequestLog {
         self.playground.requests()
     }
@@ -465,6 +483,17 @@ impl Team {
             anyhow::Ok(found)
         })
         .await
+    }
+}
+
+/// What a request is, to those who count.
+pub(super) trait Counted {
+    fn is_write(&self) -> bool;
+}
+
+impl Counted for LoggedRequest {
+    fn is_write(&self) -> bool {
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }
 }
 
