@@ -46,9 +46,11 @@ macro_rules! on_the_playground {
 }
 
 mod objects;
+mod ownership;
 mod plane;
 mod publishing;
 mod service;
+mod shapes;
 mod stage;
 mod world;
 
