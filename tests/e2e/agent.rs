@@ -45,6 +45,8 @@ macro_rules! on_the_playground {
     };
 }
 
+mod filters;
+mod lifecycle;
 mod objects;
 mod ownership;
 mod plane;
@@ -52,6 +54,7 @@ mod publishing;
 mod service;
 mod shapes;
 mod stage;
+mod workspaces;
 mod world;
 
 /// What should happen at once does within that, on a busy machine too.

@@ -355,6 +355,17 @@ impl World {
         }
     }
 
+    /// Waits until the conditions of a PublishedResource are written: the last that happens to it.
+    pub(super) async fn await_conditions(&self, name: &str) {
+        eventually(SOON, "conditions are written", async || {
+            let found = self.service.get(&format!("{PUBLISHED}/{name}")).await?;
+            let conditions = &found["status"]["conditions"];
+            ensure!(conditions[0]["status"] == "True", "{}", found["status"]);
+            Ok(())
+        })
+        .await;
+    }
+
     pub(super) fn requests(&self) -> &RequestLog {
         self.playground.requests()
     }
