@@ -45,6 +45,7 @@ macro_rules! on_the_playground {
     };
 }
 
+mod events;
 mod filters;
 mod lifecycle;
 mod objects;
@@ -54,6 +55,7 @@ mod publishing;
 mod service;
 mod shapes;
 mod stage;
+mod state;
 mod workspaces;
 mod world;
 
