@@ -56,6 +56,7 @@ mod service;
 mod shapes;
 mod stage;
 mod state;
+mod takeover;
 mod workspaces;
 mod world;
 
@@ -101,4 +102,16 @@ fn definition(group: &str, plural: &str, kind: &str) -> Value {
             }],
         },
     })
+}
+
+/// The CRD that the contract's names of schemas are computed from.
+fn crontabs() -> Value {
+    let mut crd = definition("example.com", "crontabs", "CronTab");
+    crd["spec"]["names"]["shortNames"] = json!(["ct"]);
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({
+        "spec": {"type": "object", "properties": {
+            "cronSpec": {"type": "string"}, "image": {"type": "string"}, "replicas": {"type": "integer"},
+        }},
+    });
+    crd
 }

@@ -7,7 +7,7 @@ use testbed::{eventually, unique};
 use super::plane::Kind;
 use super::service::{self, Ground};
 use super::world::{Counted as _, EXPORT, EXPORTS, PUBLISHED, SCHEMAS, World, has};
-use super::{SOON, definition, gadgets};
+use super::{SOON, crontabs, definition, gadgets};
 
 on_both_grounds!(
     a_schema_is_made_from_the_crd_and_listed_by_the_export,
@@ -442,18 +442,6 @@ async fn ready_says_what_is_wrong_where_the_crd_has_room_for_it(world: &World) -
     let message = condition["message"].as_str().unwrap_or_default();
     ensure!(message.contains("Widget"), "{condition}");
     Ok(())
-}
-
-/// The CRD that the contract's names of schemas are computed from.
-fn crontabs() -> Value {
-    let mut crd = definition("example.com", "crontabs", "CronTab");
-    crd["spec"]["names"]["shortNames"] = json!(["ct"]);
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({
-        "spec": {"type": "object", "properties": {
-            "cronSpec": {"type": "string"}, "image": {"type": "string"}, "replicas": {"type": "integer"},
-        }},
-    });
-    crd
 }
 
 async fn schemas_are_named_as_the_original_names_them(world: &World) -> Result<()> {

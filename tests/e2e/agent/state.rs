@@ -1,4 +1,4 @@
-//! State Secrets as the original keeps them, byte by byte; and what it left behind is taken over.
+//! State Secrets as the original keeps them, byte by byte.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -8,8 +8,8 @@ use testbed::eventually;
 
 use super::plane::Kind;
 use super::service::Ground;
-use super::world::{EXPORT, EXPORTS, Of, PUBLISHED, SCHEMAS, Team, World, has};
-use super::{SOON, gadgets, sha1_hex, sha3_short};
+use super::world::{Of, World, has};
+use super::{SOON, sha1_hex};
 
 on_both_grounds!(
     the_state_is_kept_byte_for_byte_as_the_original_keeps_it,
@@ -17,12 +17,11 @@ on_both_grounds!(
     the_state_goes_with_its_object_where_that_is_allowed,
     foreign_keys_of_a_state_secret_stay,
     a_lost_state_is_made_again_from_the_source,
-    what_the_original_left_is_taken_over_without_a_single_write,
-    what_the_original_left_behind_of_gone_objects_is_cleaned_up_or_left,
+    what_is_left_of_gone_objects_is_cleaned_up_where_that_is_ours_and_allowed,
 );
 
 /// The Secret of an object, as the contract names it.
-fn secret_name(kind: &Kind, of: Of<'_>) -> String {
+pub(super) fn secret_name(kind: &Kind, of: Of<'_>) -> String {
     let identity = format!(
         "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"name\":\"{}\",\"namespace\":\"{}\"}}\n",
         kind.api_version(),
@@ -47,7 +46,7 @@ fn state_key(of: Of<'_>) -> String {
 }
 
 impl World {
-    fn secret_at(&self, kind: &Kind, of: Of<'_>) -> String {
+    pub(super) fn secret_at(&self, kind: &Kind, of: Of<'_>) -> String {
         let name = secret_name(kind, of);
         format!("/api/v1/namespaces/{}/secrets/{name}", self.namespace)
     }
@@ -213,92 +212,13 @@ async fn a_lost_state_is_made_again_from_the_source(world: &World) -> Result<()>
     Ok(())
 }
 
-/// Lays down what the original leaves: an object in step, with everything around it.
-struct Legacy {
-    kind: Kind,
-    published: String,
-    schema: String,
-    team: Team,
-}
-
-/// What the agent must not have written to, and how it was.
-async fn versions(world: &World, legacy: &Legacy, names: &[&str]) -> Result<Vec<(String, String)>> {
-    let kind = &legacy.kind;
-    let version = |object: Value| {
-        object["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let mut found = Vec::new();
-    for (at, object) in [
-        (format!("{EXPORTS}/{EXPORT}"), world.export().await?),
-        (
-            legacy.schema.clone(),
-            world
-                .org
-                .get(&format!("{SCHEMAS}/{}", legacy.schema))
-                .await?,
-        ),
-    ] {
-        found.push((at, version(object)));
-    }
-    for name in names {
-        let of = legacy.team.of(name);
-        let object = legacy.team.get(kind, name).await?;
-        found.push((format!("object {name}"), version(object)));
-        let copy = world.copy(kind, of).await?.context("no copy")?;
-        found.push((format!("copy of {name}"), version(copy)));
-        let secret = world.service.get(&world.secret_at(kind, of)).await?;
-        found.push((format!("state of {name}"), version(secret)));
-    }
-    Ok(found)
-}
-
-/// An object with finalizer, copy and state as the original leaves them; at the end a status.
-async fn lay_down(world: &World, kind: &Kind, team: &Team, name: &str) -> Result<()> {
-    let of = team.of(name);
-    let spec = json!({"size": 3, "text": "a<b"});
-    let mut source = kind.object(name, spec.clone());
-    source["metadata"]["finalizers"] = json!(["syncagent.kcp.io/cleanup"]);
-    source["metadata"]["labels"] = json!({"colour": "red"});
-    team.make_at(&kind.within("default"), &source).await;
-    let status = json!({"status": {"lit": true}});
-    team.plane
-        .merge(
-            &format!("{}/status", kind.at("default", name)),
-            status.clone(),
-        )
-        .await?;
-    let place = format!("{}-{}", sha3_short("default"), sha3_short(name));
-    let mut copy = kind.object(&place, spec);
-    let mut labels = of.labels();
-    labels.insert("colour".into(), "red".into());
-    labels.insert(
-        "syncagent.kcp.io/agent-name".into(),
-        world.agent.as_str().into(),
-    );
-    copy["metadata"]["labels"] = labels.into();
-    copy["metadata"]["annotations"] = json!({
-        "syncagent.kcp.io/remote-object-name": name,
-        "syncagent.kcp.io/remote-object-namespace": "default",
-    });
-    world
-        .service
-        .create(&kind.within(&team.cluster), &copy)
-        .await?;
-    let at = format!("{}/status", kind.at(&team.cluster, &place));
-    world.service.merge(&at, status).await?;
-    let state = format!(
-        "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"metadata\":{{\"labels\":{{\"colour\":\"red\"}},\"name\":\"{name}\",\
-         \"namespace\":\"default\"}},\"spec\":{{\"size\":3,\"text\":\"a\\u003cb\"}}}}",
-        kind.api_version(),
-        kind.kind,
-    );
-    lay_down_state(world, kind, of, &state).await
-}
-
-async fn lay_down_state(world: &World, kind: &Kind, of: Of<'_>, state: &str) -> Result<()> {
+/// A state Secret as the original leaves it.
+pub(super) async fn lay_down_state(
+    world: &World,
+    kind: &Kind,
+    of: Of<'_>,
+    state: &str,
+) -> Result<()> {
     let mut labels = of.labels();
     labels.insert("syncagent.kcp.io/object-state".into(), "true".into());
     let secret = json!({
@@ -311,72 +231,17 @@ async fn lay_down_state(world: &World, kind: &Kind, of: Of<'_>, state: &str) -> 
     Ok(())
 }
 
-/// Everything that the original leaves of a published kind with some objects, and no agent at work.
-async fn legacy(world: &World, names: &[&str]) -> Result<Legacy> {
-    let kind = world.install(&gadgets(&world.group)).await?;
-    let published = world.publish(&kind, json!({})).await?;
-    // The name of the schema is a hash that a test of its own compares with the contract's.
-    let agent = world.start_agent()?;
-    let schema = world.await_published(&published).await;
-    agent.stop(SOON).await?;
-    let team = world.team("team").await?;
-    world.service.namespace(&team.cluster, json!({})).await?;
-    for name in names {
-        lay_down(world, &kind, &team, name).await?;
-    }
-    Ok(Legacy {
-        kind,
-        published,
-        schema,
-        team,
-    })
-}
-
-async fn what_the_original_left_is_taken_over_without_a_single_write(world: &World) -> Result<()> {
-    let legacy = legacy(world, &["lamp", "sofa"]).await?;
-    let (kind, team) = (&legacy.kind, &legacy.team);
-    // What the original has written of the resource itself.
-    let at = format!("{PUBLISHED}/{}", legacy.published);
-    let status = json!({"status": {"resourceSchemaName": legacy.schema, "conditions": null, "observedGeneration": null}});
-    world.service.merge(&format!("{at}/status"), status).await?;
-    let schema = world
-        .org
-        .get(&format!("{SCHEMAS}/{}", legacy.schema))
-        .await?;
-    let meta = &schema["metadata"];
-    ensure!(
-        meta["labels"] == json!({"syncagent.kcp.io/agent-name": world.agent}),
-        "{meta}"
-    );
-
-    let before = versions(world, &legacy, &["lamp", "sofa"]).await?;
-    let agent = world.start_agent()?;
-    world.await_marker(kind, team).await;
-    world.await_marker(kind, team).await;
-    let after = versions(world, &legacy, &["lamp", "sofa"]).await?;
-    ensure!(after == before, "{after:#?} after {before:#?}");
-    // From here on it is ours as it was the original's.
-    team.patch(kind, "lamp", json!({"spec": {"size": 4}}))
-        .await?;
-    let copy = world
-        .await_in_copy(kind, team.of("lamp"), "/spec/size", json!(4))
-        .await;
-    has(&copy, "/metadata/labels/colour", &json!("red"))?;
-    team.delete(kind, "sofa").await?;
-    team.await_gone(kind, "sofa").await;
-    ensure!(world.copy(kind, team.of("sofa")).await?.is_none());
-    agent.stop(SOON).await?;
-    Ok(())
-}
-
-async fn what_the_original_left_behind_of_gone_objects_is_cleaned_up_or_left(
+async fn what_is_left_of_gone_objects_is_cleaned_up_where_that_is_ours_and_allowed(
     world: &World,
 ) -> Result<()> {
-    let legacy = legacy(world, &["lamp"]).await?;
-    let (kind, team) = (&legacy.kind, &legacy.team);
+    let stage = world.stage(json!({})).await?;
+    let (kind, team) = (&stage.kind, &stage.team);
+    stage.made("lamp", json!({})).await;
+    stage.agent.stop(SOON).await?;
     let state = |name: &str, kind_name: &str| {
         format!(
-            "{{\"apiVersion\":\"{}\",\"kind\":\"{kind_name}\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"default\"}},\"spec\":{{}}}}",
+            "{{\"apiVersion\":\"{}\",\"kind\":\"{kind_name}\",\"metadata\":{{\"name\":\"{name}\",\
+             \"namespace\":\"default\"}},\"spec\":{{}}}}",
             kind.api_version()
         )
     };
@@ -385,7 +250,7 @@ async fn what_the_original_left_behind_of_gone_objects_is_cleaned_up_or_left(
     let foreign = Kind::new(&world.group, "v1", "widgets", "Widget");
     lay_down_state(world, &foreign, team.of("other"), &state("other", "Widget")).await?;
     let _agent = world.start_agent()?;
-    world.await_marker(kind, team).await;
+    stage.marker("marker").await;
     let ghost = world.secret_at(kind, team.of("ghost"));
     if world.ground == Ground::Ours {
         eventually(SOON, "the state of the ghost is gone", async || {
@@ -394,16 +259,14 @@ async fn what_the_original_left_behind_of_gone_objects_is_cleaned_up_or_left(
         })
         .await;
     } else {
-        world.await_marker(kind, team).await;
+        stage.marker("marker2").await;
         world.service.get(&ghost).await?;
     }
-    world
-        .service
-        .get(&world.secret_at(&foreign, team.of("other")))
-        .await?;
-    world
-        .service
-        .get(&world.secret_at(kind, team.of("lamp")))
-        .await?;
+    for (kind, name) in [(&foreign, "other"), (kind, "lamp")] {
+        world
+            .service
+            .get(&world.secret_at(kind, team.of(name)))
+            .await?;
+    }
     Ok(())
 }
