@@ -1,16 +1,24 @@
 //! The command line: one file a subcommand, exit codes in one place.
 
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agent;
 mod check;
 mod manifest;
 mod playground;
 mod render;
+
+/// Called by this name, `hawser` is its agent.
+const ORIGINAL: &str = "api-syncagent";
+
+/// The flags that do not belong to the agent.
+const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
 
 /// Keeps objects in step between Kubernetes-style control planes.
 #[derive(Debug, Parser)]
@@ -22,6 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Agent(Box<agent::AgentArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     Playground(playground::PlaygroundArgs),
@@ -30,8 +39,9 @@ enum Command {
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
 /// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match Cli::try_parse_from(args) {
+    match Cli::try_parse_from(spelled_out(args)) {
         Ok(cli) => match cli.command {
+            Command::Agent(args) => agent::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             Command::Playground(args) => playground::run(&args),
@@ -46,6 +56,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         }
     }
+}
+
+/// The command line with its subcommand: there is none where this stands in for the original agent, which
+/// has nothing but flags.
+fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<_> = args.into_iter().collect();
+    let called = args.first().and_then(|path| Path::new(path).file_name());
+    let flag_first = args.get(1).is_some_and(|first| {
+        first.as_encoded_bytes().starts_with(b"-") && !OWN_FLAGS.iter().any(|own| first == own)
+    });
+    if called == Some(OsStr::new(ORIGINAL)) || flag_first {
+        args.insert(1, "agent".into());
+    }
+    args
 }
 
 /// Says what went wrong, with all its reasons, and how the process ends.

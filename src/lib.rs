@@ -13,6 +13,7 @@
 //! | [`cluster`] | talking to control planes: connections, caches, queues; knows no dialect |
 //! | [`publish`] | the first dialect: publishing an API into kcp workspaces |
 //! | [`playground`] | an embedded control plane for development and tests; uses nothing of the engine |
+//! | [`process`] | logging, metrics, probes, leader election, shutdown |
 //! | [`cli`] | one file a subcommand |
 
 pub mod cli;
@@ -23,6 +24,7 @@ pub mod mutation;
 pub mod object;
 pub mod paths;
 pub mod playground;
+pub mod process;
 pub mod publish;
 pub mod selector;
 pub mod sync;

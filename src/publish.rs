@@ -1,13 +1,17 @@
 //! The publish dialect: an API of the service cluster, offered in kcp workspaces.
 //!
-//! Everything in here is pure: types, names, marks, the format of the memory, projected types. It
-//! knows no client.
+//! Everything in here but [`agent`] is pure: types, names, marks, the format of the memory, projected
+//! types. It knows no client.
 
+pub mod agent;
+pub mod claims;
 pub mod compiled;
 pub mod crd;
+pub mod export;
 pub mod filters;
 pub mod gojson;
 pub mod hashes;
+pub mod latest;
 pub mod marks;
 pub mod memory;
 pub mod names;

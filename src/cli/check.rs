@@ -16,7 +16,7 @@ use crate::playground::schema::Schema;
 use crate::publish::compiled::{Agent, Compiled, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
-use crate::publish::projection::{self, Projected};
+use crate::publish::projection::{self, Projected, ProjectionError};
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
 
 /// Checks published resources offline: fields, templates, regular expressions, CEL, paths, and, where
@@ -160,23 +160,35 @@ pub(super) fn compile(
     let spec = document.value.get("spec").cloned().unwrap_or_default();
     let spec: PublishedResourceSpec =
         serde_json::from_value(spec).map_err(|error| vec![problem("spec", error.to_string())])?;
-    let (types, projected) = match defined(&spec, all)? {
-        Some((projected, types)) => (types, Some(projected)),
-        None => (assumed(&spec), None),
+    // A type that cannot be told is assumed, so that all else is checked too.
+    let mut found = Vec::new();
+    let (types, projected) = match defined(&spec, all) {
+        Ok(Some((projected, types))) => (types, Some(projected)),
+        Ok(None) => (assumed(&spec), None),
+        Err(problem) => {
+            found.push(problem);
+            (assumed(&spec), None)
+        }
     };
     let agent = Agent {
         name: "agent".to_owned(),
         namespace: "default".to_owned(),
     };
-    let compiled = Compiled::compile(&spec, types, agent)?;
-    Ok((spec, compiled, projected))
+    match Compiled::compile(&spec, types, agent) {
+        Ok(compiled) if found.is_empty() => Ok((spec, compiled, projected)),
+        Ok(_) => Err(found),
+        Err(more) => {
+            found.extend(more);
+            Err(found)
+        }
+    }
 }
 
 /// The published type, if its CRD is among the documents.
 fn defined(
     spec: &PublishedResourceSpec,
     all: &[Document],
-) -> Result<Option<(Projected, Types)>, Vec<Problem>> {
+) -> Result<Option<(Projected, Types)>, Problem> {
     let wanted = &spec.resource;
     let found = all
         .iter()
@@ -185,20 +197,17 @@ fn defined(
             document.text("/spec/group") == wanted.api_group
                 && document.text("/spec/names/kind") == wanted.kind
         });
+    let of_projection = |error: ProjectionError| problem(error.field(spec), error.to_string());
     let Some(document) = found else {
+        projection::coherent(spec).map_err(of_projection)?;
         return Ok(None);
     };
-    let of_crd = |error: &dyn std::fmt::Display| {
+    let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        vec![problem(
-            "spec.resource",
-            format!("its CRD in {file}: {error}"),
-        )]
-    };
-    let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|e| of_crd(&e))?;
-    let projected = projection::project(&crd, spec)
-        .map_err(|error| vec![problem("spec.projection", error.to_string())])?;
-    let types = Types::of(&projected, crd.spec.is_namespaced());
+        problem("spec.resource", format!("its CRD in {file}: {error}"))
+    })?;
+    let projected = projection::project(&crd, spec).map_err(of_projection)?;
+    let types = Types::of(&crd, &projected);
     Ok(Some((projected, types)))
 }
 

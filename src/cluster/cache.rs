@@ -17,18 +17,20 @@ use crate::sync::{Answer, Found, Key, Print, Prints, Request, Scope, Seen, Side,
 
 mod table;
 
-pub use table::{Change, Coverage, Listed, Table, What, version};
+pub use table::{Change, Coverage, Finished, Listed, Table, What, version};
 
 /// Where the objects of a cluster come from: an endpoint that serves many of them, or the cluster
 /// itself.
 pub type SourceId = Arc<str>;
 
+/// The tables of a kind from one source, each with a part of it.
 type Shelf = Vec<Arc<Table>>;
+type Shelves = HashMap<(Side, Arc<Gvk>, SourceId), Shelf>;
 
 /// All tables of a process.
 #[derive(Default)]
 pub struct Cache {
-    shelves: RwLock<HashMap<(Side, Arc<Gvk>, SourceId), Shelf>>,
+    shelves: RwLock<Shelves>,
     /// Which source a cluster is served by.
     routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
 }
@@ -109,16 +111,17 @@ impl Cache {
 
 impl Store for Cache {
     fn get(&self, key: &Key) -> Seen {
-        let tables = self.tables(&key.scope());
-        let mut answer = Seen::Unknown;
-        for table in &tables {
+        let mut answer = None;
+        for table in &self.tables(&key.scope()) {
             match table.get(key) {
-                Seen::Present(object) => return Seen::Present(object),
-                Seen::Absent => answer = Seen::Absent,
-                Seen::Unknown => {}
+                Some(Seen::Present(object)) => return Seen::Present(object),
+                // One that is not complete yet may be the one that has it.
+                Some(Seen::Unknown) => answer = Some(Seen::Unknown),
+                Some(Seen::Absent) => answer = answer.or(Some(Seen::Absent)),
+                None => {}
             }
         }
-        answer
+        answer.unwrap_or(Seen::Unknown)
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
@@ -158,10 +161,14 @@ impl Prints for Cache {
     fn print(&self, question: &Question) -> Option<Print> {
         match question {
             Question::Object(key) => {
-                let tables = self.tables(&key.scope());
-                let prints: Vec<_> = tables.iter().filter_map(|t| t.print(key)).collect();
-                let present = prints.iter().find(|print| **print != Print::ABSENT);
-                present.or(prints.first()).copied()
+                let mut answer = None;
+                for table in &self.tables(&key.scope()) {
+                    match table.print(key)? {
+                        Some(print) if print != Print::ABSENT => return Some(print),
+                        print => answer = answer.or(print),
+                    }
+                }
+                answer
             }
             Question::Marked(scope, labels) => {
                 let tables = self.tables(scope);

@@ -82,6 +82,7 @@ pub struct Call {
     pub path: String,
     pub body: Bytes,
     pub content_type: &'static str,
+    pub accept: &'static str,
     pub class: CallClass,
 }
 
@@ -111,6 +112,7 @@ impl Call {
             path: path.into(),
             body,
             content_type,
+            accept: JSON,
             class: CallClass::Work,
         }
     }
@@ -139,6 +141,12 @@ impl Call {
     #[must_use]
     pub fn class(self, class: CallClass) -> Self {
         Self { class, ..self }
+    }
+
+    /// Asks for another form of the answer than the whole document.
+    #[must_use]
+    pub fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
     }
 }
 
@@ -266,9 +274,8 @@ impl Connection {
     }
 
     /// Opens a watch. Whoever reads it has to notice when it falls silent.
-    pub async fn stream(&self, path: &str) -> Result<Streamed, CallError> {
+    pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let call = Call::get(path);
         let answered = within(deadline, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
         if let Some(observer) = &self.account.limits.observer {
@@ -299,7 +306,7 @@ impl Connection {
         let mut request = Request::builder()
             .method(call.method)
             .uri(uri)
-            .header(ACCEPT, JSON);
+            .header(ACCEPT, call.accept);
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
         }

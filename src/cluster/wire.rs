@@ -48,15 +48,16 @@ fn segment(text: &str) -> impl std::fmt::Display + '_ {
 
 /// The path of all objects of a resource: `/api/v1/secrets`, `/apis/apps/v1/namespaces/a/deployments`.
 pub fn collection(kind: &Gvk, namespace: Option<&str>, resource: &str) -> String {
-    let mut path = if kind.group.is_empty() {
-        format!("/api/{}", segment(&kind.version))
+    let (version, resource) = (segment(&kind.version), segment(resource));
+    let root = if kind.group.is_empty() {
+        format!("/api/{version}")
     } else {
-        format!("/apis/{}/{}", segment(&kind.group), segment(&kind.version))
+        format!("/apis/{}/{version}", segment(&kind.group))
     };
-    if let Some(namespace) = namespace {
-        path += &format!("/namespaces/{}", segment(namespace));
+    match namespace {
+        Some(namespace) => format!("{root}/namespaces/{}/{resource}", segment(namespace)),
+        None => format!("{root}/{resource}"),
     }
-    format!("{path}/{}", segment(resource))
 }
 
 /// A selector of labels that are all there with these values, for a query.

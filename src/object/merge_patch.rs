@@ -1,6 +1,7 @@
 //! RFC 7386 merge patches: made from two documents, applied to one.
 //!
-//! Numbers are compared as they are written: `1` and `1.0` differ, and 64-bit integers are exact.
+//! Numbers are compared as they are written: `1` and `1.0` differ, and 64-bit integers are exact. Who
+//! wants them compared by their worth unifies both sides first ([`numbers`](super::numbers)).
 
 use serde_json::{Map, Value};
 

@@ -8,6 +8,7 @@ use std::hash::{Hash as _, Hasher as _};
 
 use serde_json::json;
 
+use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
@@ -15,7 +16,7 @@ use super::types::{
     LabelSelector, MutationSpec, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec,
     RelatedSpec, ResourceMutation, Rewrite, Safety, SelectorSpec, TemplateEngine,
 };
-use crate::mutation::{CompileError, Pipeline, Step};
+use crate::mutation::{CompileError, MAX_STEPS, Pipeline, Step};
 use crate::object::{Gvk, Object};
 use crate::paths::{self, Use};
 use crate::selector::Selector;
@@ -67,29 +68,31 @@ pub struct Types {
 }
 
 impl Types {
-    /// As a projection has it.
-    pub fn of(projected: &Projected, local_is_namespaced: bool) -> Self {
-        let crd = &projected.crd;
-        let has = |which: fn(&super::crd::CrdVersion) -> bool| {
-            crd.spec.storage_version().is_some_and(which)
-        };
+    /// The type that a CRD of the service cluster defines, as projected. What is served beside the
+    /// object is each side's own: copies are written in the version that the CRD stores, objects of
+    /// workspaces in the one that the projected one does.
+    pub fn of(local: &Crd, projected: &Projected) -> Self {
+        let stored = local.storage_version();
         let mut subresources = Vec::new();
-        if has(super::crd::CrdVersion::has_status) {
+        if stored.is_some_and(CrdVersion::has_status) {
             subresources.push("status");
         }
-        if has(super::crd::CrdVersion::has_scale) {
+        if stored.is_some_and(CrdVersion::has_scale) {
             subresources.push("scale");
         }
         Self {
             local: projected.local.clone(),
             remote: projected.remote.clone(),
-            local_scope: if local_is_namespaced {
+            local_scope: if local.spec.is_namespaced() {
                 LocalScope::Namespaced
             } else {
                 LocalScope::Cluster
             },
-            remote_status: subresources.contains(&"status"),
             subresources,
+            remote_status: projected
+                .crd
+                .storage_version()
+                .is_some_and(CrdVersion::has_status),
         }
     }
 }
@@ -165,6 +168,11 @@ impl Compiled {
         self.filters.needs_namespace()
     }
 
+    /// Whether the path of an object's workspace has to be known before anything is made.
+    pub fn needs_path(&self) -> bool {
+        self.workspace_paths
+    }
+
     /// Whether an object of a workspace is to be kept in step.
     pub fn wants(&self, object: &Object, namespace: Option<&Object>) -> bool {
         self.filters.matches(object, namespace)
@@ -229,27 +237,26 @@ fn mutations(
     let spec = spec.unwrap_or(&empty);
     let mut compile = |steps: &[ResourceMutation], list: &str| {
         let field = format!("{field}.{list}");
-        let mut read = Vec::new();
+        // With where each stands: those that say nothing are told of and left out.
+        let (mut read, mut places) = (Vec::new(), Vec::new());
         for (index, step) in steps.iter().enumerate() {
-            match step_of(step) {
-                Some(step) => read.push(step),
-                None => problems.push(Problem::new(
+            if let Some(step) = step_of(step) {
+                read.push(step);
+                places.push(index);
+            } else {
+                problems.push(Problem::new(
                     format!("{field}[{index}]"),
                     "says nothing to do: set one of delete, regex, template and cel",
-                )),
+                ));
             }
         }
-        if read.len() < steps.len() {
-            return None;
-        }
         match Pipeline::compile(&read) {
-            Ok(pipeline) => Some(pipeline),
+            Ok(pipeline) => (read.len() == steps.len()).then_some(pipeline),
             Err(errors) => {
-                problems.extend(
-                    errors
-                        .into_iter()
-                        .map(|error| of_step(&field, &read, error)),
-                );
+                let found = errors
+                    .into_iter()
+                    .map(|error| of_step(&field, &read, &places, error));
+                problems.extend(found);
                 None
             }
         }
@@ -257,19 +264,25 @@ fn mutations(
     (compile(&spec.spec, "spec"), compile(&spec.status, "status"))
 }
 
-fn of_step(field: &str, steps: &[Step], error: CompileError) -> Problem {
-    let kind = match steps.get(error.step) {
-        Some(Step::Delete { .. }) => "delete",
-        Some(Step::Regex { .. }) => "regex",
-        Some(Step::Template { .. }) => "template",
-        Some(Step::Cel { .. }) => "cel",
-        None => return Problem::new(field, error.message),
+fn of_step(field: &str, steps: &[Step], places: &[usize], error: CompileError) -> Problem {
+    let (kind, place) = match (steps.get(error.step), places.get(error.step)) {
+        (Some(step), Some(place)) if steps.len() <= MAX_STEPS => (kind_of(step), place),
+        _ => return Problem::new(field, error.message),
     };
     Problem {
-        field: format!("{field}[{}].{kind}.{}", error.step, error.field),
+        field: format!("{field}[{place}].{kind}.{}", error.field),
         message: error.message,
         offset: error.offset,
         hint: error.hint,
+    }
+}
+
+fn kind_of(step: &Step) -> &'static str {
+    match step {
+        Step::Delete { .. } => "delete",
+        Step::Regex { .. } => "regex",
+        Step::Template { .. } => "template",
+        Step::Cel { .. } => "cel",
     }
 }
 

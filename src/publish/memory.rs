@@ -5,7 +5,7 @@ pub mod codec;
 
 use serde_json::json;
 
-use crate::object::Object;
+use crate::object::{Object, numbers};
 
 use super::gojson;
 use super::hashes::{sha1_hex, sha1_short};
@@ -39,7 +39,9 @@ pub fn key(cluster: &str, namespace: Option<&str>, name: &str) -> String {
 
 /// A stored state, if it is one: an object with a kind. The original ignores all else, so do we.
 pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
-    let object = Object::new(serde_json::from_slice(stored).ok()?).ok()?;
+    let mut value = serde_json::from_slice(stored).ok()?;
+    numbers::unify(&mut value);
+    let object = Object::new(value).ok()?;
     (!object.kind().is_empty()).then_some(object)
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::crd::{Crd, CrdSpec, CrdVersion};
-use super::types::{Projection, PublishedResourceSpec, Scope};
+use super::types::{Projection, PublishedResourceSpec, Scope, SourceResource};
 use super::versions;
 use crate::object::Gvk;
 
@@ -15,7 +15,7 @@ pub enum ProjectionError {
     VersionAndVersions,
     #[error(
         "none of the versions asked for in spec.resource exists: the CRD has {available}; \
-         correct spec.resource.versions"
+         ask for some of these"
     )]
     NoSuchVersion { available: String },
     #[error(
@@ -36,6 +36,25 @@ pub enum ProjectionError {
     NoStorageVersion,
 }
 
+impl ProjectionError {
+    /// The field to look at.
+    pub fn field(&self, published: &PublishedResourceSpec) -> &'static str {
+        match self {
+            Self::VersionAndVersions => "spec.resource.version",
+            Self::NoSuchVersion { .. } | Self::NothingServed { .. } => {
+                match wanted(&published.resource) {
+                    Wanted::Any => "spec.resource",
+                    Wanted::One(_) => "spec.resource.version",
+                    Wanted::Several(_) => "spec.resource.versions",
+                }
+            }
+            Self::VersionIsAmbiguous { .. } | Self::ProjectedTwice => "spec.projection.version",
+            Self::DuplicateVersion { .. } => "spec.projection.versions",
+            Self::NoStorageVersion => "spec.resource",
+        }
+    }
+}
+
 /// A published type: what the service cluster calls it, what consumers call it.
 #[derive(Clone, Debug)]
 pub struct Projected {
@@ -44,8 +63,23 @@ pub struct Projected {
     pub remote: Gvk,
 }
 
+/// Whether what is asked for contradicts itself, whatever the CRD says.
+pub fn coherent(published: &PublishedResourceSpec) -> Result<(), ProjectionError> {
+    let resource = &published.resource;
+    if given(resource.version.as_ref()).is_some() && !resource.versions.is_empty() {
+        return Err(ProjectionError::VersionAndVersions);
+    }
+    match &published.projection {
+        Some(to) if given(to.version.as_ref()).is_some() && !to.versions.is_empty() => {
+            Err(ProjectionError::ProjectedTwice)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Selects the versions to publish and gives everything the names that consumers see.
 pub fn project(crd: &Crd, published: &PublishedResourceSpec) -> Result<Projected, ProjectionError> {
+    coherent(published)?;
     let stored = crd
         .spec
         .storage_version()
@@ -75,21 +109,37 @@ fn names<'a>(versions: impl IntoIterator<Item = &'a CrdVersion>) -> String {
     names.join(", ")
 }
 
+/// Which versions are asked for.
+enum Wanted<'a> {
+    Any,
+    One(&'a str),
+    Several(&'a [String]),
+}
+
+fn wanted(resource: &SourceResource) -> Wanted<'_> {
+    match given(resource.version.as_ref()) {
+        Some(version) => Wanted::One(version),
+        None if resource.versions.is_empty() => Wanted::Any,
+        None => Wanted::Several(&resource.versions),
+    }
+}
+
+/// An empty text is as good as none.
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}
+
 fn select(spec: &mut CrdSpec, published: &PublishedResourceSpec) -> Result<(), ProjectionError> {
-    let resource = &published.resource;
-    let single = resource.version.as_deref().filter(|v| !v.is_empty());
-    let wanted: Vec<&str> = match (single, resource.versions.as_slice()) {
-        (Some(_), [_, ..]) => return Err(ProjectionError::VersionAndVersions),
-        (Some(version), []) => vec![version],
-        (None, versions) => versions.iter().map(String::as_str).collect(),
-    };
-    if !wanted.is_empty() {
-        let available = names(&spec.versions);
-        spec.versions
-            .retain(|version| wanted.contains(&version.name.as_str()));
-        if spec.versions.is_empty() {
-            return Err(ProjectionError::NoSuchVersion { available });
-        }
+    let available = names(&spec.versions);
+    match wanted(&published.resource) {
+        Wanted::Any => return Ok(()),
+        Wanted::One(wanted) => spec.versions.retain(|version| version.name == wanted),
+        Wanted::Several(wanted) => spec
+            .versions
+            .retain(|version| wanted.contains(&version.name)),
+    }
+    if spec.versions.is_empty() {
+        return Err(ProjectionError::NoSuchVersion { available });
     }
     Ok(())
 }
@@ -110,11 +160,10 @@ fn choose_storage(spec: &mut CrdSpec) -> Result<(), ProjectionError> {
 }
 
 fn rename_versions(spec: &mut CrdSpec, projection: &Projection) -> Result<(), ProjectionError> {
-    let single = projection.version.as_deref().filter(|v| !v.is_empty());
+    let single = given(projection.version.as_ref());
     let renames: &BTreeMap<String, String> = &projection.versions;
     match (single, renames.is_empty()) {
-        (Some(_), false) => return Err(ProjectionError::ProjectedTwice),
-        (Some(version), true) => {
+        (Some(version), _) => {
             let [only] = spec.versions.as_mut_slice() else {
                 return Err(ProjectionError::VersionIsAmbiguous {
                     selected: names(&spec.versions),
@@ -147,18 +196,17 @@ fn rename_versions(spec: &mut CrdSpec, projection: &Projection) -> Result<(), Pr
 
 fn rename(crd: &mut Crd, projection: &Projection) {
     let spec = &mut crd.spec;
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    if let Some(group) = given(&projection.group) {
-        spec.group = group;
+    if let Some(group) = given(projection.group.as_ref()) {
+        group.clone_into(&mut spec.group);
     }
-    if let Some(kind) = given(&projection.kind) {
+    if let Some(kind) = given(projection.kind.as_ref()) {
         spec.names.list_kind = format!("{kind}List");
         spec.names.singular = kind.to_lowercase();
         spec.names.plural = format!("{}s", spec.names.singular);
-        spec.names.kind = kind;
+        kind.clone_into(&mut spec.names.kind);
     }
-    if let Some(plural) = given(&projection.plural) {
-        spec.names.plural = plural;
+    if let Some(plural) = given(projection.plural.as_ref()) {
+        plural.clone_into(&mut spec.names.plural);
     }
     match projection.scope {
         Some(Scope::Cluster) => "Cluster".clone_into(&mut spec.scope),

@@ -11,7 +11,7 @@ use super::memory::codec::StateSecret;
 use super::naming::{LocalScope, Named, NamingError};
 use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::{MutationError, Pipeline};
-use crate::object::{Gvk, Object};
+use crate::object::{Gvk, Object, numbers};
 use crate::sync::subject::{self, Intent, Labels, Side, StatusFlow};
 
 use crate::sync::{
@@ -159,6 +159,8 @@ impl Rules for ObjectRules {
         for subresource in &self.compiled.types.subresources {
             desired.root_mut().remove(*subresource);
         }
+        // As every server and the memory answer them: another spelling would be a change for ever.
+        desired.root_mut().values_mut().for_each(numbers::unify);
         Ok(desired)
     }
 
@@ -172,12 +174,15 @@ impl Rules for ObjectRules {
     }
 
     fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {
-        if self.compiled.status.is_empty() {
-            return Ok(from.root().get("status").cloned());
-        }
-        let source = self.mutated(to, Some(from))?;
-        let mutated = mutate(&self.compiled.status, from, &source)?;
-        Ok(mutated.root().get("status").cloned())
+        let mut status = if self.compiled.status.is_empty() {
+            from.root().get("status").cloned()
+        } else {
+            let source = self.mutated(to, Some(from))?;
+            let mutated = mutate(&self.compiled.status, from, &source)?;
+            mutated.root().get("status").cloned()
+        };
+        status.iter_mut().for_each(numbers::unify);
+        Ok(status)
     }
 }
 
@@ -247,5 +252,7 @@ pub fn is_namespaced(compiled: &Compiled) -> bool {
     compiled.types.local_scope == LocalScope::Namespaced
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::object::{Object, merge_patch};
+use crate::object::{Object, merge_patch, numbers};
 
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
@@ -174,7 +174,11 @@ fn status(
     };
     let present = |value: &&Value| !value.is_null();
     let wanted = link.rules.status(from, to)?.filter(|v| !v.is_null());
-    if wanted.as_ref() == to.root().get("status").filter(present) {
+    let agree = match (&wanted, to.root().get("status").filter(present)) {
+        (Some(wanted), Some(found)) => numbers::same(wanted, found),
+        (wanted, found) => wanted.as_ref() == found,
+    };
+    if agree {
         return Ok(());
     }
     let mut object = to.clone();
@@ -256,7 +260,7 @@ fn missing(patch: &mut Map<String, Value>, field: &str, live: Option<&Value>, wa
                 patch.insert(field.to_owned(), inner.into());
             }
         }
-        (Some(live), want) if live == want => {}
+        (Some(live), want) if numbers::same(live, want) => {}
         _ => {
             patch.insert(field.to_owned(), want.clone());
         }

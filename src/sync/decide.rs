@@ -252,10 +252,12 @@ impl Pass<'_> {
         } else {
             memory.codec.write(stored, links, &self.changes)
         };
-        let too_large = || Reason::from(Code::StateTooLarge);
+        let not_kept = || Reason::from(Code::StateNotKept);
         let problem = match written {
             Err(reason) => Some(reason),
-            Ok(object) if stored == Some(&object) => Some(too_large()),
+            // Something is to be remembered, so what stands there does not say it; and yet nothing
+            // else would be written.
+            Ok(object) if stored == Some(&object) => Some(not_kept()),
             Ok(object) => {
                 let key = memory.key.clone();
                 let request = match stored {

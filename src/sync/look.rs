@@ -12,7 +12,7 @@ use super::subject::{Key, Labels, Scope};
 use super::view::{Found, Note, Proof, Seen, View};
 
 /// The caches that a pass reads, and tells what it learns.
-pub trait Store {
+pub trait Store: Sync {
     fn get(&self, key: &Key) -> Seen;
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
     /// Whether the event was seen by which the object of this key went away.

@@ -111,6 +111,7 @@ codes! {
     Forbidden: Refused, "the request is not allowed";
     TooLarge: Refused, "the object is too large";
     StateTooLarge: Refused, "the last known state is too large to be remembered";
+    StateNotKept: Refused, "the last known state cannot be stored so that it is read back as it was";
     MutationFailed: Refused, "a mutation could not be applied";
     NamingFailed: Refused, "no name could be made for the copy";
     StatusNotServed: Settled, "the object has no status to be written";

@@ -21,7 +21,8 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// The content that travels: every top-level field that is to be the same on both sides, and
     /// of `metadata` the labels and annotations, without marks and without status where that is a
     /// subresource. Its apiVersion, kind, name and namespace are the source's and are not synced;
-    /// the answer is remembered as it is.
+    /// the answer is remembered as it is, so its numbers have one spelling
+    /// ([`numbers::unify`](crate::object::numbers::unify)).
     fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason>;
 
     /// The labels and annotations by which a copy of this source is found and known again. Empty

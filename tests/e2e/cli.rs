@@ -82,6 +82,57 @@ fn a_projection_is_checked_against_its_crd() -> Result<()> {
         said.stdout
     );
     ensure!(said.stdout.contains("the CRD has v1"), "{}", said.stdout);
+    ensure!(
+        said.stdout.contains("function \"nothing\" not defined"),
+        "what else is wrong is told too: {}",
+        said.stdout
+    );
+    Ok(())
+}
+
+/// Where the problems of a manifest with this spec are, with and without the CRD beside it.
+fn places(spec: &str, crd: bool) -> Result<Vec<(String, u64, u64)>> {
+    let manifest = format!(
+        "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata: {{name: a}}\n{spec}"
+    );
+    let mut args = vec!["check", "-o", "json", "-"];
+    args.extend(crd.then_some("crd.yaml"));
+    let said = hawser(&args, &manifest)?;
+    let answer: Value = serde_json::from_str(&said.stdout)?;
+    let problems = answer["problems"].as_array().context("no problems")?;
+    let place = |problem: &Value| {
+        Some((
+            problem["field"].as_str()?.to_owned(),
+            problem["line"].as_u64()?,
+            problem["column"].as_u64()?,
+        ))
+    };
+    problems
+        .iter()
+        .map(|problem| place(problem).with_context(|| format!("{problem}")))
+        .collect()
+}
+
+#[test]
+fn versions_that_contradict_each_other_or_do_not_exist_are_pointed_at() -> Result<()> {
+    let both = "spec:\n  resource:\n    apiGroup: example.com\n    kind: CronTab\n    version: v1\n    versions: [v1]\n";
+    let unknown = "spec:\n  resource:\n    apiGroup: example.com\n    kind: CronTab\n    versions: [v8, v9]\n";
+    let renamed = "spec:\n  resource: {apiGroup: example.com, kind: CronTab}\n  projection:\n    version: v2\n    versions: {v1: v2}\n";
+    for (spec, crd, wanted) in [
+        (both, false, Some(("spec.resource.version", 8, 14))),
+        (both, true, Some(("spec.resource.version", 8, 14))),
+        (unknown, false, None),
+        (unknown, true, Some(("spec.resource.versions", 8, 15))),
+        (renamed, false, Some(("spec.projection.version", 7, 14))),
+        (renamed, true, Some(("spec.projection.version", 7, 14))),
+    ] {
+        let wanted: Vec<_> = wanted
+            .into_iter()
+            .map(|(field, line, column)| (field.to_owned(), line, column))
+            .collect();
+        let found = places(spec, crd)?;
+        ensure!(found == wanted, "{spec}with CRD {crd}: {found:?}");
+    }
     Ok(())
 }
 

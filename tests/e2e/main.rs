@@ -6,3 +6,4 @@ mod differential;
 mod ground;
 mod openapi;
 mod playground;
+mod test_command;

@@ -65,12 +65,30 @@ pub struct Change {
     pub what: What,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Change {
+    fn of(key: &Key, object: &Object, what: What) -> Self {
+        Self {
+            key: key.clone(),
+            object: Arc::new(object.clone()),
+            what,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Part of the first list.
     Initial,
     Changed,
     Gone,
+}
+
+/// How a list ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    pub gone: Vec<Change>,
+    /// It was the first one of the table: nobody has been told of anything yet.
+    pub first: bool,
 }
 
 struct Entry {
@@ -144,6 +162,10 @@ impl Table {
         self.len() == 0
     }
 
+    pub fn keys(&self) -> Vec<Key> {
+        self.state.read().entries.keys().cloned().collect()
+    }
+
     /// Every object, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
@@ -151,20 +173,32 @@ impl Table {
         state.entries.iter().filter_map(parsed).collect()
     }
 
-    pub(super) fn get(&self, key: &Key) -> Seen {
+    /// None where the table would never be told of this object.
+    pub(super) fn get(&self, key: &Key) -> Option<Seen> {
         let state = self.state.read();
-        match state.entries.get(key) {
-            Some(entry) => entry.object().map_or(Seen::Unknown, Seen::Present),
-            None if state.complete && self.coverage.reaches(key) => Seen::Absent,
-            None => Seen::Unknown,
+        if let Some(entry) = state.entries.get(key) {
+            return Some(entry.object().map_or(Seen::Unknown, Seen::Present));
         }
+        let absent = if state.complete {
+            Seen::Absent
+        } else {
+            Seen::Unknown
+        };
+        self.coverage.reaches(key).then_some(absent)
     }
 
-    pub(super) fn print(&self, key: &Key) -> Option<Print> {
+    /// The print of what `get` answers: none for unknown, `Some(None)` where the table would never be
+    /// told of this object.
+    #[allow(
+        clippy::option_option,
+        reason = "not knowing and not being asked are two things"
+    )]
+    pub(super) fn print(&self, key: &Key) -> Option<Option<Print>> {
         let state = self.state.read();
         match state.entries.get(key) {
-            Some(entry) => Some(entry.print),
-            None => (state.complete && self.coverage.reaches(key)).then_some(Print::ABSENT),
+            Some(entry) => Some(Some(entry.print)),
+            None if !self.coverage.reaches(key) => Some(None),
+            None => state.complete.then_some(Some(Print::ABSENT)),
         }
     }
 
@@ -186,27 +220,12 @@ impl Table {
         Found::All(found)
     }
 
+    /// Of everything among which the objects with these labels are: it changes whenever they do.
     pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
-        if self.indexed_only(labels) {
-            let state = self.state.read();
-            let keys = self.candidates(&state, cluster, labels)?;
-            let prints = keys.filter_map(|key| state.entries.get(key).map(|entry| entry.print));
-            return Some(Print::of_all(prints));
-        }
-        match self.find(cluster, labels) {
-            Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
-            Found::Unknown => None,
-        }
-    }
-
-    fn indexed_only(&self, labels: &Labels) -> bool {
-        !self.coverage.indexed.is_empty()
-            && labels.len() == self.coverage.indexed.len()
-            && self
-                .coverage
-                .indexed
-                .iter()
-                .all(|label| labels.contains_key(&**label))
+        let state = self.state.read();
+        let keys = self.candidates(&state, cluster, labels)?;
+        let print = |key: &Key| state.entries.get(key).map(|entry| entry.print);
+        Some(Print::of_all(keys.filter_map(print)))
     }
 
     /// The keys among which everything with these labels is; none where that is not known.
@@ -272,7 +291,7 @@ impl Table {
             .state
             .write()
             .put(&self.coverage, key, *version, object);
-        (news == News::Different).then(|| self.told(key, object, What::Changed))
+        (news == News::Different).then(|| Change::of(key, object, What::Changed))
     }
 
     /// Takes the event of a deletion, or of a label that was taken off.
@@ -299,44 +318,44 @@ impl Table {
         let witnessed = witnessed || (before && state.graves[key].witnessed);
         state.bury(key, uid.into(), *version, witnessed);
         drop(state);
-        (known.is_some() || !before).then(|| self.told(key, object, What::Gone))
+        (known.is_some() || !before).then(|| Change::of(key, object, What::Gone))
     }
 
-    /// Takes a whole list as of a version. What is known to be newer than it stays.
-    pub fn replace(&self, list: &[Listed], as_of: u64) -> Vec<Change> {
-        let mut changes = Vec::new();
+    /// Ends a list whose objects were all upserted: what it lacked is gone, unless it is known to
+    /// be newer than the list.
+    pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
         let mut state = self.state.write();
-        let first = !state.complete;
-        let listed: HashSet<&Key> = list.iter().map(|listed| &listed.key).collect();
         let older = |(key, entry): (&Key, &Entry)| {
             (!listed.contains(key) && entry.version <= as_of).then(|| key.clone())
         };
-        let gone: Vec<Key> = state.entries.iter().filter_map(older).collect();
-        for key in gone {
+        let missing: Vec<Key> = state.entries.iter().filter_map(older).collect();
+        let mut gone = Vec::new();
+        for key in missing {
             if let Some(entry) = state.take(&key) {
-                if let Some(object) = entry.object() {
-                    changes.push(self.told(&key, &object, What::Gone));
-                }
+                gone.extend(
+                    entry
+                        .object()
+                        .map(|object| Change::of(&key, &object, What::Gone)),
+                );
                 state.bury(&key, entry.uid, as_of, false);
             }
         }
-        for Listed {
-            key,
-            version,
-            object,
-        } in list
-        {
-            let news = state.put(&self.coverage, key, *version, object);
-            match news {
-                News::Different if first => changes.push(self.told(key, object, What::Initial)),
-                News::Different => changes.push(self.told(key, object, What::Changed)),
-                // An answer was there before the first list: nobody was told of the object yet.
-                News::Same if first => changes.push(self.told(key, object, What::Initial)),
-                News::Same | News::Older => {}
+        let first = !std::mem::replace(&mut state.complete, true);
+        Finished { gone, first }
+    }
+
+    /// Tells of everything there is, as a first list does.
+    pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
+        let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
+        for key in keys {
+            if let Some(Seen::Present(object)) = self.get(&key) {
+                tell(Change {
+                    key,
+                    object,
+                    what: What::Initial,
+                });
             }
         }
-        state.complete = true;
-        changes
     }
 
     /// Forgets the order of versions: the source began to count anew, as after it was restored
@@ -347,14 +366,6 @@ impl Table {
         state.buried.clear();
         for entry in state.entries.values_mut() {
             entry.version = 0;
-        }
-    }
-
-    fn told(&self, key: &Key, object: &Object, what: What) -> Change {
-        Change {
-            key: key.clone(),
-            object: Arc::new(object.clone()),
-            what,
         }
     }
 

@@ -141,7 +141,7 @@ async fn renewed_credentials_count_for_everything_made_from_a_connection() {
 async fn a_watch_comes_line_by_line_and_ends_with_the_server() {
     let ground = Ground::start().await;
     let path = "/api/v1/namespaces?watch=1&timeoutSeconds=1&resourceVersion=0";
-    let mut watch = ground.service.stream(path).await.unwrap();
+    let mut watch = ground.service.stream(Call::get(path)).await.unwrap();
     assert_eq!(watch.status, 200);
     let mut names = Vec::new();
     while let Some(line) = watch.line().await.unwrap() {
@@ -156,7 +156,7 @@ async fn a_refused_watch_says_why() {
     let ground = Ground::start().await;
     let watch = ground
         .service
-        .stream("/apis/none/v1/things?watch=1")
+        .stream(Call::get("/apis/none/v1/things?watch=1"))
         .await
         .unwrap();
     assert_eq!(watch.status, 404);

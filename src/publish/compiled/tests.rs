@@ -12,6 +12,56 @@ fn types() -> Types {
     }
 }
 
+/// The types of a CRD that stores v2 and serves v1 too, each with these subresources, of which v1 is
+/// published.
+fn types_of(v1: &Value, v2: &Value, scope: &str) -> Types {
+    let version = |name: &str, subresources: &Value| {
+        json!({"name": name, "served": true, "storage": name == "v2", "subresources": subresources,
+            "schema": {"openAPIV3Schema": {"type": "object"}}})
+    };
+    let crd = json!({
+        "metadata": {"name": "things.local.com"},
+        "spec": {"group": "local.com", "scope": scope, "names": {"plural": "things", "kind": "Thing"},
+            "versions": [version("v1", v1), version("v2", v2)]},
+    });
+    let crd = Crd::from_json(crd.to_string().as_bytes()).unwrap();
+    let published = json!({
+        "resource": {"apiGroup": "local.com", "kind": "Thing", "versions": ["v1"]},
+        "projection": {"scope": "Namespaced"},
+    });
+    let published = serde_json::from_value(published).unwrap();
+    Types::of(
+        &crd,
+        &super::super::projection::project(&crd, &published).unwrap(),
+    )
+}
+
+#[test]
+fn each_side_has_the_subresources_of_the_version_that_it_stores() {
+    let scale = json!({"scale": {"specReplicasPath": ".a", "statusReplicasPath": ".b"}});
+    let (none, status) = (json!({}), json!({"status": {}}));
+    let both = json!({"status": {}, "scale": scale["scale"]});
+    for (v1, v2, local, remote) in [
+        (&none, &status, &["status"][..], false),
+        (&status, &none, &[], true),
+        (&both, &status, &["status"], true),
+        (&status, &both, &["status", "scale"], true),
+        (&scale, &scale, &["scale"], false),
+    ] {
+        let types = types_of(v1, v2, "Namespaced");
+        assert_eq!(types.subresources, local, "{v1} {v2}");
+        assert_eq!(types.remote_status, remote, "{v1} {v2}");
+        let versions = (types.local.version.as_str(), types.remote.version.as_str());
+        assert_eq!(versions, ("v2", "v1"));
+    }
+}
+
+#[test]
+fn copies_have_the_scope_of_the_original() {
+    let types = types_of(&json!({}), &json!({}), "Cluster");
+    assert_eq!(types.local_scope, LocalScope::Cluster);
+}
+
 fn compile(mut spec: Value) -> Result<Compiled, Vec<Problem>> {
     spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
     let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
@@ -54,9 +104,39 @@ fn everything_that_is_wrong_is_told_at_once_with_its_field() {
             "spec.naming.name",
             "spec.filter.resource",
             "spec.mutation.spec[0]",
+            "spec.mutation.spec[1].regex.pattern",
             "spec.mutation.status[0].cel.path",
             "spec.mutation.status[0].cel.expression",
         ],
+    );
+}
+
+#[test]
+fn an_empty_step_hides_nothing_of_its_list() {
+    problems(
+        json!({"mutation": {"spec": [
+            {"regex": {"path": "a", "pattern": "("}},
+            {},
+            {"delete": {"path": "a"}},
+            {},
+            {"cel": {"path": "", "expression": "1 +"}},
+        ]}}),
+        &[
+            "spec.mutation.spec[1]",
+            "spec.mutation.spec[3]",
+            "spec.mutation.spec[0].regex.pattern",
+            "spec.mutation.spec[4].cel.path",
+            "spec.mutation.spec[4].cel.expression",
+        ],
+    );
+}
+
+#[test]
+fn too_many_steps_are_a_problem_of_their_list() {
+    let steps = vec![json!({"delete": {"path": "a"}}); MAX_STEPS + 1];
+    problems(
+        json!({"mutation": {"spec": steps}}),
+        &["spec.mutation.spec"],
     );
 }
 

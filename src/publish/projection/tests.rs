@@ -60,6 +60,43 @@ fn refused(crd: &Crd, resource: &Value, projection: &Value) -> ProjectionError {
 }
 
 #[test]
+fn every_refusal_names_the_field_to_look_at() {
+    #[track_caller]
+    fn check(spec: &Value, field: &str) {
+        let mut spec = spec.clone();
+        spec["resource"]["apiGroup"] = "example.com".into();
+        spec["resource"]["kind"] = "CronTab".into();
+        let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
+        let error = project(&two_versions(), &spec).unwrap_err();
+        assert_eq!(error.field(&spec), field, "{error}");
+    }
+    check(
+        &json!({"resource": {"version": "v1", "versions": ["v1"]}}),
+        "spec.resource.version",
+    );
+    check(
+        &json!({"resource": {"version": "v9"}}),
+        "spec.resource.version",
+    );
+    check(
+        &json!({"resource": {"versions": ["v9"]}}),
+        "spec.resource.versions",
+    );
+    check(
+        &json!({"projection": {"version": "v9"}}),
+        "spec.projection.version",
+    );
+    check(
+        &json!({"projection": {"version": "v9", "versions": {"v1": "v3"}}}),
+        "spec.projection.version",
+    );
+    check(
+        &json!({"projection": {"versions": {"v1": "v2"}}}),
+        "spec.projection.versions",
+    );
+}
+
+#[test]
 fn without_a_projection_the_type_stays_what_it_is() {
     let projected = project_with(&one_version(), &json!({}), &Value::Null).unwrap();
     assert_eq!(projected.local, Gvk::new("example.com", "v1", "CronTab"));
@@ -146,7 +183,7 @@ fn what_cannot_be_published_is_refused_with_what_to_change() {
     );
     assert_eq!(
         refused(&two, &json!({"versions": ["v9"]}), &Value::Null).to_string(),
-        "none of the versions asked for in spec.resource exists: the CRD has v1, v2; correct spec.resource.versions"
+        "none of the versions asked for in spec.resource exists: the CRD has v1, v2; ask for some of these"
     );
     assert_eq!(
         refused(&two, &json!({}), &json!({"version": "v3"})).to_string(),

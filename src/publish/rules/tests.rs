@@ -10,23 +10,28 @@ use crate::publish::rehearsal::Rehearsal;
 use crate::publish::types::PublishedResourceSpec;
 use crate::sync::{Request, reason::Class};
 
-const CLUSTER: &str = "abc123";
+pub(super) const CLUSTER: &str = "abc123";
 
-struct Stage {
-    hands: Rehearsal,
-    compiled: Arc<Compiled>,
+pub(super) struct Stage {
+    pub(super) hands: Rehearsal,
+    pub(super) compiled: Arc<Compiled>,
 }
 
 impl Stage {
-    fn new(mut spec: Value) -> Self {
+    pub(super) fn new(spec: Value) -> Self {
+        Self::with_status(spec, vec!["status"], true)
+    }
+
+    /// With what is served beside copies, and whether workspaces serve a status.
+    fn with_status(mut spec: Value, subresources: Vec<&'static str>, remote_status: bool) -> Self {
         spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
         let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
         let types = Types {
             local: Gvk::new("local.com", "v1", "Thing"),
             remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing"),
             local_scope: LocalScope::Namespaced,
-            subresources: vec!["status"],
-            remote_status: true,
+            subresources,
+            remote_status,
         };
         let agent = Agent {
             name: "agent".into(),
@@ -38,7 +43,7 @@ impl Stage {
         }
     }
 
-    fn subject(&self, cluster: &str, name: &str) -> Subject {
+    pub(super) fn subject(&self, cluster: &str, name: &str) -> Subject {
         let remote = Remote {
             cluster: cluster.into(),
             namespace: Some("default".into()),
@@ -49,7 +54,7 @@ impl Stage {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "the tests read better so")]
-    fn create(&self, cluster: &str, name: &str, spec: Value) -> Subject {
+    pub(super) fn create(&self, cluster: &str, name: &str, spec: Value) -> Subject {
         let subject = self.subject(cluster, name);
         let object = Object::new(json!({
             "apiVersion": "remote.com/v1alpha1", "kind": "RemoteThing",
@@ -67,7 +72,7 @@ impl Stage {
     }
 
     /// A pass; the writes as words, and where the object stands.
-    fn pass(&self, subject: &Subject) -> (Vec<String>, Code) {
+    pub(super) fn pass(&self, subject: &Subject) -> (Vec<String>, Code) {
         let (report, sent) = self.hands.pass(subject);
         let writes = sent.iter().filter(|request| request.writes());
         let words =
@@ -75,7 +80,7 @@ impl Stage {
         (words.collect(), report.outcomes[0].reason.code)
     }
 
-    fn copy(&self) -> (Key, Arc<Object>) {
+    pub(super) fn copy(&self) -> (Key, Arc<Object>) {
         let all = self.hands.objects();
         let mut copies = all.into_iter().filter(|(key, _)| key.kind.kind == "Thing");
         let found = copies.next().expect("there is a copy");
@@ -83,7 +88,7 @@ impl Stage {
         found
     }
 
-    fn source(&self, subject: &Subject) -> Arc<Object> {
+    pub(super) fn source(&self, subject: &Subject) -> Arc<Object> {
         self.hands.object(&subject.anchor).unwrap()
     }
 
@@ -441,4 +446,94 @@ fn a_status_travels_as_it_is_unless_a_mutation_takes_internals_out() {
         stage.pass(&subject);
         assert_eq!(stage.source(&subject).as_value()["status"], wanted);
     }
+}
+
+/// The servers and the state print them as integers: what is as much worth is no change.
+#[test]
+fn whole_floats_are_sent_and_remembered_once() {
+    for (expression, wanted) in [
+        ("1e18", json!(1_000_000_000_000_000_000_i64)),
+        ("1e19", json!(10_000_000_000_000_000_000_u64)),
+        ("1e20", json!(1e20)),
+        ("-1e20", json!(-1e20)),
+        ("2.0", json!(2)),
+        ("[1.0, {'a': 3.0}]", json!([1, {"a": 3}])),
+    ] {
+        let mutation = json!([{"cel": {"path": "spec.made", "expression": expression}}]);
+        let stage = Stage::new(json!({"mutation": {"spec": mutation}}));
+        let subject = stage.create(CLUSTER, "a", json!({"given": 1.0, "large": 1e3}));
+        stage.pass(&subject);
+        assert_eq!(
+            stage.copy().1.as_value()["spec"],
+            json!({"given": 1, "large": 1000, "made": wanted})
+        );
+        assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+        stage
+            .hands
+            .patch(&subject.anchor, json!({"spec": {"given": 1}}));
+        assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    }
+}
+
+#[test]
+fn a_status_that_differs_in_the_spelling_of_numbers_is_not_written_again() {
+    let stage = Stage::new(json!({}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    for (there, here, writes) in [
+        (json!({"share": 1.0}), json!({"share": 1}), 0),
+        (json!({"share": 1}), json!({"share": 1.0}), 0),
+        (json!({"share": 1}), json!({"share": 1.5}), 1),
+    ] {
+        let mut source = Object::clone(&stage.source(&subject));
+        source.root_mut().insert("status".into(), there.clone());
+        stage.hands.put(&subject.anchor, &source);
+        stage
+            .hands
+            .patch(&stage.copy().0, json!({"status": here.clone()}));
+        assert_eq!(stage.pass(&subject).0.len(), writes, "{there} {here}");
+    }
+}
+
+/// Text nested deeper than anybody reads it.
+#[test]
+fn a_state_that_cannot_be_read_back_is_told_of_and_written_once() {
+    let stage = Stage::new(json!({}));
+    let deep = (0..140).fold(json!(1), |inner, _| json!([inner]));
+    let subject = stage.create(CLUSTER, "a", json!({ "deep": deep }));
+    stage.pass(&subject);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::StateNotKept));
+}
+
+#[test]
+fn a_status_that_workspaces_do_not_serve_stays_where_it_is() {
+    let stage = Stage::with_status(json!({}), vec!["status"], false);
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage.pass(&subject);
+    stage
+        .hands
+        .patch(&stage.copy().0, json!({"status": {"ready": true}}));
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    assert_eq!(stage.source(&subject).root().get("status"), None);
+}
+
+/// Then it is content like any other on the way there, and still comes back.
+#[test]
+fn a_status_that_the_service_cluster_does_not_serve_apart_travels_with_the_object() {
+    let stage = Stage::with_status(json!({}), Vec::new(), true);
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    stage
+        .hands
+        .patch(&subject.anchor, json!({"status": {"asked": 1}}));
+    stage.pass(&subject);
+    assert_eq!(stage.copy().1.as_value()["status"], json!({"asked": 1}));
+    stage
+        .hands
+        .patch(&stage.copy().0, json!({"status": {"asked": 2}}));
+    stage.pass(&subject);
+    let source = stage.source(&subject);
+    assert_eq!(source.as_value()["status"], json!({"asked": 2}));
+    stage.pass(&subject);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
+    assert_eq!(stage.copy().1.as_value()["status"], json!({"asked": 2}));
 }

@@ -1,0 +1,257 @@
+//! `hawser agent`: publishes the APIs of a service cluster into kcp workspaces.
+//!
+//! Knows how the flags are written, which is how pflag takes them: values follow `=` or stand for
+//! themselves, whatever they start with; switches take a value after `=` only; lists are comma separated
+//! and repeatable; of other flags that are given twice the last one counts. What the values mean is the
+//! business of [`AgentOptions`].
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args};
+
+use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use crate::publish::agent::options::{AgentOptions, Checked, Given};
+
+/// Publishes APIs of a service cluster into kcp workspaces, and keeps the objects in step.
+///
+/// Takes the flags of api-syncagent, and is what `hawser` does when it is called by that name or with a flag first.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(args_override_self = true)]
+pub(super) struct AgentArgs {
+    /// Kubeconfig of the service cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    kubeconfig: Option<String>,
+
+    /// Takes the place of the server's URL in the service cluster's kubeconfig
+    #[arg(long, value_name = "URL", allow_hyphen_values = true)]
+    kubeconfig_host_override: Option<String>,
+
+    /// Takes the place of the server's CA in the service cluster's kubeconfig
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    kubeconfig_ca_file_override: Option<String>,
+
+    /// Kubeconfig of the kcp workspace that has the APIExportEndpointSlice (required)
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    kcp_kubeconfig: Option<String>,
+
+    /// Namespace of the service cluster for the leader election and what the agent remembers (required)
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    namespace: Option<String>,
+
+    /// Name of the APIExportEndpointSlice (required)
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    apiexportendpointslice_ref: Option<String>,
+
+    /// Obsolete: name of an APIExport whose slice has the same name
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    apiexport_ref: Option<String>,
+
+    /// What this agent is called [default: the slice's name with -syncagent]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    agent_name: Option<String>,
+
+    /// Serve only PublishedResources whose labels match
+    #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
+    published_resource_selector: Option<String>,
+
+    /// Parts of the agent to leave out: apiexport, apiresourceschema, sync
+    #[arg(long, value_name = "NAMES", action = ArgAction::Append, value_parser = names)]
+    #[arg(allow_hyphen_values = true)]
+    disabled_controllers: Vec<Names>,
+
+    /// Settle with other agents of the same name who works
+    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    enable_leader_election: bool,
+
+    /// Where metrics are served; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8085")]
+    #[arg(allow_hyphen_values = true)]
+    metrics_address: String,
+
+    /// Where probes are served; nothing or 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    health_address: Option<String>,
+
+    /// Log more
+    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    log_debug: bool,
+
+    /// How the log is written: JSON or Console
+    #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
+    #[arg(allow_hyphen_values = true)]
+    log_format: LogFormat,
+
+    /// How many requests to kcp may be on their way
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 32,
+        allow_hyphen_values = true
+    )]
+    max_in_flight_kcp: usize,
+
+    /// How many requests to the service cluster may be on their way
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 32,
+        allow_hyphen_values = true
+    )]
+    max_in_flight_service: usize,
+
+    /// Hold deletions of a kind when more than this share of its copies would go at once; off never holds them
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        allow_hyphen_values = true
+    )]
+    deletion_brake: String,
+
+    /// Not flags, and of no meaning; they are ignored
+    #[arg(hide = true, value_name = "IGNORED")]
+    strays: Vec<String>,
+}
+
+/// One value of a list.
+#[derive(Clone, Debug)]
+struct Names(Vec<String>);
+
+/// Runs until told to stop, or until nothing can go on.
+pub(super) fn run(args: AgentArgs) -> ExitCode {
+    let log = args.log();
+    let strays = args.strays.clone();
+    let checked = match args.given().check() {
+        Ok(checked) => checked,
+        Err(problems) => return super::fail(&problems),
+    };
+    if let Err(error) = logging::start(log) {
+        return super::fail(&error);
+    }
+    let Checked { options, warnings } = checked;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    if !strays.is_empty() {
+        tracing::warn!(arguments = strays.join(" "), "ignoring what is no flag");
+    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        name = options.agent_name,
+        apiexportendpointslice = options.slice,
+        "the agent starts"
+    );
+    hand_over_to_the_agent(options)
+}
+
+/// Where the flags end and the agent begins.
+fn hand_over_to_the_agent(options: AgentOptions) -> ExitCode {
+    drop(options);
+    tracing::error!(
+        fatal = true,
+        "this build has flags for an agent, and no agent"
+    );
+    ExitCode::FAILURE
+}
+
+// === impl AgentArgs ===
+
+impl AgentArgs {
+    fn log(&self) -> LogOptions {
+        LogOptions {
+            format: self.log_format,
+            verbosity: if self.log_debug {
+                Verbosity::Debug
+            } else {
+                Verbosity::Info
+            },
+        }
+    }
+
+    fn given(self) -> Given {
+        Given {
+            kubeconfig: self.kubeconfig.unwrap_or_default(),
+            kubeconfig_host_override: self.kubeconfig_host_override.unwrap_or_default(),
+            kubeconfig_ca_file_override: self.kubeconfig_ca_file_override.unwrap_or_default(),
+            kcp_kubeconfig: self.kcp_kubeconfig.unwrap_or_default(),
+            namespace: self.namespace.unwrap_or_default(),
+            slice: self.apiexportendpointslice_ref.unwrap_or_default(),
+            export: self.apiexport_ref.unwrap_or_default(),
+            agent_name: self.agent_name.unwrap_or_default(),
+            selector: self.published_resource_selector.unwrap_or_default(),
+            disabled_controllers: self
+                .disabled_controllers
+                .into_iter()
+                .flat_map(|Names(names)| names)
+                .collect(),
+            leader_election: self.enable_leader_election,
+            metrics_address: self.metrics_address,
+            health_address: self.health_address.unwrap_or_default(),
+            max_in_flight_kcp: self.max_in_flight_kcp,
+            max_in_flight_service: self.max_in_flight_service,
+            deletion_brake: self.deletion_brake,
+        }
+    }
+}
+
+/// What pflag takes for true and false.
+fn truth(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("neither true nor false".to_owned()),
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    text.parse()
+        .map_err(|error: logging::UnknownFormat| error.to_string())
+}
+
+/// One line of comma separated values, as pflag reads it: a value may stand in double quotes, a double
+/// quote in it is written twice.
+fn names(text: &str) -> Result<Names, String> {
+    if text.is_empty() {
+        return Ok(Names(Vec::new()));
+    }
+    let mut names = Vec::new();
+    let mut rest = text;
+    loop {
+        let (name, after) = if let Some(quoted) = rest.strip_prefix('"') {
+            quoted_name(quoted)?
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            (rest[..end].to_owned(), &rest[end..])
+        };
+        if !rest.starts_with('"') && name.contains('"') {
+            return Err("a double quote in a value without quotes".to_owned());
+        }
+        names.push(name);
+        if after.is_empty() {
+            return Ok(Names(names));
+        }
+        rest = after
+            .strip_prefix(',')
+            .ok_or("something stands behind a value in quotes")?;
+    }
+}
+
+/// A value up to its closing quote, and what follows that.
+fn quoted_name(mut rest: &str) -> Result<(String, &str), String> {
+    let mut name = String::new();
+    loop {
+        let (part, after) = rest.split_once('"').ok_or("a double quote is not closed")?;
+        name.push_str(part);
+        let Some(more) = after.strip_prefix('"') else {
+            return Ok((name, after));
+        };
+        name.push('"');
+        rest = more;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! How long feeds wait, and for what.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// The waits of a feed.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// A watch that says nothing for this long, not even a bookmark, is replaced.
+    pub silence: Duration,
+    /// The first and the longest wait before something is tried again.
+    pub retry: (Duration, Duration),
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            // Servers send a bookmark about once a minute.
+            silence: Duration::from_secs(90),
+            retry: (Duration::from_millis(200), Duration::from_secs(10)),
+        }
+    }
+}
+
+impl Pace {
+    /// How long a watch may last. Different for each, so that they do not end all at once.
+    pub(super) fn watch_seconds() -> u64 {
+        300 + random() % 300
+    }
+}
+
+/// Doubling waits with a random part.
+pub(super) struct Backoff {
+    limits: (Duration, Duration),
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(limits: (Duration, Duration)) -> Self {
+        Self {
+            limits,
+            next: limits.0,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = self.limits.0;
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.next >= self.limits.0 * 8
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = self.next.mul_f64(0.75 + fraction() / 2.0);
+        self.next = (self.next * 2).min(self.limits.1);
+        pause
+    }
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// Something between 0 and 1.
+fn fraction() -> f64 {
+    let random = u32::try_from(random() >> 32).unwrap_or_default();
+    f64::from(random) / f64::from(u32::MAX)
+}

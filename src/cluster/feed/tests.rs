@@ -1,0 +1,345 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::cluster::cache::{Cache, Coverage, What};
+use crate::cluster::ground::{Ground, fault};
+use crate::object::Gvk;
+use crate::playground::server::{Action, When};
+use crate::sync::{Seen, Side, Store};
+
+struct Told(mpsc::UnboundedSender<Change>);
+
+impl Listener for Told {
+    fn changed(&self, change: Change) {
+        self.0.send(change).unwrap();
+    }
+}
+
+struct Fed {
+    ground: Ground,
+    cache: Arc<Cache>,
+    feed: Feed,
+    told: mpsc::UnboundedReceiver<Change>,
+}
+
+const QUICK: Pace = Pace {
+    silence: Duration::from_millis(300),
+    retry: (Duration::from_millis(5), Duration::from_millis(40)),
+};
+/// A watch that is not to be replaced while the test looks at it.
+const PATIENT: Pace = Pace {
+    silence: Duration::from_mins(1),
+    ..QUICK
+};
+
+fn path(name: &str) -> String {
+    format!("/api/v1/namespaces/default/configmaps{name}")
+}
+
+async fn create(ground: &Ground, name: &str, metadata: Value) {
+    let mut object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    crate::object::merge_patch::apply(&mut object["metadata"], &metadata);
+    ground
+        .service
+        .ask(Call::post(path(""), &object))
+        .await
+        .unwrap();
+}
+
+async fn touch(ground: &Ground, name: &str, data: &str) {
+    let patch = json!({ "data": { "d": data } });
+    let call = Call::merge_patch(path(&format!("/{name}")), &patch);
+    ground.service.ask(call).await.unwrap();
+}
+
+async fn delete(ground: &Ground, name: &str) {
+    let call = Call::delete(path(&format!("/{name}")), &json!({}));
+    ground.service.ask(call).await.unwrap();
+}
+
+fn start(ground: Ground, query: Option<&str>, clusters: Clusters, pace: Pace) -> Fed {
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    cache.route(&side, "", &"here".into());
+    let coverage = Coverage {
+        labelled: query.map(|_| "l".into()),
+        ..Coverage::default()
+    };
+    let table = cache.add(&side, &kind, &"here".into(), coverage);
+    let (sender, told) = mpsc::unbounded_channel();
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: Some("default".into()),
+        query: query.map(Into::into),
+        clusters,
+        content: Content::Whole,
+    };
+    let feed = Feed::start(selection, table, Arc::new(Told(sender)), pace);
+    Fed {
+        ground,
+        cache,
+        feed,
+        told,
+    }
+}
+
+fn plain(ground: Ground, pace: Pace) -> Fed {
+    start(ground, None, Clusters::One("".into()), pace)
+}
+
+impl Fed {
+    async fn next(&mut self) -> (String, What) {
+        let wait = timeout(Duration::from_secs(20), self.told.recv());
+        let change = wait.await.expect("nothing was told").unwrap();
+        (change.key.name.to_string(), change.what)
+    }
+
+    async fn told_of(&mut self, name: &str, what: What) {
+        while self.next().await != (name.to_owned(), what) {}
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let scope = self.feed.table().scope("");
+        matches!(
+            self.cache.get(&scope.key(Some("default"), name)),
+            Seen::Present(_)
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    create(&ground, "b", json!({})).await;
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let initial = BTreeSet::from([fed.next().await, fed.next().await]);
+    assert!(
+        initial.contains(&("a".to_owned(), What::Initial)),
+        "{initial:?}"
+    );
+    touch(&fed.ground, "a", "1").await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Changed));
+    create(&fed.ground, "c", json!({})).await;
+    assert_eq!(fed.next().await, ("c".to_owned(), What::Changed));
+    delete(&fed.ground, "a").await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Gone));
+    assert!(!fed.has("a") && fed.has("b") && fed.has("c"));
+    assert_eq!(
+        fed.feed.health(),
+        Health {
+            complete: true,
+            problem: None
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_streams_no_lists_is_asked_for_pages() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let refuse = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", refuse).once());
+    let mut fed = plain(ground, PATIENT);
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    create(&fed.ground, "b", json!({})).await;
+    assert_eq!(fed.next().await, ("b".to_owned(), What::Changed));
+    let requests = fed.ground.playground.requests().since(0);
+    assert!(
+        requests
+            .iter()
+            .any(|r| r.verb == "list" && r.query.contains("limit=500"))
+    );
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let cut = Action::CutWatch(Duration::from_millis(30));
+    let mut first_three = fault("watch", "configmaps", cut);
+    first_three.times = Some(3);
+    ground.playground.faults().add(first_three);
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    for n in 0..10 {
+        create(&fed.ground, &format!("n{n}"), json!({})).await;
+        fed.told_of(&format!("n{n}"), What::Changed).await;
+    }
+    let requests = fed.ground.playground.requests().since(0);
+    let lists = requests.iter().filter(|r| {
+        r.resource == "configmaps" && (r.verb == "list" || r.query.contains("sendInitialEvents"))
+    });
+    assert_eq!(lists.count(), 1);
+}
+
+#[tokio::test]
+async fn a_watch_that_falls_silent_is_replaced() {
+    let ground = Ground::start().await;
+    let stall = Action::StallWatch(Duration::from_millis(20));
+    let mut once_open = fault("watch", "configmaps", stall).once();
+    once_open.skip = 0;
+    ground.playground.faults().add(once_open);
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    create(&fed.ground, "a", json!({})).await;
+    fed.told_of("a", What::Changed).await;
+    create(&fed.ground, "b", json!({})).await;
+    fed.told_of("b", What::Changed).await;
+}
+
+#[tokio::test]
+async fn a_version_that_is_no_longer_known_leads_to_a_list_that_tells_what_was_missed() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    create(&ground, "b", json!({})).await;
+    // The first watch ends at once, the second finds its version gone.
+    let faults = ground.playground.faults();
+    faults.add(
+        fault(
+            "watch",
+            "configmaps",
+            Action::CutWatch(Duration::from_millis(50)),
+        )
+        .once(),
+    );
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    let gone = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    fed.ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", gone).once());
+    delete(&fed.ground, "a").await;
+    fed.told_of("a", What::Gone).await;
+    touch(&fed.ground, "b", "1").await;
+    fed.told_of("b", What::Changed).await;
+    assert!(!fed.has("a"));
+}
+
+#[tokio::test]
+async fn an_older_list_than_what_was_seen_takes_nothing_back() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let cut = Action::CutWatch(Duration::from_millis(50));
+    let no_stream = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", no_stream).once());
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", cut).once());
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    create(&fed.ground, "b", json!({})).await;
+    fed.told_of("b", What::Changed).await;
+    let faults = fed.ground.playground.faults();
+    let mut stale = fault("list", "configmaps", Action::StaleList(2));
+    stale.times = Some(2);
+    faults.add(stale);
+    let gone = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    faults.add(fault("watch", "configmaps", gone).once());
+    create(&fed.ground, "c", json!({})).await;
+    while fed.next().await != ("c".to_owned(), What::Changed) {
+        assert!(fed.has("b"), "an older list took it away");
+    }
+    assert!(fed.has("b"));
+}
+
+#[tokio::test]
+async fn what_is_refused_is_said_and_tried_again() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let mut refuse = fault(
+        "watch",
+        "configmaps",
+        Action::Status {
+            code: 503,
+            when: When::Before,
+        },
+    );
+    refuse.times = Some(3);
+    ground.playground.faults().add(refuse);
+    let mut fed = plain(ground, QUICK);
+    let mut health = fed.feed.health.clone();
+    let seen = health
+        .wait_for(|health| health.problem.is_some())
+        .await
+        .unwrap()
+        .clone();
+    assert!(seen.problem.as_ref().unwrap().contains("503"), "{seen:?}");
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    health
+        .wait_for(|h| h.complete && h.problem.is_none())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn only_what_carries_the_label_is_told_and_an_annotation_says_of_which_cluster() {
+    let ground = Ground::start().await;
+    create(&ground, "without", json!({ "annotations": { "c": "x" } })).await;
+    create(&ground, "nowhere", json!({ "labels": { "l": "1" } })).await;
+    let both = json!({ "labels": { "l": "1" }, "annotations": { "c": "x" } });
+    create(&ground, "both", both).await;
+    let mut fed = start(
+        ground,
+        Some("labelSelector=l"),
+        Clusters::Annotation("c"),
+        PATIENT,
+    );
+    fed.feed.completed().await;
+    let (name, what) = fed.next().await;
+    assert_eq!((&*name, what), ("both", What::Initial));
+    let clusters: Vec<_> = fed
+        .feed
+        .table()
+        .all()
+        .iter()
+        .map(|(k, _)| k.cluster.clone())
+        .collect();
+    assert_eq!(clusters, ["x".into()]);
+}
+
+#[tokio::test]
+async fn a_feed_ends_when_it_is_dropped() {
+    let ground = Ground::start().await;
+    let fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let Fed {
+        feed,
+        mut told,
+        ground,
+        ..
+    } = fed;
+    drop(feed);
+    assert_eq!(
+        told.recv().await,
+        None,
+        "the reader holds the listener as long as it runs"
+    );
+    ground.playground.stop().await;
+}

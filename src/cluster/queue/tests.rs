@@ -1,0 +1,582 @@
+//! Each rule of the queue over virtual time, then the handle over tokio's.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Depth, Fair, Outcome, Queue, Take, Urgency};
+
+/// The middle of the spread of a back-off: 50 ms, 100 ms, 200 ms …
+const MIDDLE: u64 = 200;
+
+fn urgency(word: &str) -> Urgency {
+    match word {
+        "live" => Urgency::Live,
+        "initial" => Urgency::Initial,
+        "resync" => Urgency::Resync,
+        other => panic!("no urgency: {other}"),
+    }
+}
+
+fn millis(word: &str) -> Duration {
+    Duration::from_millis(word.parse().unwrap())
+}
+
+fn in_words(take: &Take<String>) -> String {
+    match take {
+        Take::Empty => "nothing".to_owned(),
+        Take::Wait(until) => format!("nothing until {}", until.as_millis()),
+        Take::Key(taken) => {
+            let mut words = taken.key.clone();
+            if !taken.waited.is_zero() {
+                write!(words, " waited {}", taken.waited.as_millis()).unwrap();
+            }
+            if taken.attempt > 1 {
+                write!(words, " attempt {}", taken.attempt).unwrap();
+            }
+            words
+        }
+    }
+}
+
+/// Runs a script, a line each: the time in milliseconds, what is done, and for `take` what is
+/// expected. The tenant of a key is its first letter. One tenant runs two keys at once.
+#[track_caller]
+fn check(script: &str) {
+    let mut fair = Fair::new(2);
+    let lines = script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let now = millis(words[0]);
+        let tenant = |key: &str| Arc::from(&key[..1]);
+        match &words[1..] {
+            ["add", key, lane] => fair.add((*key).to_owned(), &tenant(key), urgency(lane), now),
+            ["add", key, lane, "at", at] => {
+                fair.add_after((*key).to_owned(), &tenant(key), urgency(lane), millis(at));
+            }
+            ["settled", key] => fair.done(&(*key).to_owned(), Outcome::Settled, now, MIDDLE),
+            ["again", key, after] => {
+                fair.done(
+                    &(*key).to_owned(),
+                    Outcome::Again(millis(after)),
+                    now,
+                    MIDDLE,
+                );
+            }
+            ["failed", key] => fair.done(&(*key).to_owned(), Outcome::Failed(None), now, MIDDLE),
+            ["failed", key, after] => {
+                let outcome = Outcome::Failed(Some(millis(after)));
+                fair.done(&(*key).to_owned(), outcome, now, MIDDLE);
+            }
+            ["forget", tenant] => fair.forget(|key| key.starts_with(tenant)),
+            ["take", expected @ ..] => {
+                assert_eq!(in_words(&fair.take(now)), expected.join(" "), "at: {line}");
+            }
+            other => panic!("no such line: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_key_waits_at_most_once() {
+    check(
+        "0 add a live
+         5 add a live
+         7 take a waited 7
+         7 take nothing
+         8 settled a
+         8 take nothing",
+    );
+}
+
+#[test]
+fn what_happens_while_a_key_runs_makes_it_ready_right_after() {
+    check(
+        "0 add a live
+         0 take a
+         1 add a live
+         2 add a resync
+         2 take nothing
+         3 settled a
+         3 take a waited 2
+         4 settled a
+         4 take nothing",
+    );
+}
+
+#[test]
+fn the_earliest_time_wins_and_a_later_one_never_puts_off() {
+    check(
+        "0 add a live at 50
+         0 add a live at 90
+         0 add a live at 30
+         29 take nothing until 30
+         30 take a
+         31 settled a
+         100 take nothing",
+    );
+    check(
+        "0 add a live
+         0 add a live at 90
+         1 take a waited 1
+         1 settled a
+         100 take nothing",
+    );
+    check(
+        "0 add a initial at 5000
+         9 add a initial
+         9 take a
+         9 settled a
+         6000 take nothing",
+    );
+}
+
+#[test]
+fn a_delayed_wish_made_while_a_key_runs_is_kept() {
+    check(
+        "0 add a live
+         0 take a
+         1 add a live at 80
+         2 settled a
+         2 take nothing until 80
+         80 take a",
+    );
+}
+
+#[test]
+fn again_comes_back_after_its_time_or_when_something_happens() {
+    check(
+        "0 add a live
+         0 take a
+         0 again a 500
+         499 take nothing until 500
+         500 take a
+         500 again a 500
+         600 add a resync
+         600 take a
+         600 again a 0
+         600 take a",
+    );
+}
+
+#[test]
+fn failures_back_off_and_anything_else_forgets_them() {
+    check(
+        "0 add a live
+         0 take a
+         0 failed a
+         0 take nothing until 50
+         50 take a attempt 2
+         50 failed a
+         50 take nothing until 150
+         150 take a attempt 3
+         150 again a 10
+         160 take a
+         160 failed a
+         160 take nothing until 210
+         210 take a attempt 2
+         210 settled a
+         300 add a live
+         300 take a",
+    );
+}
+
+#[test]
+fn a_failure_waits_at_least_as_long_as_the_server_asked() {
+    check(
+        "0 add a live
+         0 take a
+         0 failed a 7000
+         0 take nothing until 7000
+         7000 take a attempt 2
+         7000 failed a 20
+         7000 take nothing until 7100",
+    );
+}
+
+#[test]
+fn only_a_live_change_cuts_a_back_off_short() {
+    check(
+        "0 add a live
+         0 take a
+         0 failed a 7000
+         1 add a resync
+         1 add a initial
+         1 take nothing until 7000
+         2 add a live
+         2 take a attempt 2
+         2 add a resync
+         3 failed a 7000
+         3 take nothing until 7003",
+    );
+}
+
+#[test]
+fn a_failing_key_that_changes_all_the_time_gets_one_extra_attempt_a_second() {
+    let mut script = "0 add a live\n0 take a\n".to_owned();
+    for attempt in 2..=6 {
+        // Changed while it ran and failed: five times at once.
+        writeln!(
+            script,
+            "0 add a live\n0 failed a\n0 take a attempt {attempt}"
+        )
+        .unwrap();
+    }
+    script.push_str(
+        "0 add a live
+         0 failed a
+         0 take nothing until 1000
+         10 add a live
+         10 take nothing until 1000
+         1000 take a attempt 7
+         1000 failed a
+         1500 add a live
+         1500 take nothing until 2000
+         2000 take a attempt 8
+         2000 failed a
+         5000 add a live
+         5000 take a attempt 9",
+    );
+    check(&script);
+}
+
+#[test]
+fn tenants_take_turns_whatever_one_of_them_has_waiting() {
+    check(
+        "0 add a1 live
+         1 add a2 live
+         2 add a3 live
+         3 add b1 live
+         4 add c1 live
+         4 take a1 waited 4
+         4 take b1 waited 1
+         4 take c1
+         4 take a2 waited 3
+         5 settled a1
+         5 take a3 waited 3",
+    );
+}
+
+#[test]
+fn within_a_tenant_the_first_to_be_ready_is_the_first_to_run() {
+    check(
+        "0 add a1 live at 20
+         0 add a2 live at 10
+         15 add a3 live
+         30 take a2 waited 20
+         30 take a3 waited 15
+         30 settled a2
+         30 take a1 waited 10",
+    );
+}
+
+#[test]
+fn one_tenant_never_holds_more_than_its_share() {
+    check(
+        "0 add a1 live
+         0 add a2 live
+         0 add a3 live
+         0 add a4 resync
+         0 take a1
+         0 take a2
+         0 take nothing
+         0 add b1 resync
+         0 take b1
+         0 settled a2
+         0 take a3
+         0 take nothing
+         0 failed a1
+         0 take a4
+         0 take nothing until 50",
+    );
+}
+
+#[test]
+fn live_changes_go_before_initial_and_resync_work_of_all_tenants() {
+    check(
+        "0 add a1 resync
+         1 add b1 initial
+         2 add c1 live
+         3 add d1 live
+         3 take c1 waited 1
+         3 take d1
+         3 take b1 waited 2
+         3 take a1 waited 3",
+    );
+}
+
+#[test]
+fn a_waiting_key_moves_up_when_something_more_urgent_happens_and_never_down() {
+    check(
+        "0 add a1 resync
+         0 add b1 initial
+         1 add a1 live
+         1 add a1 resync
+         1 take a1 waited 1
+         1 take b1 waited 1",
+    );
+}
+
+#[test]
+fn lower_lanes_get_every_eighth_turn() {
+    let mut fair = Fair::new(1000);
+    let (busy, slow): (Arc<str>, Arc<str>) = ("busy".into(), "slow".into());
+    for key in 0..40 {
+        fair.add(key, &busy, Urgency::Live, Duration::ZERO);
+    }
+    for key in [100, 101] {
+        fair.add(key, &slow, Urgency::Initial, Duration::ZERO);
+        fair.add(key + 100, &slow, Urgency::Resync, Duration::ZERO);
+    }
+    let order: Vec<i32> = std::iter::from_fn(|| match fair.take(Duration::ZERO) {
+        Take::Key(taken) => Some(taken.key),
+        _ => None,
+    })
+    .collect();
+    let position = |key: i32| order.iter().position(|taken| *taken == key).unwrap() + 1;
+    assert_eq!([100, 200, 101, 201].map(position), [8, 9, 16, 17]);
+    assert_eq!(order.len(), 44);
+}
+
+#[test]
+fn what_is_forgotten_does_not_come_back_unless_it_is_added_again() {
+    check(
+        "0 add a1 live
+         0 add a2 live at 10
+         0 add a3 live
+         0 add b1 live
+         0 take a1
+         0 add a1 live
+         0 forget a
+         0 take b1
+         0 failed a1
+         5000 take nothing
+         5000 add a1 live
+         5000 take a1
+         5000 forget a
+         5001 add a1 live
+         5001 failed a1
+         5001 take a1",
+    );
+}
+
+#[test]
+fn a_wait_without_end_is_waited_for_and_cut_short() {
+    let mut fair = Fair::new(1);
+    let tenant: Arc<str> = "a".into();
+    let second = Duration::from_secs(1);
+    fair.add("a", &tenant, Urgency::Live, second);
+    assert!(matches!(fair.take(second), Take::Key(_)));
+    fair.done(&"a", Outcome::Again(Duration::MAX), second, 0);
+    assert_eq!(fair.take(second), Take::Wait(Duration::MAX));
+    fair.add("a", &tenant, Urgency::Live, second);
+    assert!(matches!(fair.take(second), Take::Key(_)));
+}
+
+#[test]
+fn depth_and_age_tell_what_waits() {
+    let mut fair = Fair::new(1);
+    let tenant: Arc<str> = "a".into();
+    let at = Duration::from_secs;
+    assert_eq!(
+        (fair.depth(), fair.oldest(at(9)), fair.busy()),
+        Default::default()
+    );
+    fair.add("one", &tenant, Urgency::Live, at(1));
+    fair.add("two", &tenant, Urgency::Resync, at(2));
+    fair.add("three", &tenant, Urgency::Initial, at(3));
+    fair.add_after("four", &tenant, Urgency::Live, at(60));
+    let depth = Depth {
+        live: 1,
+        initial: 1,
+        resync: 1,
+        delayed: 1,
+    };
+    assert_eq!((fair.depth(), depth.ready()), (depth, 3));
+    assert_eq!(fair.oldest(at(9)), Some(at(8)));
+    assert!(matches!(fair.take(at(9)), Take::Key(_)));
+    assert_eq!((fair.depth().ready(), fair.busy()), (2, 1));
+    assert_eq!(fair.oldest(at(9)), Some(at(7)));
+    fair.forget(|key| *key != "four");
+    assert_eq!(fair.oldest(at(9)), None);
+    assert_eq!(fair.oldest(at(61)), Some(at(1)));
+}
+
+fn tenant(name: &str) -> Arc<str> {
+    name.into()
+}
+
+/// Longer than anything here can take; with paused time it costs nothing.
+const LONG: Duration = Duration::from_hours(1);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, future).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_gets_what_is_added_while_it_waits() {
+    let queue: Queue<&str> = Queue::new(4);
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| work.key) }
+    });
+    tokio::task::yield_now().await;
+    queue.add("key", &tenant("a"), Urgency::Live);
+    assert_eq!(soon(waiting).await.unwrap(), Some("key"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_delayed_comes_at_its_time_even_to_workers_that_waited_before() {
+    let queue = Queue::new(8);
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let queue = queue.clone();
+        workers.spawn(async move {
+            let work = queue.next().await.unwrap();
+            let arrived = tokio::time::Instant::now();
+            queue.done(work, Outcome::Settled);
+            arrived
+        });
+    }
+    tokio::task::yield_now().await;
+    let start = tokio::time::Instant::now();
+    for key in 0..3 {
+        queue.add_after(key, &tenant("a"), Urgency::Live, Duration::from_secs(5));
+    }
+    while let Some(arrived) = soon(workers.join_next()).await {
+        let waited = arrived.unwrap() - start;
+        assert!(waited >= Duration::from_secs(5), "early: {waited:?}");
+        assert!(waited < Duration::from_secs(6), "late: {waited:?}");
+    }
+    assert_eq!(queue.busy(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_gives_up_waiting_leaves_the_clock_to_another() {
+    let queue: Queue<&str> = Queue::new(2);
+    let patient = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| work.key) }
+    });
+    // The first worker waits without an end in sight, the second one learns of the delayed key.
+    tokio::task::yield_now().await;
+    {
+        let hasty = queue.next();
+        tokio::pin!(hasty);
+        assert!(futures::poll!(&mut hasty).is_pending());
+        queue.add_after("key", &tenant("a"), Urgency::Live, Duration::from_secs(5));
+        tokio::task::yield_now().await;
+        assert!(futures::poll!(&mut hasty).is_pending());
+    }
+    assert_eq!(soon(patient).await.unwrap(), Some("key"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_dropped_counts_as_failed() {
+    let queue = Queue::new(2);
+    queue.add("key", &tenant("a"), Urgency::Live);
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let _work = queue.next().await;
+            panic!("on purpose");
+        }
+    });
+    assert!(worker.await.is_err());
+    assert_eq!((queue.busy(), queue.depth().delayed), (0, 1));
+    let work = soon(queue.next()).await.unwrap();
+    assert_eq!((work.key, work.attempt), ("key", 2));
+    queue.done(work, Outcome::Settled);
+    assert_eq!(queue.depth(), Depth::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_queue_ends_its_workers_and_hands_out_nothing() {
+    let queue = Queue::new(8);
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let queue: Queue<&str> = queue.clone();
+        workers.spawn(async move { queue.next().await.is_none() });
+    }
+    tokio::task::yield_now().await;
+    queue.close();
+    queue.add("key", &tenant("a"), Urgency::Live);
+    while let Some(ended) = soon(workers.join_next()).await {
+        assert!(ended.unwrap());
+    }
+    assert!(soon(queue.next()).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_one_tenant_delays_another_one_by_a_turn() {
+    let queue = Queue::new(4);
+    for key in 0..1000 {
+        queue.add(key, &tenant("busy"), Urgency::Live);
+    }
+    let first = soon(queue.next()).await.unwrap();
+    queue.add(5000, &tenant("quiet"), Urgency::Live);
+    let next = [
+        soon(queue.next()).await.unwrap().key,
+        soon(queue.next()).await.unwrap().key,
+    ];
+    assert!(next.contains(&5000), "{next:?}");
+    drop(first);
+}
+
+/// What a writer wanted of a key last, what a worker saw of it last, and whether one has it now.
+#[derive(Default)]
+struct Seen {
+    wanted: usize,
+    done: usize,
+    running: bool,
+}
+
+type Board = Arc<Vec<parking_lot::Mutex<Seen>>>;
+
+async fn work_through(queue: Queue<usize>, board: Board) {
+    while let Some(work) = queue.next().await {
+        {
+            let mut seen = board[work.key].lock();
+            assert!(!seen.running, "two workers have key {}", work.key);
+            seen.running = true;
+            seen.done = seen.wanted;
+        }
+        tokio::task::yield_now().await;
+        board[work.key].lock().running = false;
+        queue.done(work, Outcome::Settled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_workers_and_many_writers_lose_nothing_and_never_share_a_key() {
+    const KEYS: usize = 50;
+    const ROUNDS: usize = 200;
+    let queue = Queue::new(8);
+    let board: Board = Arc::new((0..KEYS).map(|_| parking_lot::Mutex::default()).collect());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        tasks.spawn(work_through(queue.clone(), Arc::clone(&board)));
+    }
+    for round in 1..=ROUNDS {
+        for (key, seen) in board.iter().enumerate() {
+            seen.lock().wanted = round;
+            queue.add(key, &tenant(&format!("tenant {}", key % 7)), Urgency::Live);
+        }
+        tokio::task::yield_now().await;
+    }
+    let all_done = async {
+        while board.iter().any(|seen| seen.lock().done < ROUNDS) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let minute = Duration::from_mins(1);
+    let done = tokio::time::timeout(minute, all_done).await;
+    queue.close();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    done.expect("every last wish is followed by a run");
+}

@@ -1,0 +1,346 @@
+//! The log: one line an event on stderr, as JSON for machines or separated by tabs for people.
+//!
+//! Knows the keys that readers of the logs rely on. Does not know who logs what: a name for the logger
+//! comes with the event, as its target (`syncagent…`) or as its field `logger`. What stands in the spans
+//! around an event stands in its line as well.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::SetGlobalDefaultError;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+/// Events with a target like this name their logger by it.
+const LOGGERS: &str = "syncagent";
+
+/// Where events of our own come from; of everybody else's only warnings are told.
+const OURS: &[&str] = &["hawser", LOGGERS];
+
+/// The keys of a line that are not fields of its event.
+const RESERVED: &[&str] = &["level", "time", "logger", "caller", "msg"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Json,
+    Console,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbosity {
+    Info,
+    Debug,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    pub format: LogFormat,
+    pub verbosity: Verbosity,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no log format {0:?}, only JSON and Console")]
+pub struct UnknownFormat(String);
+
+/// Writes each event as one line.
+struct Lines<W> {
+    options: LogOptions,
+    sink: Arc<Mutex<W>>,
+}
+
+/// The fields of an event or a span, in the order they were given.
+#[derive(Clone, Default)]
+struct Fields {
+    message: String,
+    logger: Option<String>,
+    fatal: bool,
+    others: Vec<(String, Value)>,
+}
+
+/// From now on every event of this process goes to stderr, panics too.
+pub fn start(options: LogOptions) -> Result<(), SetGlobalDefaultError> {
+    tracing::subscriber::set_global_default(subscriber(options, io::stderr()))?;
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let what = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(panic = what, place, "a part of the process failed");
+    }));
+    Ok(())
+}
+
+/// Says that the process ends because of this error.
+pub fn fatal(message: &str, error: &dyn Error) {
+    tracing::error!(fatal = true, error = chain(error), "{message}");
+}
+
+/// An error with all that led to it.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let reason = error.to_string();
+        // Some errors repeat their reason.
+        if !text.ends_with(&reason) {
+            text.push_str(": ");
+            text.push_str(&reason);
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn subscriber<W: Write + Send + 'static>(
+    options: LogOptions,
+    sink: W,
+) -> impl Subscriber + Send + Sync {
+    Registry::default().with(Lines {
+        options,
+        sink: Arc::new(Mutex::new(sink)),
+    })
+}
+
+// === impl LogFormat ===
+
+impl FromStr for LogFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text.to_ascii_lowercase().as_str() {
+            "json" => Ok(Self::Json),
+            "console" => Ok(Self::Console),
+            _ => Err(UnknownFormat(text.to_owned())),
+        }
+    }
+}
+
+// === impl Lines ===
+
+impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines<W> {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        let target = metadata.target();
+        let ours = OURS.iter().any(|name| target.starts_with(name));
+        *metadata.level()
+            <= match (ours, self.options.verbosity) {
+                (true, Verbosity::Debug) => Level::DEBUG,
+                (true, Verbosity::Info) => Level::INFO,
+                (false, _) => Level::WARN,
+            }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.options.verbosity {
+            Verbosity::Debug => LevelFilter::DEBUG,
+            Verbosity::Info => LevelFilter::INFO,
+        })
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            let mut fields = Fields::default();
+            attributes.record(&mut fields);
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            record.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        for span in context.event_scope(event).into_iter().flatten() {
+            // From the innermost outwards: what stands nearer to the event stays.
+            if let Some(outer) = span.extensions().get::<Fields>() {
+                fields.surround_by(outer);
+            }
+        }
+        event.record(&mut fields);
+        let line = match self.options.format {
+            LogFormat::Json => json_line(event.metadata(), fields),
+            LogFormat::Console => console_line(event.metadata(), &fields),
+        };
+        // Where nobody listens any more nobody can be told.
+        let _ = self.sink.lock().write_all(line.as_bytes());
+    }
+}
+
+fn json_line(metadata: &Metadata<'_>, fields: Fields) -> String {
+    let mut line = vec![
+        ("level".to_owned(), level(metadata, &fields).into()),
+        ("time".to_owned(), now().into()),
+    ];
+    if let Some(logger) = logger(metadata, &fields) {
+        line.push(("logger".to_owned(), logger.into()));
+    }
+    line.push(("caller".to_owned(), caller(metadata).into()));
+    line.push(("msg".to_owned(), fields.message.into()));
+    line.extend(fields.others);
+    let mut text = in_order(&line);
+    text.push('\n');
+    text
+}
+
+fn console_line(metadata: &Metadata<'_>, fields: &Fields) -> String {
+    let level = level(metadata, fields).to_uppercase();
+    let mut parts = vec![now(), level];
+    parts.extend(logger(metadata, fields).map(str::to_owned));
+    parts.push(caller(metadata));
+    parts.push(one_line(&fields.message));
+    if !fields.others.is_empty() {
+        parts.push(in_order(&fields.others));
+    }
+    let mut line = parts.join("\t");
+    line.push('\n');
+    line
+}
+
+fn level(metadata: &Metadata<'_>, fields: &Fields) -> &'static str {
+    match *metadata.level() {
+        Level::ERROR if fields.fatal => "fatal",
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        _ => "debug",
+    }
+}
+
+fn logger<'a>(metadata: &'a Metadata<'_>, fields: &'a Fields) -> Option<&'a str> {
+    let target = metadata.target();
+    fields
+        .logger
+        .as_deref()
+        .or_else(|| target.starts_with(LOGGERS).then_some(target))
+}
+
+fn now() -> String {
+    format!("{:.3}", Timestamp::now())
+}
+
+/// The file with the directory it is in, and the line.
+fn caller(metadata: &Metadata<'_>) -> String {
+    let file = metadata.file().unwrap_or(metadata.target());
+    let start = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    match metadata.line() {
+        Some(line) => format!("{}:{line}", &file[start..]),
+        None => file[start..].to_owned(),
+    }
+}
+
+/// Keeps a message that has line breaks in one line.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for char in message.chars() {
+        if char.is_control() {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    line
+}
+
+/// The fields as one JSON object, in the order they have.
+fn in_order(fields: &[(String, Value)]) -> String {
+    let mut text = String::from("{");
+    for (index, (key, value)) in fields.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        // `Value` writes itself as JSON, whatever it is.
+        text.push_str(&Value::from(key.as_str()).to_string());
+        text.push(':');
+        text.push_str(&value.to_string());
+    }
+    text.push('}');
+    text
+}
+
+// === impl Fields ===
+
+impl Fields {
+    fn surround_by(&mut self, outer: &Self) {
+        if self.logger.is_none() {
+            self.logger.clone_from(&outer.logger);
+        }
+        for (key, value) in &outer.others {
+            if !self.others.iter().any(|(known, _)| known == key) {
+                self.others.push((key.clone(), value.clone()));
+            }
+        }
+    }
+
+    /// A field that is said again takes its own place.
+    fn set(&mut self, key: String, value: Value) {
+        match self.others.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => self.others.push((key, value)),
+        }
+    }
+
+    fn put(&mut self, field: &Field, value: Value) {
+        let name = field.name().trim_start_matches("r#");
+        match (name, value) {
+            ("message", Value::String(text)) => self.message = text,
+            ("message", value) => self.message = value.to_string(),
+            ("logger", Value::String(text)) => self.logger = Some(text),
+            ("fatal", Value::Bool(fatal)) => self.fatal = fatal,
+            (name, value) if RESERVED.contains(&name) => {
+                self.set(format!("{name}_"), value);
+            }
+            (name, value) => {
+                self.set(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        let number = serde_json::Number::from_f64(value);
+        self.put(
+            field,
+            number.map_or_else(|| value.to_string().into(), Value::Number),
+        );
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.put(field, chain(value).into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use super::*;
+
+fn lines(metrics: &Metrics) -> Vec<String> {
+    metrics.render().lines().map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn says(metrics: &Metrics, line: &str) {
+    let lines = lines(metrics);
+    assert!(
+        lines.iter().any(|said| said == line),
+        "{line} is not in\n{}",
+        lines.join("\n")
+    );
+}
+
+#[test]
+fn the_line_that_others_look_for_is_exactly_that() {
+    let metrics = Metrics::new();
+    says(&metrics, "sync_agent_published_resource 0");
+    metrics.published(2);
+    says(&metrics, "sync_agent_published_resource 2");
+    says(&metrics, "# TYPE sync_agent_published_resource gauge");
+}
+
+#[test]
+fn counters_have_their_full_names_and_labels_in_order() {
+    let metrics = Metrics::new();
+    metrics.reconciled(
+        "syncagent-sync",
+        Reconciled::Success,
+        Duration::from_millis(3),
+    );
+    metrics.reconciled(
+        "syncagent-sync",
+        Reconciled::Error,
+        Duration::from_secs(1000),
+    );
+    let host = "kcp:6443";
+    metrics.request("kcp", &Method::PATCH, host, Some(409));
+    metrics.request("kcp", &Method::PATCH, host, Some(409));
+    metrics.request("service", &Method::GET, host, None);
+    metrics.leads("syncagent.one", true);
+    metrics.pass("in step", "", Duration::ZERO);
+    metrics.queue_added("syncagent-sync");
+    metrics.event(EventFate::Dropped);
+    for line in [
+        "# TYPE controller_runtime_reconcile_total counter",
+        "controller_runtime_reconcile_total{controller=\"syncagent-sync\",result=\"success\"} 1",
+        "controller_runtime_reconcile_total{controller=\"syncagent-sync\",result=\"error\"} 1",
+        "controller_runtime_reconcile_errors_total{controller=\"syncagent-sync\"} 1",
+        "rest_client_requests_total{code=\"409\",method=\"PATCH\",host=\"kcp:6443\"} 2",
+        "rest_client_requests_total{code=\"<error>\",method=\"GET\",host=\"kcp:6443\"} 1",
+        "hawser_requests_total{side=\"kcp\",verb=\"patch\",code=\"409\"} 2",
+        "hawser_requests_total{side=\"service\",verb=\"get\",code=\"\"} 1",
+        "leader_election_master_status{name=\"syncagent.one\"} 1",
+        "hawser_passes_total{outcome=\"in step\",reason=\"\"} 1",
+        "workqueue_adds_total{name=\"syncagent-sync\",controller=\"syncagent-sync\"} 1",
+        "hawser_events_total{result=\"dropped\"} 1",
+    ] {
+        says(&metrics, line);
+    }
+    metrics.leads("syncagent.one", false);
+    says(
+        &metrics,
+        "leader_election_master_status{name=\"syncagent.one\"} 0",
+    );
+}
+
+#[test]
+fn histograms_add_up() {
+    let metrics = Metrics::new();
+    for millis in [1, 4, 400_000, 20] {
+        metrics.latency(Direction::Spec, Duration::from_millis(millis));
+    }
+    for line in [
+        "# TYPE hawser_latency_seconds histogram",
+        "hawser_latency_seconds_bucket{direction=\"spec\",le=\"0.001\"} 1",
+        "hawser_latency_seconds_bucket{direction=\"spec\",le=\"0.005\"} 2",
+        "hawser_latency_seconds_bucket{direction=\"spec\",le=\"0.025\"} 3",
+        "hawser_latency_seconds_bucket{direction=\"spec\",le=\"300\"} 3",
+        "hawser_latency_seconds_bucket{direction=\"spec\",le=\"+Inf\"} 4",
+        "hawser_latency_seconds_sum{direction=\"spec\"} 400.025",
+        "hawser_latency_seconds_count{direction=\"spec\"} 4",
+    ] {
+        says(&metrics, line);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_hears_nothing_grows_old_until_it_is_forgotten() {
+    let metrics = Metrics::new();
+    metrics.cache("kcp", "Bucket", 12);
+    metrics.heard("kcp", "Bucket");
+    tokio::time::advance(Duration::from_secs(90)).await;
+    says(
+        &metrics,
+        "hawser_cache_entries{side=\"kcp\",kind=\"Bucket\"} 12",
+    );
+    says(
+        &metrics,
+        "hawser_cache_silence_seconds{side=\"kcp\",kind=\"Bucket\"} 90",
+    );
+    metrics.heard("kcp", "Bucket");
+    says(
+        &metrics,
+        "hawser_cache_silence_seconds{side=\"kcp\",kind=\"Bucket\"} 0",
+    );
+    metrics.held_deletions("Bucket", 3);
+    says(&metrics, "hawser_held_deletions{kind=\"Bucket\"} 3");
+    metrics.forget("kcp", "Bucket");
+    assert!(!metrics.render().contains("Bucket"));
+}
+
+#[test]
+fn label_values_are_escaped_and_bounded() {
+    let metrics = Metrics::new();
+    metrics.cache("kcp", "a\"b\\c\nd", 1);
+    says(
+        &metrics,
+        r#"hawser_cache_entries{side="kcp",kind="a\"b\\c\nd"} 1"#,
+    );
+    for number in 0..3000 {
+        metrics.cache("kcp", &number.to_string(), 1);
+    }
+    says(
+        &metrics,
+        "hawser_cache_entries{side=\"other\",kind=\"other\"} 1",
+    );
+    let series = lines(&metrics)
+        .into_iter()
+        .filter(|line| line.starts_with("hawser_cache_entries{"));
+    assert_eq!(series.count(), 2001);
+}
+
+/// Each line of the text format, as a reader of it takes it apart.
+#[test]
+fn everything_can_be_read_back() {
+    let metrics = Metrics::new();
+    metrics.reconciled("c", Reconciled::RequeueAfter, Duration::ZERO);
+    metrics.workers("c", 4, 1);
+    metrics.queue("c", QueueState::default());
+    metrics.queue_retried("c");
+    metrics.queue_waited("c", Duration::ZERO);
+    metrics.queue_worked("c", Duration::ZERO);
+    metrics.panicked("c");
+    let sample = regex::Regex::new(
+        r#"^([a-z_]+)(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? (-?[0-9.]+(e-?[0-9]+)?|NaN|[+-]Inf)$"#,
+    )
+    .unwrap();
+    let mut typed = std::collections::BTreeSet::new();
+    for line in lines(&metrics) {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let name = rest.split(' ').next().unwrap();
+            assert!(typed.insert(name.to_owned()), "{name} comes twice");
+        } else if !line.starts_with("# HELP ") {
+            let name = &sample.captures(&line).unwrap_or_else(|| panic!("{line}"))[1];
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end).filter(|name| typed.contains(*name)));
+            assert!(typed.contains(family.unwrap_or(name)), "{line} has no type");
+        }
+    }
+    for name in [
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+    ] {
+        assert!(typed.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn no_label_names_a_workspace_or_an_object() {
+    for (name, labels) in NAMES {
+        for label in *labels {
+            assert!(
+                [
+                    "controller",
+                    "result",
+                    "name",
+                    "code",
+                    "method",
+                    "host",
+                    "version",
+                    "outcome",
+                    "reason",
+                    "side",
+                    "verb",
+                    "direction",
+                    "kind"
+                ]
+                .contains(label),
+                "{name} has the label {label}"
+            );
+        }
+        let counts = name.ends_with("_total");
+        assert!(counts || !name.ends_with("count"), "{name}");
+    }
+}

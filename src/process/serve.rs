@@ -1,0 +1,231 @@
+//! Two small servers for whoever looks after the process: metrics and probes, in plain HTTP.
+//!
+//! Knows addresses as Go programs take them, pages and their limits. What is on a page is somebody else's
+//! business: [`Metrics`] or [`Health`].
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+mod health;
+
+pub use health::Health;
+
+use super::metrics::{self, Metrics};
+
+/// How long a client may take to say what it wants.
+const HEADERS: Duration = Duration::from_secs(10);
+/// How long a connection is kept for its client, whatever it does with it.
+const LONGEST: Duration = Duration::from_mins(2);
+/// How many clients are served at a time; others wait.
+const CLIENTS: usize = 64;
+/// How long to wait when no connection can be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is served.
+#[derive(Clone)]
+pub enum Pages {
+    /// `/metrics`.
+    Metrics(Arc<Metrics>),
+    /// `/healthz` and `/readyz`.
+    Probes(Arc<Health>),
+}
+
+/// An address that is taken, and nobody is served at yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{flag}={address:?} is no address: give host:port, or :port for every interface")]
+    Address { flag: &'static str, address: String },
+    #[error("{flag}: cannot listen at {address:?}")]
+    Listen {
+        flag: &'static str,
+        address: String,
+        source: io::Error,
+    },
+}
+
+struct Page {
+    status: StatusCode,
+    content_type: &'static str,
+    text: String,
+}
+
+/// Takes the address that a flag gives.
+pub async fn bind(flag: &'static str, address: &str) -> Result<Bound, ServeError> {
+    let places = match address.rsplit_once(':') {
+        // Both families where there are both.
+        Some(("", port)) if is_port(port) => {
+            vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")]
+        }
+        Some((_, port)) if is_port(port) => vec![address.to_owned()],
+        _ => {
+            return Err(ServeError::Address {
+                flag,
+                address: address.to_owned(),
+            });
+        }
+    };
+    let failed = |source| ServeError::Listen {
+        flag,
+        address: address.to_owned(),
+        source,
+    };
+    let mut problem = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for place in places {
+        match TcpListener::bind(&place).await {
+            Ok(listener) => {
+                let address = listener.local_addr().map_err(failed)?;
+                return Ok(Bound { listener, address });
+            }
+            // The other family would hide that somebody else is here.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(failed(error)),
+            Err(error) => problem = error,
+        }
+    }
+    Err(failed(problem))
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok()
+}
+
+// === impl Bound ===
+
+impl Bound {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves the pages until the token is cancelled.
+    pub async fn serve(self, pages: Pages, stop: CancellationToken) {
+        let free = Arc::new(Semaphore::new(CLIENTS));
+        let mut clients = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                Some(_) = clients.join_next(), if !clients.is_empty() => continue,
+                accepted = accept(&self.listener, &free) => accepted,
+            };
+            match accepted {
+                Ok((stream, place)) => {
+                    let pages = pages.clone();
+                    clients.spawn(async move {
+                        let _place = place;
+                        // Who takes longer is cut off; whoever measures comes again.
+                        let _ = tokio::time::timeout(LONGEST, converse(stream, pages)).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+        // Nobody waits for probes once the process ends.
+        clients.shutdown().await;
+    }
+}
+
+type Place = tokio::sync::OwnedSemaphorePermit;
+
+async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<(TcpStream, Place)> {
+    // The semaphore is never closed.
+    let place = Arc::clone(free)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
+}
+
+async fn converse(stream: TcpStream, pages: Pages) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = answer(&pages, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let ended = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a reader of metrics or probes went away early");
+    }
+}
+
+fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let page = if matches!(*request.method(), Method::GET | Method::HEAD) {
+        pages.page(request.uri().path())
+    } else {
+        Page::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")
+    };
+    let mut response = Response::new(Full::from(page.text));
+    *response.status_mut() = page.status;
+    let content_type = HeaderValue::from_static(page.content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+// === impl Pages ===
+
+impl Pages {
+    fn page(&self, path: &str) -> Page {
+        let path = path.trim_end_matches('/');
+        match (self, path) {
+            (Self::Metrics(metrics), "/metrics") => Page {
+                status: StatusCode::OK,
+                content_type: metrics::CONTENT_TYPE,
+                text: metrics.render(),
+            },
+            (Self::Probes(health), "/healthz") => Page::check(health.not_alive().into_iter()),
+            (Self::Probes(health), "/readyz") => Page::check(health.not_ready().into_iter()),
+            _ => Page::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        }
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    fn plain(status: StatusCode, text: &str) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            text: text.to_owned(),
+        }
+    }
+
+    /// Good where there is nothing to say against it.
+    fn check(problems: impl Iterator<Item = String>) -> Self {
+        let text: String = problems.map(|problem| problem + "\n").collect();
+        if text.is_empty() {
+            Self::plain(StatusCode::OK, "ok\n")
+        } else {
+            Self::plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

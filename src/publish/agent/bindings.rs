@@ -1,0 +1,114 @@
+//! Which workspaces of an endpoint take part, by the bindings that it shows.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What was heard of one binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    Ready,
+    Pending,
+    Gone,
+}
+
+/// What follows for its workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engagement {
+    Same,
+    Engaged,
+    Disengaged,
+}
+
+/// A workspace takes part from its first ready binding to the end of its last one.
+#[derive(Debug, Default)]
+pub struct Bindings {
+    seen: HashMap<Arc<str>, HashSet<Arc<str>>>,
+    engaged: HashSet<Arc<str>>,
+}
+
+impl Bindings {
+    pub fn heard(&mut self, cluster: &Arc<str>, name: &Arc<str>, binding: Binding) -> Engagement {
+        let seen = self.seen.entry(Arc::clone(cluster)).or_default();
+        match binding {
+            Binding::Gone => {
+                seen.remove(name);
+                if !seen.is_empty() {
+                    return Engagement::Same;
+                }
+                self.seen.remove(cluster);
+                match self.engaged.remove(cluster) {
+                    true => Engagement::Disengaged,
+                    false => Engagement::Same,
+                }
+            }
+            Binding::Pending => {
+                seen.insert(Arc::clone(name));
+                Engagement::Same
+            }
+            Binding::Ready => {
+                seen.insert(Arc::clone(name));
+                match self.engaged.insert(Arc::clone(cluster)) {
+                    true => Engagement::Engaged,
+                    false => Engagement::Same,
+                }
+            }
+        }
+    }
+
+    pub fn engaged(&self) -> usize {
+        self.engaged.len()
+    }
+
+    pub fn into_engaged(self) -> impl Iterator<Item = Arc<str>> {
+        self.engaged.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(bindings: &mut Bindings, name: &str, binding: Binding) -> Engagement {
+        bindings.heard(&"c".into(), &name.into(), binding)
+    }
+
+    #[test]
+    fn a_workspace_takes_part_from_its_first_ready_binding_to_the_end_of_its_last() {
+        let mut bindings = Bindings::default();
+        assert_eq!(
+            heard(&mut bindings, "a", Binding::Pending),
+            Engagement::Same
+        );
+        assert_eq!(
+            heard(&mut bindings, "a", Binding::Ready),
+            Engagement::Engaged
+        );
+        assert_eq!(heard(&mut bindings, "a", Binding::Ready), Engagement::Same);
+        assert_eq!(
+            heard(&mut bindings, "b", Binding::Pending),
+            Engagement::Same
+        );
+        assert_eq!(
+            heard(&mut bindings, "a", Binding::Pending),
+            Engagement::Same
+        );
+        assert_eq!(heard(&mut bindings, "a", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            heard(&mut bindings, "b", Binding::Gone),
+            Engagement::Disengaged
+        );
+        assert_eq!(bindings.engaged(), 0);
+        assert_eq!(heard(&mut bindings, "b", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            heard(&mut bindings, "b", Binding::Ready),
+            Engagement::Engaged
+        );
+    }
+
+    #[test]
+    fn a_binding_that_was_never_ready_ends_without_a_word() {
+        let mut bindings = Bindings::default();
+        heard(&mut bindings, "a", Binding::Pending);
+        assert_eq!(heard(&mut bindings, "a", Binding::Gone), Engagement::Same);
+    }
+}

@@ -1,0 +1,198 @@
+//! From what feeds tell to whose turn it is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tokio::sync::mpsc;
+
+use super::feeds::Hears;
+use super::publication::{Publication, SubjectId, namespace_kind};
+use crate::cluster::cache::{Cache, Change, SourceId, Table, What};
+use crate::cluster::queue::{Queue, Urgency};
+use crate::object::Gvk;
+use crate::publish::rules::Sides;
+use crate::sync::Key;
+
+/// What is not about an object of a published resource, for those who run the agent.
+#[derive(Debug)]
+pub enum News {
+    Changed(SourceId, Change),
+    Completed(SourceId, Arc<Gvk>),
+}
+
+/// Everything at work, and the queue of its objects.
+pub struct Dispatch {
+    sides: Sides,
+    cache: Arc<Cache>,
+    pub queue: Queue<SubjectId>,
+    running: RwLock<Arc<Running>>,
+    news: mpsc::UnboundedSender<News>,
+    /// Kinds whose events are news.
+    control: Vec<Arc<Gvk>>,
+}
+
+/// What is at work now, by what events name.
+#[derive(Default)]
+pub struct Running {
+    by_uid: HashMap<Arc<str>, Arc<Publication>>,
+    by_remote: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
+    by_local: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
+}
+
+impl Running {
+    fn of(by_uid: HashMap<Arc<str>, Arc<Publication>>) -> Self {
+        let mut running = Self::default();
+        for publication in by_uid.values() {
+            let add = |by: &mut HashMap<_, Vec<_>>, kind: &Arc<Gvk>| {
+                by.entry(Arc::clone(kind))
+                    .or_default()
+                    .push(Arc::clone(publication));
+            };
+            add(&mut running.by_remote, &publication.remote_kind);
+            add(&mut running.by_local, &publication.local_kind);
+        }
+        Self { by_uid, ..running }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Publication>> {
+        self.by_uid.values()
+    }
+
+    fn of_remote(&self, kind: &Arc<Gvk>) -> impl Iterator<Item = &Arc<Publication>> {
+        self.by_remote.get(kind).into_iter().flatten()
+    }
+
+    fn of_local(&self, kind: &Arc<Gvk>) -> impl Iterator<Item = &Arc<Publication>> {
+        self.by_local.get(kind).into_iter().flatten()
+    }
+}
+
+impl Dispatch {
+    pub fn new(
+        sides: &Sides,
+        cache: &Arc<Cache>,
+        queue: Queue<SubjectId>,
+        control: Vec<Arc<Gvk>>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<News>) {
+        let (news, heard) = mpsc::unbounded_channel();
+        let dispatch = Self {
+            sides: sides.clone(),
+            cache: Arc::clone(cache),
+            queue,
+            running: RwLock::default(),
+            news,
+            control,
+        };
+        (Arc::new(dispatch), heard)
+    }
+
+    pub fn running(&self) -> Arc<Running> {
+        Arc::clone(&self.running.read())
+    }
+
+    pub fn publication(&self, uid: &str) -> Option<Arc<Publication>> {
+        self.running.read().by_uid.get(uid).cloned()
+    }
+
+    /// Puts a publication to work, in place of the one with its uid.
+    pub fn start(&self, publication: &Arc<Publication>) {
+        let uid = Arc::clone(&publication.plan.uid);
+        let mut running = self.running.write();
+        let mut by_uid = running.by_uid.clone();
+        if let Some(before) = by_uid.insert(uid, Arc::clone(publication)) {
+            before.stop();
+        }
+        *running = Arc::new(Running::of(by_uid));
+    }
+
+    /// Takes a publication out. Nothing more is written for it, and nothing of it waits any longer.
+    pub fn stop(&self, uid: &str) -> Option<Arc<Publication>> {
+        let mut running = self.running.write();
+        let mut by_uid = running.by_uid.clone();
+        let stopped = by_uid.remove(uid)?;
+        stopped.stop();
+        *running = Arc::new(Running::of(by_uid));
+        drop(running);
+        self.queue.forget(|id| *id.publication == *uid);
+        Some(stopped)
+    }
+
+    /// Every object of a workspace that has come to take part.
+    pub fn engaged(&self, cluster: &str) {
+        let Some(source) = self.cache.source(&self.sides.kcp, cluster) else {
+            return;
+        };
+        for publication in self.running().all() {
+            self.initial(publication, &source, Some(cluster));
+        }
+    }
+
+    /// What waits of a workspace that no longer takes part.
+    pub fn disengaged(&self, cluster: &str) {
+        self.queue.forget(|id| *id.cluster == *cluster);
+    }
+
+    /// Everything that is known already of an endpoint.
+    pub fn initial(&self, publication: &Publication, source: &SourceId, cluster: Option<&str>) {
+        for id in publication.subjects(source, cluster) {
+            self.add(id, Urgency::Initial);
+        }
+    }
+
+    fn add(&self, id: SubjectId, urgency: Urgency) {
+        // Objects of workspaces that do not take part come to their turn when these do.
+        if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
+            let tenant = Arc::clone(&id.cluster);
+            self.queue.add(id, &tenant, urgency);
+        }
+    }
+
+    /// An object of a workspace, or one that its passes depend on.
+    fn remote(&self, source: &SourceId, key: &Key, urgency: Urgency) {
+        let running = self.running();
+        for publication in running.of_remote(&key.kind) {
+            self.add(publication.subject(key), urgency);
+        }
+        if key.kind == namespace_kind() {
+            let filtering = running.all().filter(|p| p.compiled().needs_namespace());
+            for publication in filtering {
+                for id in publication.subjects_in(source, &key.cluster, &key.name) {
+                    self.add(id, urgency);
+                }
+            }
+        }
+    }
+
+    /// A copy.
+    fn local(&self, change: &Change, urgency: Urgency) {
+        let running = self.running();
+        for publication in running.of_local(&change.key.kind) {
+            if let Some(id) = publication.subject_of_copy(&change.object) {
+                self.add(id, urgency);
+            }
+        }
+    }
+}
+
+impl Hears for Dispatch {
+    fn changed(&self, source: &SourceId, change: Change) {
+        let urgency = match change.what {
+            What::Initial => Urgency::Initial,
+            What::Changed | What::Gone => Urgency::Live,
+        };
+        if self.control.contains(&change.key.kind) {
+            // Nobody listens only while the process ends.
+            let _ = self.news.send(News::Changed(Arc::clone(source), change));
+        } else if change.key.side == self.sides.kcp {
+            self.remote(source, &change.key, urgency);
+        } else {
+            self.local(&change, urgency);
+        }
+    }
+
+    fn completed(&self, source: &SourceId, table: &Arc<Table>) {
+        let kind = Arc::clone(table.kind());
+        let _ = self.news.send(News::Completed(Arc::clone(source), kind));
+    }
+}

@@ -1,0 +1,223 @@
+//! One task an export: keeps our schemas and claims in it.
+//!
+//! The first write waits a moment until every published resource has its schema or has failed, so
+//! that workspaces see all of it at once; later ones wait until changes stop coming. Nobody else's
+//! trouble holds a published resource back: one without a schema is left out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::connection::Connection;
+use crate::publish::claims::Needs;
+use crate::publish::export::{ExportProblem, Published};
+
+mod notices;
+mod writer;
+
+use writer::{Outcome, Writer};
+
+/// A selected published resource, as far as the export is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub name: String,
+    /// Its schema, which may be an earlier one while it is pending or has failed.
+    pub schema: Option<String>,
+    pub progress: Progress,
+    pub needs: Arc<Needs>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Pending,
+    Failed,
+    Settled,
+}
+
+/// All that are selected. None until they have been listed.
+pub type Members = Option<Arc<[Member]>>;
+
+/// What the watch of the export shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Seen {
+    /// It has not listed yet, or there is none: the export is asked for.
+    #[default]
+    Unknown,
+    Absent,
+    Present(Arc<Value>),
+}
+
+/// How the export stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    pub state: ExportState,
+    /// The schemas that are in it.
+    pub listed: Arc<BTreeSet<String>>,
+    pub problems: Arc<[ExportProblem]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ExportState {
+    /// Nothing has been found out yet.
+    #[default]
+    Pending,
+    InStep,
+    /// There is none of this name; it is waited for.
+    Missing,
+    /// It could not be read or written, in words; tried again.
+    Failed(String),
+}
+
+impl Standing {
+    /// What keeps a published resource from being in the export as asked; empty when all is well.
+    pub fn against(&self, schema: &str, needs: &Needs, export: &str) -> Vec<String> {
+        let mut against = Vec::new();
+        match &self.state {
+            ExportState::InStep => {}
+            ExportState::Pending => against.push("the export has not been written yet".to_owned()),
+            ExportState::Missing => against.push(missing(export)),
+            ExportState::Failed(why) => against.push(why.clone()),
+        }
+        let published = Published { schema, needs };
+        let problems = self.problems.iter().filter(|p| p.concerns(published));
+        against.extend(problems.map(ToString::to_string));
+        if against.is_empty() && !self.listed.contains(schema) {
+            against.push(format!(
+                "the schema {schema} is not in the APIExport {export} yet"
+            ));
+        }
+        against
+    }
+}
+
+fn missing(export: &str) -> String {
+    format!("there is no APIExport {export} in kcp: create it, the agent waits for it")
+}
+
+/// How long things wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The first write, for published resources that are still pending.
+    pub first: Duration,
+    /// Later ones, for more changes.
+    pub quiet: Duration,
+    /// Until an export that is missing is asked for again, where no watch tells of it.
+    pub missing: Duration,
+    /// The first pause after a failure, and after somebody undid what we wrote; doubled each time.
+    pub pause: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(3),
+            quiet: Duration::from_millis(100),
+            missing: Duration::from_secs(5),
+            pause: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Which export, and on whose behalf.
+pub struct Exporter {
+    /// The workspace of the export.
+    pub workspace: Connection,
+    pub export: String,
+    pub agent: String,
+    pub pace: Pace,
+    /// Told how many published resources are selected, whenever that changes.
+    pub count: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+/// What the task listens to and tells. It ends when told to, or when nobody changes anything any more.
+pub struct Wires {
+    pub members: watch::Receiver<Members>,
+    pub export: watch::Receiver<Seen>,
+    pub standing: watch::Sender<Standing>,
+    pub stop: CancellationToken,
+}
+
+impl Exporter {
+    pub async fn run(self, wires: Wires) {
+        let stop = wires.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.keep(wires) => {}
+        }
+    }
+
+    async fn keep(self, mut wires: Wires) {
+        if self.gather(&mut wires.members).await.is_err() {
+            return;
+        }
+        let mut writer = Writer::new(&self);
+        let mut notices = FuturesUnordered::new();
+        loop {
+            let members = wires
+                .members
+                .borrow_and_update()
+                .clone()
+                .unwrap_or_default();
+            (self.count)(members.len());
+            let seen = wires.export.borrow_and_update().clone();
+            let (outcome, standing) = writer.write(&members, seen).await;
+            wires.standing.send_if_modified(|told| {
+                let differs = *told != standing;
+                *told = standing;
+                differs
+            });
+            notices.extend(writer.take_notices());
+            let again = outcome.again().map(|pause| Instant::now() + pause);
+            let later = async {
+                match again {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::pin!(later);
+            loop {
+                tokio::select! {
+                    changed = wires.members.changed() => if changed.is_err() { return },
+                    changed = wires.export.changed() => if changed.is_err() { return },
+                    () = &mut later => break,
+                    Some(()) = notices.next() => continue,
+                }
+                if !matches!(outcome, Outcome::Undone(_)) {
+                    sleep(self.pace.quiet).await;
+                    break;
+                }
+                // What somebody undid is not done again sooner because they undo it once more.
+                let members = wires.members.borrow().clone().unwrap_or_default();
+                if writer.is_news(&members) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits for the first full picture.
+    async fn gather(
+        &self,
+        members: &mut watch::Receiver<Members>,
+    ) -> Result<(), watch::error::RecvError> {
+        members.wait_for(Option::is_some).await?;
+        let settled = |members: &Members| {
+            let pending = |member: &Member| member.progress == Progress::Pending;
+            members.as_ref().is_some_and(|all| !all.iter().any(pending))
+        };
+        match timeout(self.pace.first, members.wait_for(settled)).await {
+            Ok(Err(closed)) => Err(closed),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! The reading and writing of an export: what is held of it, what goes wrong, when to try again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{ExportState, Exporter, Member, Seen, Standing, notices};
+use crate::cluster::connection::{AskError, Call, CallError};
+use crate::publish::claims::Needs;
+use crate::publish::export::{Merge, Published, merge};
+
+pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
+/// How often a conflict is answered by another attempt before it counts as a failure.
+const ATTEMPTS: usize = 5;
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// After this time without a write, somebody who undoes it again does so for the first time.
+const FORGIVEN: Duration = Duration::from_mins(5);
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    InStep,
+    /// There is no export; asked again after this time where no watch tells of it.
+    Missing(Option<Duration>),
+    /// Somebody undid what we wrote: it is written again after this time.
+    Undone(Duration),
+    Failed(Duration),
+}
+
+impl Outcome {
+    /// When to try again, if nothing changes.
+    pub(super) fn again(&self) -> Option<Duration> {
+        match self {
+            Self::InStep => None,
+            Self::Missing(pause) => *pause,
+            Self::Undone(pause) | Self::Failed(pause) => Some(*pause),
+        }
+    }
+}
+
+pub(super) struct Writer<'e> {
+    exporter: &'e Exporter,
+    /// The newest state that was answered to us.
+    held: Option<Arc<Value>>,
+    written: Option<Written>,
+    failures: u32,
+    notices: Vec<BoxFuture<'static, ()>>,
+}
+
+/// What an export is made from.
+type Content = Vec<(Option<String>, Arc<Needs>)>;
+
+/// What was written last.
+struct Written {
+    content: Content,
+    at: Instant,
+    undone: u32,
+}
+
+/// Why there is nothing to write to.
+enum Obstacle {
+    Missing,
+    Ask(&'static str, AskError),
+    Words(String),
+}
+
+impl<'e> Writer<'e> {
+    pub(super) fn new(exporter: &'e Exporter) -> Self {
+        Self {
+            exporter,
+            held: None,
+            written: None,
+            failures: 0,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Brings the export up to date with the published resources.
+    pub(super) async fn write(&mut self, members: &[Member], seen: Seen) -> (Outcome, Standing) {
+        let watched = !matches!(seen, Seen::Unknown);
+        match self.attempt(members, seen).await {
+            Ok((outcome, standing)) => {
+                self.failures = 0;
+                (outcome, standing)
+            }
+            Err(Obstacle::Missing) => {
+                self.held = None;
+                self.failures = 0;
+                let pause = (!watched).then_some(self.exporter.pace.missing);
+                let standing = Standing {
+                    state: ExportState::Missing,
+                    ..Standing::default()
+                };
+                (Outcome::Missing(pause), standing)
+            }
+            Err(obstacle) => self.failed(&obstacle),
+        }
+    }
+
+    /// Whether this differs from what was written last.
+    pub(super) fn is_news(&self, members: &[Member]) -> bool {
+        let content = content(members);
+        self.written
+            .as_ref()
+            .is_none_or(|written| written.content != content)
+    }
+
+    pub(super) fn take_notices(&mut self) -> Vec<BoxFuture<'static, ()>> {
+        std::mem::take(&mut self.notices)
+    }
+
+    async fn attempt(
+        &mut self,
+        members: &[Member],
+        seen: Seen,
+    ) -> Result<(Outcome, Standing), Obstacle> {
+        let published: Vec<Published<'_>> = members
+            .iter()
+            .filter_map(|member| {
+                let schema = member.schema.as_deref()?;
+                Some(Published {
+                    schema,
+                    needs: &member.needs,
+                })
+            })
+            .collect();
+        let mut export = self.newest(seen).await?;
+        for _ in 0..ATTEMPTS {
+            let merged = merge(&export, &self.exporter.agent, &published)
+                .map_err(|error| Obstacle::Words(error.to_string()))?;
+            let Some(object) = &merged.object else {
+                return Ok((Outcome::InStep, standing(&export, &merged)));
+            };
+            if let Some(pause) = self.pause_if_undone(members) {
+                return Ok((Outcome::Undone(pause), standing(&export, &merged)));
+            }
+            let call = Call::put(self.path(), object);
+            match self.exporter.workspace.ask(call).await {
+                Ok(answer) => {
+                    let answer = Arc::new(answer);
+                    self.held = Some(Arc::clone(&answer));
+                    self.wrote(members, &answer, &merged);
+                    return Ok((Outcome::InStep, standing(&answer, &merged)));
+                }
+                Err(error) if error.code() == Some(409) => export = self.read().await?,
+                Err(error) if error.code() == Some(404) => return Err(Obstacle::Missing),
+                Err(error) => {
+                    // Whether it took effect is not known.
+                    self.held = None;
+                    return Err(Obstacle::Ask("update", error));
+                }
+            }
+        }
+        Err(Obstacle::Words(format!(
+            "the APIExport {} changes faster than it can be written",
+            self.exporter.export
+        )))
+    }
+
+    fn path(&self) -> String {
+        format!("{EXPORTS}/{}", self.exporter.export)
+    }
+
+    /// The newest state that is known; asked for if none is.
+    async fn newest(&mut self, seen: Seen) -> Result<Arc<Value>, Obstacle> {
+        let seen = match seen {
+            Seen::Absent => return Err(Obstacle::Missing),
+            Seen::Unknown => None,
+            Seen::Present(seen) => Some(seen),
+        };
+        match (&self.held, seen) {
+            (Some(held), Some(seen)) if is_newer(held, &seen) => Ok(Arc::clone(held)),
+            (_, Some(seen)) => Ok(seen),
+            (Some(held), None) => Ok(Arc::clone(held)),
+            (None, None) => self.read().await,
+        }
+    }
+
+    async fn read(&mut self) -> Result<Arc<Value>, Obstacle> {
+        match self.exporter.workspace.ask(Call::get(self.path())).await {
+            Ok(export) => {
+                let export = Arc::new(export);
+                self.held = Some(Arc::clone(&export));
+                Ok(export)
+            }
+            Err(error) if error.code() == Some(404) => Err(Obstacle::Missing),
+            Err(error) => Err(Obstacle::Ask("get", error)),
+        }
+    }
+
+    /// How long to wait before the same is written again: two who disagree must not take turns as
+    /// fast as they can.
+    fn pause_if_undone(&mut self, members: &[Member]) -> Option<Duration> {
+        let pause = self.exporter.pace.pause;
+        if self.is_news(members) {
+            return None;
+        }
+        let written = self.written.as_mut()?;
+        if written.at.elapsed() > FORGIVEN {
+            written.undone = 0;
+        }
+        // The first time it is put right at once.
+        let doublings = written.undone.checked_sub(1)?;
+        let pause = doubled(pause, doublings);
+        let left = (written.at + pause).saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    fn wrote(&mut self, members: &[Member], answer: &Value, merged: &Merge) {
+        let again = !self.is_news(members);
+        let undone = self.written.as_ref().map_or(0, |written| written.undone);
+        self.written = Some(Written {
+            content: content(members),
+            at: Instant::now(),
+            undone: if again { undone.saturating_add(1) } else { 0 },
+        });
+        tracing::info!(
+            export = self.exporter.export,
+            schemas = ?merged.added_schemas,
+            replaced = ?merged.replaced_schemas,
+            claims = ?merged.added_claims.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "export written"
+        );
+        let workspace = &self.exporter.workspace;
+        let notices = merged.notices();
+        self.notices
+            .extend(notices.iter().map(|n| notices::send(workspace, answer, n)));
+    }
+
+    fn failed(&mut self, obstacle: &Obstacle) -> (Outcome, Standing) {
+        let why = in_words(obstacle, &self.exporter.export);
+        let mut pause = doubled(self.exporter.pace.pause, self.failures);
+        self.failures = self.failures.saturating_add(1);
+        if let Obstacle::Ask(_, AskError::Call(CallError::Held(held))) = obstacle {
+            pause = pause.max(*held);
+        }
+        tracing::warn!(export = self.exporter.export, why, "export not written");
+        let standing = Standing {
+            state: ExportState::Failed(why),
+            ..Standing::default()
+        };
+        (Outcome::Failed(pause), standing)
+    }
+}
+
+fn content(members: &[Member]) -> Content {
+    let one = |member: &Member| (member.schema.clone(), Arc::clone(&member.needs));
+    members.iter().map(one).collect()
+}
+
+fn doubled(pause: Duration, times: u32) -> Duration {
+    pause
+        .saturating_mul(2_u32.saturating_pow(times))
+        .min(LONGEST_PAUSE)
+}
+
+fn is_newer(held: &Value, seen: &Value) -> bool {
+    let version = |export: &Value| -> Option<u64> {
+        export["metadata"]["resourceVersion"].as_str()?.parse().ok()
+    };
+    held["metadata"]["uid"] == seen["metadata"]["uid"] && version(held) > version(seen)
+}
+
+fn standing(export: &Value, merged: &Merge) -> Standing {
+    let listed = export["spec"]["latestResourceSchemas"].as_array();
+    let names = listed.into_iter().flatten().filter_map(Value::as_str);
+    Standing {
+        state: ExportState::InStep,
+        listed: Arc::new(names.map(str::to_owned).collect::<BTreeSet<_>>()),
+        problems: merged.problems.clone().into(),
+    }
+}
+
+fn in_words(obstacle: &Obstacle, export: &str) -> String {
+    match obstacle {
+        Obstacle::Missing => super::missing(export),
+        Obstacle::Words(words) => words.clone(),
+        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 403 => format!(
+            "the agent may not {verb} the APIExport {export} in kcp: grant it this right ({})",
+            refusal.message
+        ),
+        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 422 => {
+            format!(
+                "kcp refused to {verb} the APIExport {export}: {}",
+                refusal.message
+            )
+        }
+        Obstacle::Ask(verb, error) => format!("{verb} the APIExport {export}: {error}"),
+    }
+}

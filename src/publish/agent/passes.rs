@@ -1,0 +1,228 @@
+//! Passes: workers take objects from the queue, run the engine over them, and give them back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use super::atlas::Places;
+use super::dispatch::Dispatch;
+use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use crate::cluster::cache::Cache;
+use crate::cluster::queue::{self, Work};
+use crate::cluster::wire::Wire;
+use crate::object::Object;
+use crate::publish::marks;
+use crate::publish::rules::{ObjectRules, Sides, subject_of};
+use crate::sync::reason::Class;
+use crate::sync::{
+    Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
+    Subject, View, run,
+};
+
+/// What hears of every pass that did or refused something.
+pub trait Finished: Send + Sync {
+    fn finished(&self, publication: &Publication, id: &SubjectId, report: &Report, took: Duration);
+}
+
+/// Everything that passes need. One for all workers.
+pub struct Passes {
+    pub sides: Sides,
+    pub cache: Arc<Cache>,
+    pub dispatch: Arc<Dispatch>,
+    pub wire: Wire<Places>,
+    pub finished: Vec<Arc<dyn Finished>>,
+}
+
+/// How long an object that was refused waits, where nothing happens to it.
+const REFUSED: Duration = Duration::from_secs(60);
+
+impl Passes {
+    /// Works until the queue is closed. Passes under way are ended first.
+    pub async fn work(self: Arc<Self>, workers: usize) {
+        let mut tasks = JoinSet::new();
+        for _ in 0..workers {
+            let passes = Arc::clone(&self);
+            tasks.spawn(async move {
+                while let Some(work) = passes.dispatch.queue.next().await {
+                    let outcome = passes.pass(&work).await;
+                    passes.dispatch.queue.done(work, outcome);
+                }
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn pass(&self, work: &Work<SubjectId>) -> queue::Outcome {
+        let id = &work.key;
+        let settled = queue::Outcome::Settled;
+        let Some(publication) = self.dispatch.publication(&id.publication) else {
+            return settled;
+        };
+        // What is not known whole comes with its list, or when its workspace takes part.
+        let source = self.cache.source(&self.sides.kcp, &id.cluster);
+        if !source.is_some_and(|source| publication.sees(&source)) {
+            return settled;
+        }
+        if publication.rests(id, &self.cache) {
+            return settled;
+        }
+        let started = tokio::time::Instant::now();
+        let front = Front {
+            publication: &publication,
+            id,
+            sides: &self.sides,
+        };
+        let cluster = WhileAtWork {
+            wire: &self.wire,
+            publication: &publication,
+        };
+        let report = run(&front, &*self.cache, &cluster).await;
+        let took = started.elapsed();
+        let rules = publication.compiled().fingerprint();
+        publication.remember(id, Memo::of(&report, rules, &*self.cache));
+        self.tell(&publication, id, &report, took);
+        outcome(&report)
+    }
+
+    fn tell(&self, publication: &Publication, id: &SubjectId, report: &Report, took: Duration) {
+        let workspace = &*id.cluster;
+        let namespace = id.namespace.as_deref().unwrap_or_default();
+        let (name, resource) = (&*id.name, &*publication.plan.name);
+        for outcome in &report.outcomes {
+            let reason = &outcome.reason;
+            let (code, what) = (reason.code.as_str(), reason.to_string());
+            match reason.code.class() {
+                Class::Refused => warn!(
+                    workspace,
+                    namespace,
+                    name,
+                    publishedresource = resource,
+                    reason = code,
+                    "{what}"
+                ),
+                Class::Retry => info!(
+                    workspace,
+                    namespace,
+                    name,
+                    publishedresource = resource,
+                    reason = code,
+                    "{what}"
+                ),
+                Class::Settled | Class::Working | Class::Waiting => debug!(
+                    workspace,
+                    namespace,
+                    name,
+                    publishedresource = resource,
+                    reason = code,
+                    requests = report.requests,
+                    "{what}"
+                ),
+            }
+        }
+        for finished in &self.finished {
+            finished.finished(publication, id, report, took);
+        }
+    }
+}
+
+/// When an object is looked at again.
+fn outcome(report: &Report) -> queue::Outcome {
+    let classes = report
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.reason.code.class());
+    match (classes.max(), report.recheck) {
+        (Some(Class::Retry | Class::Working), _) | (None, Some(_)) => queue::Outcome::Failed(None),
+        (Some(Class::Refused), _) => queue::Outcome::Failed(Some(REFUSED)),
+        (_, Some(after)) => queue::Outcome::Again(after),
+        (_, None) => queue::Outcome::Settled,
+    }
+}
+
+/// The wire, for as long as the publication is at work.
+struct WhileAtWork<'a> {
+    wire: &'a Wire<Places>,
+    publication: &'a Publication,
+}
+
+impl Cluster for WhileAtWork<'_> {
+    async fn send(&self, request: &Request) -> Answer {
+        if self.publication.is_stopped() {
+            return Answer::Failed(Failure::Unavailable("no longer published so".to_owned()));
+        }
+        self.wire.send(request).await
+    }
+}
+
+/// What the engine asks about one object.
+struct Front<'a> {
+    publication: &'a Publication,
+    id: &'a SubjectId,
+    sides: &'a Sides,
+}
+
+impl Front<'_> {
+    /// An object that passes depend on; it is read where nothing is known of it.
+    fn known(view: &dyn View, key: Key) -> Result<Option<Arc<Object>>, Vec<Request>> {
+        match view.get(&key) {
+            Seen::Present(object) => Ok(Some(object)),
+            Seen::Absent => Ok(None),
+            Seen::Unknown => Err(vec![Request::Read { key }]),
+        }
+    }
+
+    /// Whether this object is to be kept in step, or was until it went into deletion.
+    fn wanted(&self, anchor: &Object, view: &dyn View) -> Result<bool, Vec<Request>> {
+        let compiled = self.publication.compiled();
+        if anchor.in_deletion() && anchor.has_finalizer(marks::FINALIZER) {
+            return Ok(true);
+        }
+        let namespace = match self.publication.anchor(self.id).namespace_key() {
+            Some(key) if compiled.needs_namespace() => Self::known(view, key)?,
+            _ => None,
+        };
+        Ok(compiled.wants(anchor, namespace.as_deref()))
+    }
+
+    fn path(&self, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
+        if !self.publication.compiled().needs_path() {
+            return Ok(None);
+        }
+        let scope = Scope::new(&self.sides.kcp, &logical_cluster_kind(), &self.id.cluster);
+        let key = scope.key(None, "cluster");
+        let found = Self::known(view, key.clone())?;
+        let path = found.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned));
+        // Nothing is made before the path is known.
+        path.map(Some).ok_or_else(|| vec![Request::Read { key }])
+    }
+}
+
+impl Dialect for Front<'_> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
+        let anchor = self.publication.anchor(self.id);
+        let rules = |path: Option<&str>| {
+            let remote = self.id.remote();
+            let rules = ObjectRules::new(self.publication.compiled(), self.sides, remote, path);
+            subject_of(rules)
+        };
+        if let Seen::Present(object) = view.get(&anchor)
+            && !self.wanted(&object, view)?
+        {
+            // Nothing is asked of it and nothing done to it.
+            return Ok(Subject {
+                finalizer: None,
+                memory: None,
+                links: Vec::new(),
+                ..rules(None)
+            });
+        }
+        let path = self.path(view)?;
+        Ok(rules(path.as_deref()))
+    }
+
+    fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {
+        Vec::new()
+    }
+}

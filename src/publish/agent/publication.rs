@@ -1,0 +1,290 @@
+//! One published resource at work: its rules, the feeds it lives on, and what its objects came to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::feeds::{Feeds, Watched};
+use super::workspaces::Endpoint;
+use crate::cluster::cache::{Cache, Coverage, SourceId};
+use crate::cluster::connection::Connection;
+use crate::cluster::feed::{Clusters, Content, Selection};
+use crate::object::{Gvk, Object};
+use crate::publish::compiled::Compiled;
+use crate::publish::marks::{self, Remote};
+use crate::publish::rules::Sides;
+use crate::sync::{Key, Memo, Scope, Side};
+
+use super::feeds::Wanted;
+
+/// An object of a workspace under a published resource: what passes are about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubjectId {
+    /// The uid of the published resource.
+    pub publication: Arc<str>,
+    pub cluster: Arc<str>,
+    pub namespace: Option<Arc<str>>,
+    pub name: Arc<str>,
+}
+
+impl SubjectId {
+    pub fn remote(&self) -> Remote {
+        Remote {
+            cluster: self.cluster.to_string(),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.to_string(),
+        }
+    }
+}
+
+/// What the service cluster's source is called in the cache: there is one cluster only.
+pub const SERVICE: &str = "service";
+
+/// What a published resource was made from.
+pub struct Plan {
+    /// Of the published resource.
+    pub uid: Arc<str>,
+    pub name: String,
+    pub compiled: Arc<Compiled>,
+    pub local_resource: Arc<str>,
+    pub remote_resource: Arc<str>,
+}
+
+/// A published resource at work. What holds it may stop it; nothing is written for it afterwards.
+pub struct Publication {
+    pub plan: Plan,
+    sides: Sides,
+    pub local_kind: Arc<Gvk>,
+    pub remote_kind: Arc<Gvk>,
+    /// Copies, states and namespaces on the service cluster.
+    local: Vec<Arc<Watched>>,
+    /// What is watched of each endpoint: the objects first.
+    remote: RwLock<HashMap<SourceId, Vec<Arc<Watched>>>>,
+    memos: Mutex<HashMap<SubjectId, Memo>>,
+    stopped: AtomicBool,
+}
+
+pub fn secret_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new("", "v1", "Secret"))
+}
+
+pub fn namespace_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new("", "v1", "Namespace"))
+}
+
+pub fn logical_cluster_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster"))
+}
+
+/// A feed of the service cluster.
+pub fn local_feed(
+    service: &Connection,
+    side: &Side,
+    kind: &Arc<Gvk>,
+    resource: &str,
+    coverage: Coverage,
+) -> Wanted {
+    let label = coverage.labelled.as_deref();
+    let selection = Selection {
+        connection: service.clone(),
+        resource: resource.into(),
+        namespace: coverage.namespace.clone(),
+        query: label.map(|label| format!("labelSelector={}", label.replace('/', "%2F"))),
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    Wanted {
+        side: side.clone(),
+        kind: Arc::clone(kind),
+        source: SERVICE.into(),
+        coverage,
+        selection,
+    }
+}
+
+impl Publication {
+    /// Begins to watch the service cluster. Nothing is synced before these feeds are complete.
+    pub fn prepare(
+        plan: Plan,
+        sides: &Sides,
+        service: &Connection,
+        feeds: &Feeds,
+        state_namespace: &str,
+    ) -> Arc<Self> {
+        let types = plan.compiled.types();
+        let (local_kind, remote_kind) = (
+            Arc::new(types.local.clone()),
+            Arc::new(types.remote.clone()),
+        );
+        let indexed = [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH];
+        let copies = Coverage {
+            labelled: Some(marks::CLUSTER.into()),
+            namespace: None,
+            indexed: indexed
+                .into_iter()
+                // Objects without a namespace have no hash of one.
+                .filter(|label| *label != marks::NAMESPACE_HASH)
+                .map(Into::into)
+                .collect(),
+        };
+        let states = Coverage {
+            labelled: Some(marks::OBJECT_STATE.into()),
+            namespace: Some(state_namespace.into()),
+            indexed: Vec::new(),
+        };
+        let watch = |kind: &Arc<Gvk>, resource: &str, coverage| {
+            feeds.watch(local_feed(
+                service,
+                &sides.service,
+                kind,
+                resource,
+                coverage,
+            ))
+        };
+        let local = vec![
+            watch(&local_kind, &plan.local_resource, copies),
+            watch(&secret_kind(), "secrets", states),
+            watch(&namespace_kind(), "namespaces", Coverage::default()),
+        ];
+        Arc::new(Self {
+            plan,
+            sides: sides.clone(),
+            local_kind,
+            remote_kind,
+            local,
+            remote: RwLock::default(),
+            memos: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        })
+    }
+
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        &self.plan.compiled
+    }
+
+    /// Resolves when everything on the service cluster is known that passes ask for.
+    pub async fn local_completed(&self) {
+        for feed in &self.local {
+            feed.completed().await;
+        }
+    }
+
+    /// Watches at exactly these endpoints from now on; answers those that are new.
+    pub fn attach(&self, endpoints: &[Endpoint], feeds: &Feeds) -> Vec<SourceId> {
+        let mut new = Vec::new();
+        let mut remote = self.remote.write();
+        remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
+        for endpoint in endpoints {
+            if remote.contains_key(&endpoint.url) {
+                continue;
+            }
+            let watch = |kind: &Arc<Gvk>, resource: &str| {
+                feeds.watch(endpoint.wanted(&self.sides, kind, resource))
+            };
+            let mut watched = vec![watch(&self.remote_kind, &self.plan.remote_resource)];
+            if self.compiled().needs_namespace() {
+                watched.push(watch(&namespace_kind(), "namespaces"));
+            }
+            if self.compiled().needs_path() {
+                watched.push(watch(&logical_cluster_kind(), "logicalclusters"));
+            }
+            remote.insert(Arc::clone(&endpoint.url), watched);
+            new.push(Arc::clone(&endpoint.url));
+        }
+        new
+    }
+
+    /// Whether everything is known of the workspaces of this endpoint.
+    pub fn sees(&self, source: &SourceId) -> bool {
+        let remote = self.remote.read();
+        let feeds = remote.get(source);
+        feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
+    }
+
+    /// What is wrong with a feed now, for the owner.
+    pub fn problems(&self) -> Vec<String> {
+        let remote = self.remote.read();
+        let feeds = self.local.iter().chain(remote.values().flatten());
+        let problem = |feed: &Arc<Watched>| {
+            let problem = feed.health().problem?;
+            Some(format!(
+                "{} of {}: {problem}",
+                feed.table().kind(),
+                feed.table().side()
+            ))
+        };
+        feeds.filter_map(problem).collect()
+    }
+
+    /// Every object that is known of an endpoint, or of one workspace of it.
+    pub fn subjects(&self, source: &SourceId, cluster: Option<&str>) -> Vec<SubjectId> {
+        let remote = self.remote.read();
+        let Some(objects) = remote.get(source).and_then(|feeds| feeds.first()) else {
+            return Vec::new();
+        };
+        let keys = objects.table().keys();
+        let of_cluster = |key: &Key| cluster.is_none_or(|cluster| *key.cluster == *cluster);
+        keys.into_iter()
+            .filter(of_cluster)
+            .map(|key| self.subject(&key))
+            .collect()
+    }
+
+    /// The objects of one namespace of a workspace.
+    pub fn subjects_in(&self, source: &SourceId, cluster: &str, namespace: &str) -> Vec<SubjectId> {
+        let mut subjects = self.subjects(source, Some(cluster));
+        subjects.retain(|id| id.namespace.as_deref() == Some(namespace));
+        subjects
+    }
+
+    /// The subject of an object of a workspace.
+    pub fn subject(&self, key: &Key) -> SubjectId {
+        SubjectId {
+            publication: Arc::clone(&self.plan.uid),
+            cluster: Arc::clone(&key.cluster),
+            namespace: key.namespace.clone(),
+            name: Arc::clone(&key.name),
+        }
+    }
+
+    /// The subject whose copy an object says it is.
+    pub fn subject_of_copy(&self, copy: &Object) -> Option<SubjectId> {
+        let remote = Remote::read(copy)?;
+        Some(SubjectId {
+            publication: Arc::clone(&self.plan.uid),
+            cluster: remote.cluster.into(),
+            namespace: remote.namespace.map(Into::into),
+            name: remote.name.into(),
+        })
+    }
+
+    pub fn anchor(&self, id: &SubjectId) -> Key {
+        let scope = Scope::new(&self.sides.kcp, &self.remote_kind, &id.cluster);
+        scope.key(id.namespace.as_deref(), &id.name)
+    }
+
+    /// Whether nothing has changed since this object came to rest.
+    pub fn rests(&self, id: &SubjectId, cache: &Cache) -> bool {
+        let memos = self.memos.lock();
+        let memo = memos.get(id);
+        memo.is_some_and(|memo| memo.holds(self.compiled().fingerprint(), cache))
+    }
+
+    pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {
+        let mut memos = self.memos.lock();
+        match memo {
+            Some(memo) => memos.insert(id.clone(), memo),
+            None => memos.remove(id),
+        };
+    }
+
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}

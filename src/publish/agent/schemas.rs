@@ -1,0 +1,324 @@
+//! From a published resource to its schema in the workspace of the export.
+//!
+//! One published resource is settled at a time by whoever owns it; several may be at once. Nothing is
+//! asked again while neither the manifest nor the definition of its kind has changed. A schema that
+//! stands there is never changed, but for the marks of the agent, and none is ever deleted.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::cluster::connection::{AskError, Call, Connection};
+use crate::cluster::discovery::Discovery;
+use crate::publish::compiled::Types;
+use crate::publish::marks;
+use crate::publish::names;
+use crate::publish::projection;
+use crate::publish::schema::{self, PublishedSchema};
+use crate::publish::types::PublishedResourceSpec;
+
+mod definition;
+mod manifest;
+mod problem;
+
+pub use definition::CrdPrint;
+use definition::{Before, Definition};
+pub use manifest::{Manifest, PUBLISHED_RESOURCES};
+pub use problem::{Hope, SchemaError};
+
+const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
+
+/// What the watch of CRDs knows of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The watch has not listed yet.
+    Unknown,
+    Absent,
+    Present(CrdPrint),
+}
+
+/// Whether what was found earlier may be answered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// While nothing has changed.
+    Memory,
+    /// Everything is looked at again, such as after somebody removed a schema.
+    Nothing,
+}
+
+/// A published resource whose schema stands in kcp.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// The name of the schema.
+    pub schema: String,
+    pub types: Types,
+    /// What the kind is called in paths of the service cluster.
+    pub local_plural: String,
+    /// The same in workspaces.
+    pub remote_plural: String,
+    pub remote_is_namespaced: bool,
+    /// The CRD that it was made from; none for a kind that is no custom resource.
+    pub crd: Option<(String, CrdPrint)>,
+    /// What does not hold it up but should be known, in words for the owner.
+    pub warnings: Vec<String>,
+}
+
+/// Makes schemas. Shared by all published resources.
+pub struct Schemas {
+    /// The service cluster.
+    pub service: Connection,
+    /// The workspace of the export.
+    pub workspace: Connection,
+    /// Of the service cluster.
+    pub discovery: Arc<Discovery>,
+    pub agent: String,
+    memos: Memos,
+}
+
+/// What was found, by the uid of the published resource.
+type Memos = Mutex<HashMap<String, Memo>>;
+
+struct Memo {
+    /// Of what the manifest says about the type.
+    asked: u64,
+    settled: Settled,
+    /// The version of the manifest that has the name of the schema, as far as we wrote it.
+    recorded_in: Option<u64>,
+}
+
+impl Schemas {
+    pub fn new(
+        service: Connection,
+        workspace: Connection,
+        discovery: Arc<Discovery>,
+        agent: impl Into<String>,
+    ) -> Self {
+        Self {
+            service,
+            workspace,
+            discovery,
+            agent: agent.into(),
+            memos: Memos::default(),
+        }
+    }
+
+    /// Sees to it that the schema of a published resource stands in kcp and its name in the status.
+    /// `watched` answers what is known of a CRD by its name.
+    pub async fn settle(
+        &self,
+        manifest: &Manifest,
+        watched: impl Fn(&str) -> Watched,
+        trust: Trust,
+    ) -> Result<Settled, SchemaError> {
+        let asked = fingerprint(&manifest.spec);
+        let known = match trust {
+            Trust::Memory => self.recall(&manifest.uid, asked, watched),
+            Trust::Nothing => None,
+        };
+        let mut settled = match known {
+            Some(settled) => settled,
+            None => self.establish(manifest, asked).await?,
+        };
+        match self.record(manifest, &settled.schema).await {
+            Ok(()) => {}
+            Err(error @ SchemaError::Forbidden { .. }) => {
+                settled.warnings.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(settled)
+    }
+
+    /// Forgets a published resource that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.memos.lock().remove(uid);
+    }
+
+    fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
+        let memos = self.memos.lock();
+        let memo = memos.get(uid).filter(|memo| memo.asked == asked)?;
+        let settled = &memo.settled;
+        let holds = match &settled.crd {
+            None => match watched(&settled.definition_name()) {
+                Watched::Unknown | Watched::Absent => true,
+                Watched::Present(_) => false,
+            },
+            Some((name, print)) => match watched(name) {
+                Watched::Unknown => true,
+                Watched::Absent => false,
+                // A watch that is behind what was read says nothing.
+                Watched::Present(seen) => {
+                    seen.uid == print.uid && seen.generation <= print.generation
+                }
+            },
+        };
+        holds.then(|| settled.clone())
+    }
+
+    async fn establish(&self, manifest: &Manifest, asked: u64) -> Result<Settled, SchemaError> {
+        let before = match self.memos.lock().remove(&manifest.uid) {
+            Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
+                Before::CustomResource
+            }
+            _ => Before::Unknown,
+        };
+        let resource = &manifest.spec.resource;
+        let (group, kind) = (&resource.api_group, &resource.kind);
+        let definition =
+            definition::retrieve(&self.service, &self.discovery, group, kind, before).await?;
+        let (mut settled, published) = self.project(&definition, &manifest.spec)?;
+        settled.warnings.extend(self.offer(&published).await?);
+        let memo = Memo {
+            asked,
+            settled: settled.clone(),
+            recorded_in: None,
+        };
+        self.memos.lock().insert(manifest.uid.clone(), memo);
+        Ok(settled)
+    }
+
+    fn project(
+        &self,
+        definition: &Definition,
+        spec: &PublishedResourceSpec,
+    ) -> Result<(Settled, PublishedSchema), SchemaError> {
+        let crd = &definition.crd;
+        let projected = projection::project(crd, spec)?;
+        let published = schema::publish(&projected.crd, &self.agent);
+        let published = published.map_err(|source| SchemaError::Definition {
+            name: crd.metadata.name.clone(),
+            source: Box::new(source),
+        })?;
+        if !names::is_subdomain(&published.name) {
+            return Err(SchemaError::Name(published.name));
+        }
+        let types = Types::of(crd, &projected);
+        let mut warnings = Vec::new();
+        if !definition.storage_is_served {
+            warnings.push(format!(
+                "the CustomResourceDefinition {} does not serve {}, the version that it stores and \
+                 copies are written in: serve it",
+                crd.metadata.name, types.local.version
+            ));
+        }
+        let print = definition.print.clone();
+        let settled = Settled {
+            schema: published.name.clone(),
+            types,
+            local_plural: crd.spec.names.plural.clone(),
+            remote_plural: projected.crd.spec.names.plural.clone(),
+            remote_is_namespaced: projected.crd.spec.is_namespaced(),
+            crd: print.map(|print| (crd.metadata.name.clone(), print)),
+            warnings,
+        };
+        Ok((settled, published))
+    }
+
+    /// Creates a schema unless it is there. Answers what should be known.
+    async fn offer(&self, published: &PublishedSchema) -> Result<Option<String>, SchemaError> {
+        let path = format!("{SCHEMAS}/{}", published.name);
+        let what = format!("the APIResourceSchema {}", published.name);
+        let of = |verb, error| SchemaError::of_call(verb, what.clone(), error);
+        let mut existing = self.workspace.ask(Call::get(&*path)).await;
+        if is(&existing, 404) {
+            match self
+                .workspace
+                .ask(Call::post(SCHEMAS, &published.object))
+                .await
+            {
+                Ok(_) => return Ok(None),
+                // Somebody was faster: what did they make?
+                Err(error) if error.code() == Some(409) => {
+                    existing = self.workspace.ask(Call::get(&*path)).await;
+                }
+                Err(error) => return Err(of("create", error)),
+            }
+        }
+        let existing = existing.map_err(|error| of("get", error))?;
+        let Some(marked) = marked(&existing, &self.agent) else {
+            return Ok(None);
+        };
+        match self.workspace.ask(Call::put(path, &marked)).await {
+            Ok(_) => Ok(None),
+            Err(error) => match of("update", error) {
+                // The rights that kcp's administrators give do not allow it, and it does no harm.
+                error @ SchemaError::Forbidden { .. } => Ok(Some(error.to_string())),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Writes the name of the schema into the status, if it is not there.
+    async fn record(&self, manifest: &Manifest, schema: &str) -> Result<(), SchemaError> {
+        if manifest.recorded.as_deref() == Some(schema) {
+            return Ok(());
+        }
+        let written = self
+            .memos
+            .lock()
+            .get(&manifest.uid)
+            .and_then(|m| m.recorded_in);
+        if written.is_some_and(|written| manifest.version.is_some_and(|seen| seen <= written)) {
+            return Ok(());
+        }
+        let path = format!("{PUBLISHED_RESOURCES}/{}/status", manifest.name);
+        let call = Call::merge_patch(path, &json!({"status": {"resourceSchemaName": schema}}));
+        let mut answer = self.service.ask(call.clone()).await;
+        if is(&answer, 409) {
+            answer = self.service.ask(call).await;
+        }
+        let what = format!("the status of the PublishedResource {}", manifest.name);
+        let answer = answer.map_err(|error| SchemaError::of_call("patch", what, error))?;
+        if let Some(memo) = self.memos.lock().get_mut(&manifest.uid) {
+            memo.recorded_in = manifest::version(&answer);
+        }
+        Ok(())
+    }
+}
+
+impl Settled {
+    fn definition_name(&self) -> String {
+        format!("{}.{}", self.local_plural, self.types.local.group)
+    }
+}
+
+fn is(answer: &Result<Value, AskError>, code: u16) -> bool {
+    matches!(answer, Err(error) if error.code() == Some(code))
+}
+
+/// Of all that the schema is made from; another name of copies or another mutation changes nothing.
+fn fingerprint(spec: &PublishedResourceSpec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    json!([spec.resource, spec.projection])
+        .to_string()
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// An existing schema with our marks; none if they are there.
+fn marked(existing: &Value, agent: &str) -> Option<Value> {
+    let metadata = &existing["metadata"];
+    let fields = ["labels", "annotations"];
+    if fields
+        .iter()
+        .all(|field| metadata[field][marks::AGENT_NAME] == agent)
+    {
+        return None;
+    }
+    let mut marked = existing.clone();
+    let metadata = marked.get_mut("metadata").and_then(Value::as_object_mut)?;
+    for field in fields {
+        let entry = metadata.entry(field).or_insert_with(|| json!({}));
+        entry
+            .as_object_mut()?
+            .insert(marks::AGENT_NAME.to_owned(), agent.into());
+    }
+    Some(marked)
+}
+
+#[cfg(test)]
+mod tests;

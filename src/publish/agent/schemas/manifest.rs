@@ -1,0 +1,47 @@
+//! A published resource as it stands on the service cluster.
+
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::publish::types::PublishedResourceSpec;
+
+/// Where they are served.
+pub const PUBLISHED_RESOURCES: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
+
+/// What is needed of one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// The resource version, as a number.
+    pub version: Option<u64>,
+    pub spec: Arc<PublishedResourceSpec>,
+    /// The name of the schema in the status.
+    pub recorded: Option<String>,
+}
+
+impl Manifest {
+    /// Reads one; the error says what cannot be read.
+    pub fn read(object: &Value) -> Result<Self, String> {
+        let metadata = &object["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        let spec = PublishedResourceSpec::deserialize(&object["spec"])
+            .map_err(|error| error.to_string())?;
+        let recorded = object["status"]["resourceSchemaName"].as_str();
+        Ok(Self {
+            name: text("name"),
+            uid: text("uid"),
+            generation: metadata["generation"].as_i64().unwrap_or_default(),
+            version: version(object),
+            spec: Arc::new(spec),
+            recorded: recorded.filter(|name| !name.is_empty()).map(str::to_owned),
+        })
+    }
+}
+
+pub(super) fn version(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
