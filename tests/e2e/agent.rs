@@ -45,12 +45,16 @@ macro_rules! on_the_playground {
     };
 }
 
+mod budgets;
+mod crash;
 mod events;
+mod faults;
 mod filters;
 mod lifecycle;
 mod objects;
 mod ownership;
 mod plane;
+mod process;
 mod publishing;
 mod service;
 mod shapes;

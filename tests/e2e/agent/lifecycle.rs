@@ -1,4 +1,4 @@
-//! PublishedResources that change, stop and go while objects are in step.
+//! Published resources that change, stop and go while objects are in step.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

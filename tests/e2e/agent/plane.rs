@@ -32,10 +32,11 @@ pub(super) struct Kind {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) plural: String,
-    pub(super) kind: String,
+    /// As objects name it.
+    pub(super) name: String,
 }
 
-pub(super) const MERGE: &str = "application/merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
 
 impl Plane {
     pub(super) fn new(client: Client) -> Self {
@@ -121,11 +122,6 @@ impl Plane {
             .await
     }
 
-    pub(super) async fn put(&self, path: &str, object: &Value) -> Result<Value, Refused> {
-        self.ask("PUT", path, "application/json", Some(object))
-            .await
-    }
-
     pub(super) async fn merge(&self, path: &str, patch: Value) -> Result<Value, Refused> {
         self.ask("PATCH", path, MERGE, Some(&patch)).await
     }
@@ -143,12 +139,12 @@ impl Plane {
 }
 
 impl Kind {
-    pub(super) fn new(group: &str, version: &str, plural: &str, kind: &str) -> Self {
+    pub(super) fn new(group: &str, version: &str, plural: &str, name: &str) -> Self {
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
             plural: plural.to_owned(),
-            kind: kind.to_owned(),
+            name: name.to_owned(),
         }
     }
 
@@ -185,7 +181,7 @@ impl Kind {
 
     /// An object of this kind with this spec.
     pub(super) fn object(&self, name: &str, spec: Value) -> Value {
-        json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": name}, "spec": spec})
+        json!({"apiVersion": self.api_version(), "kind": self.name, "metadata": {"name": name}, "spec": spec})
     }
 }
 

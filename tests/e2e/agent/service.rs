@@ -101,7 +101,7 @@ pub(super) async fn await_served(plane: &Plane, crd: &Value) {
             group: text(&spec["group"]),
             version: text(&version["name"]),
             plural: text(&spec["names"]["plural"]),
-            kind: text(&spec["names"]["kind"]),
+            name: text(&spec["names"]["kind"]),
         };
         eventually(SOON, "the definition is served", async || -> Result<()> {
             plane

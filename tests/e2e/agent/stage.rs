@@ -39,7 +39,7 @@ impl World {
                 .map(|version| text(&version["name"]))
                 .unwrap_or_default(),
             plural: text(&spec["names"]["plural"]),
-            kind: text(&spec["names"]["kind"]),
+            name: text(&spec["names"]["kind"]),
         })
     }
 

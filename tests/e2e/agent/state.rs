@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 use testbed::eventually;
 
 use super::plane::Kind;
@@ -25,7 +25,7 @@ pub(super) fn secret_name(kind: &Kind, of: Of<'_>) -> String {
     let identity = format!(
         "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"name\":\"{}\",\"namespace\":\"{}\"}}\n",
         kind.api_version(),
-        kind.kind,
+        kind.name,
         of.name,
         of.namespace
     );

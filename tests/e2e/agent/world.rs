@@ -30,8 +30,10 @@ pub(super) const EXPORT: &str = "wares";
 /// Whom the playground's request log shows for an agent, on each side.
 pub(super) const KCP_USER: &str = "agent-in-kcp";
 pub(super) const SERVICE_USER: &str = "agent-on-service";
-const TOKENS: &str =
-    "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n";
+pub(super) const RENEWED_USER: &str = "agent-renewed";
+pub(super) const RENEWED_TOKEN: &str = "renewed-token";
+const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
+                      renewed-token,agent-renewed,3,\"agents\"\n";
 
 pub(super) struct World {
     pub(super) ground: Ground,
@@ -62,15 +64,7 @@ pub(super) struct Team {
 
 /// Runs a test in a world of its own; what the agents logged is shown if it fails.
 pub(super) async fn run(ground: Ground, test: impl AsyncFnOnce(&World) -> Result<()>) {
-    run_with(ground, PlaygroundOptions::default(), test).await;
-}
-
-pub(super) async fn run_with(
-    ground: Ground,
-    options: PlaygroundOptions,
-    test: impl AsyncFnOnce(&World) -> Result<()>,
-) {
-    let world = World::start(ground, options)
+    let world = World::start_with(ground, PlaygroundOptions::default())
         .await
         .expect("the world is made");
     if let Err(error) = test(&world).await {
@@ -79,7 +73,7 @@ pub(super) async fn run_with(
 }
 
 impl World {
-    async fn start(ground: Ground, options: PlaygroundOptions) -> Result<Self> {
+    pub(super) async fn start_with(ground: Ground, options: PlaygroundOptions) -> Result<Self> {
         let options = PlaygroundOptions {
             token_file: TOKENS.to_owned(),
             ..options
@@ -201,7 +195,7 @@ impl World {
 
     /// The document that publishes a kind.
     pub(super) fn published(&self, name: &str, kind: &Kind, more: Value) -> Value {
-        let mut spec = json!({"resource": {"apiGroup": kind.group, "kind": kind.kind}});
+        let mut spec = json!({"resource": {"apiGroup": kind.group, "kind": kind.name}});
         let fields = spec.as_object_mut().expect("an object");
         if let Value::Object(more) = more {
             for (field, value) in more {
@@ -253,7 +247,8 @@ impl World {
     pub(super) async fn workspace(&self, name: &str) -> Result<Team> {
         let cluster = make_workspace(&self.org, name).await?;
         Ok(Team {
-            plane: self.kcp.workspace(&cluster),
+            // By path, whereas agents come by the logical cluster: faults tell them apart by it.
+            plane: self.kcp.workspace(&format!("root:org:{name}")),
             name: name.to_owned(),
             cluster,
         })
