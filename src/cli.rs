@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 mod agent;
 mod check;
 mod manifest;
+mod metadata;
 mod playground;
 mod render;
 

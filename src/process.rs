@@ -4,11 +4,13 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`lease`] | who of several processes works, and until when it may write |
 //! | [`logging`] | one line an event on stderr, as JSON or for people |
 //! | [`metrics`] | what is counted, and how it is written down |
 //! | [`serve`] | the pages for metrics and probes |
 //! | [`shutdown`] | signals, and how long the end may take |
 
+pub mod lease;
 pub mod logging;
 pub mod metrics;
 pub mod serve;

@@ -18,6 +18,7 @@ pub mod names;
 pub mod naming;
 pub mod openapi;
 pub mod projection;
+pub mod ready;
 pub mod rehearsal;
 pub mod rules;
 pub mod schema;

@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args};
 
 use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use crate::process::shutdown;
 use crate::publish::agent::options::{AgentOptions, Checked, Given};
+use crate::publish::agent::process;
 
 /// Publishes APIs of a service cluster into kcp workspaces, and keeps the objects in step.
 ///
@@ -149,12 +151,35 @@ pub(super) fn run(args: AgentArgs) -> ExitCode {
 
 /// Where the flags end and the agent begins.
 fn hand_over_to_the_agent(options: AgentOptions) -> ExitCode {
-    drop(options);
-    tracing::error!(
-        fatal = true,
-        "this build has flags for an agent, and no agent"
-    );
-    ExitCode::FAILURE
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let ended = runtime.map_err(AgentFailed::Runtime).and_then(|runtime| {
+        let ended = runtime.block_on(async {
+            let stop = shutdown::on_signal().map_err(AgentFailed::Runtime)?;
+            process::run(options, stop)
+                .await
+                .map_err(AgentFailed::Agent)
+        });
+        // What is still waiting for a server that is out of reach is not waited for.
+        runtime.shutdown_background();
+        ended
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            logging::fatal("the agent ends", &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AgentFailed {
+    #[error("starting the runtime")]
+    Runtime(#[source] std::io::Error),
+    #[error(transparent)]
+    Agent(process::AgentError),
 }
 
 // === impl AgentArgs ===

@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::manifest::{self, Document, ManifestError};
+use super::metadata;
 use crate::object::Gvk;
 use crate::playground::crd::{Definition, default_crd};
 use crate::playground::field;
 use crate::playground::schema::Schema;
-use crate::publish::compiled::{Agent, Compiled, Problem, Types};
+use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
@@ -38,6 +39,10 @@ pub(super) enum Output {
     Json,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("none of the files has a PublishedResource: name the file that does")]
+struct NothingToCheck;
+
 /// What was found in one document.
 struct Finding<'a> {
     document: &'a Document,
@@ -49,9 +54,12 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         Ok(documents) => documents,
         Err(error) => return super::fail(&error),
     };
+    if !documents.iter().any(is_published_resource) {
+        return super::fail(&NothingToCheck);
+    }
     let findings: Vec<Finding<'_>> = documents
         .iter()
-        .filter(|document| !is_crd(document))
+        .filter(|document| is_published_resource(document))
         .flat_map(|document| {
             problems(document, &documents)
                 .into_iter()
@@ -60,11 +68,11 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         .collect();
     let text = match args.output {
         Output::Human => human(&documents, &findings),
-        Output::Json => machine(&findings),
+        Output::Json => machine(&documents, &findings),
     };
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
-    if findings.is_empty() {
+    if errors(&findings) == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -83,20 +91,25 @@ pub(super) fn is_crd(document: &Document) -> bool {
     document.text("/kind") == "CustomResourceDefinition"
 }
 
+/// Whether this is one, or was meant to be: it may have a slip in its kind or in its group.
 pub(super) fn is_published_resource(document: &Document) -> bool {
     document.text("/kind") == "PublishedResource"
+        || document
+            .text("/apiVersion")
+            .starts_with("syncagent.kcp.io/")
+}
+
+/// What is there for other purposes, such as the objects to render.
+fn skipped(documents: &[Document]) -> impl Iterator<Item = &Document> {
+    let other = |document: &&Document| !is_published_resource(document) && !is_crd(document);
+    documents.iter().filter(other)
 }
 
 fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
-    if !is_published_resource(document)
-        || document.text("/apiVersion") != "syncagent.kcp.io/v1alpha1"
-    {
-        let found = format!(
-            "{} {}",
-            document.text("/apiVersion"),
-            document.text("/kind")
-        );
-        return vec![problem(
+    let found = (document.text("/apiVersion"), document.text("/kind"));
+    if found != ("syncagent.kcp.io/v1alpha1", "PublishedResource") {
+        let found = format!("{} {}", found.0, found.1);
+        return vec![Problem::new(
             "kind",
             format!("expected syncagent.kcp.io/v1alpha1 PublishedResource, found {found:?}"),
         )];
@@ -106,39 +119,42 @@ fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
         return found;
     }
     match compile(document, all) {
-        Ok(_) => {}
+        Ok((_, compiled, _)) => found.extend_from_slice(compiled.warnings()),
         Err(problems) => found.extend(problems),
     }
     found
-}
-
-fn problem(field: &str, message: String) -> Problem {
-    Problem {
-        field: field.to_owned(),
-        message,
-        offset: None,
-        hint: None,
-    }
 }
 
 /// What the API server would find: wrong types, missing and unknown fields.
 fn by_schema(document: &Document) -> Vec<Problem> {
     let schema = match schema() {
         Ok(schema) => schema,
-        Err(why) => return vec![problem("", why)],
+        Err(why) => return vec![Problem::new("", why)],
     };
+    let mut found = metadata::problems(&document.value);
+    if found.is_empty() && !metadata::is_named(&document.value) {
+        found.push(Problem::new("metadata.name", "is missing"));
+    }
     let mut value = document.value.clone();
-    let mut found: Vec<Problem> = schema
-        .prune(&mut value)
-        .into_iter()
-        .map(|path| Problem {
-            hint: Some("the API server drops it without a word: correct or remove it".to_owned()),
-            ..problem(&path, "this field is not known".to_owned())
-        })
-        .collect();
+    found.extend(schema.prune(&mut value).into_iter().map(|path| {
+        Problem::new(path, "this field is not known")
+            .at(Part::Key)
+            .with_hint("the API server drops it without a word: correct or remove it")
+    }));
     schema.default(&mut value);
-    let errors = schema.validate(&value);
-    found.extend(errors.iter().map(|e| problem(e.field.as_str(), e.body())));
+    found.extend(schema.validate(&value).iter().map(|error| {
+        let body = error.body();
+        let problem = Problem::new(error.field.as_str(), &body);
+        let read = if body.ends_with("must be of type string: \"boolean\"") {
+            metadata::quoting(&Value::Bool(true))
+        } else {
+            None
+        };
+        match read {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
+        }
+    }));
     found
 }
 
@@ -159,7 +175,7 @@ pub(super) fn compile(
 ) -> Result<(PublishedResourceSpec, Compiled, Option<Projected>), Vec<Problem>> {
     let spec = document.value.get("spec").cloned().unwrap_or_default();
     let spec: PublishedResourceSpec =
-        serde_json::from_value(spec).map_err(|error| vec![problem("spec", error.to_string())])?;
+        serde_json::from_value(spec).map_err(|error| vec![Problem::new("spec", error)])?;
     // A type that cannot be told is assumed, so that all else is checked too.
     let mut found = Vec::new();
     let (types, projected) = match defined(&spec, all) {
@@ -176,7 +192,10 @@ pub(super) fn compile(
     };
     match Compiled::compile(&spec, types, agent) {
         Ok(compiled) if found.is_empty() => Ok((spec, compiled, projected)),
-        Ok(_) => Err(found),
+        Ok(compiled) => {
+            found.extend_from_slice(compiled.warnings());
+            Err(found)
+        }
         Err(more) => {
             found.extend(more);
             Err(found)
@@ -197,14 +216,14 @@ fn defined(
             document.text("/spec/group") == wanted.api_group
                 && document.text("/spec/names/kind") == wanted.kind
         });
-    let of_projection = |error: ProjectionError| problem(error.field(spec), error.to_string());
+    let of_projection = |error: ProjectionError| Problem::new(error.field(spec), &error);
     let Some(document) = found else {
         projection::coherent(spec).map_err(of_projection)?;
         return Ok(None);
     };
     let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        problem("spec.resource", format!("its CRD in {file}: {error}"))
+        Problem::new("spec.resource", format!("its CRD in {file}: {error}"))
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
     let types = Types::of(&crd, &projected);
@@ -232,8 +251,8 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
 fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
     let mut text = String::new();
     for Finding { document, problem } in findings {
-        let place = document.place(&problem.field, problem.offset);
-        let _ = writeln!(text, "error: {problem}");
+        let place = document.place(&problem.field, problem.part, problem.offset);
+        let _ = writeln!(text, "{}: {problem}", problem.severity.as_str());
         let (file, line, column) = (document.file.display(), place.line + 1, place.column + 1);
         let _ = writeln!(text, " --> {file}:{line}:{column}");
         text.push_str(&document.excerpt(place));
@@ -242,41 +261,59 @@ fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
         }
         text.push('\n');
     }
-    let checked = documents.iter().filter(|document| !is_crd(document));
-    for document in checked {
-        let wrong = findings
+    for document in skipped(documents) {
+        let (file, what) = (document.file.display(), document.describe());
+        let _ = writeln!(text, "{file}: {what}: skipped, not a PublishedResource");
+    }
+    for document in documents.iter().filter(|one| is_published_resource(one)) {
+        let of_it = |finding: &&Finding<'_>| std::ptr::eq(finding.document, document);
+        let (wrong, doubtful): (Vec<_>, Vec<_>) = findings
             .iter()
-            .filter(|finding| std::ptr::eq(finding.document, document))
-            .count();
-        let verdict = match wrong {
+            .filter(of_it)
+            .partition(|finding| finding.problem.is_error());
+        let mut verdict = match wrong.len() {
             0 => "ok".to_owned(),
-            1 => "1 error".to_owned(),
-            n => format!("{n} errors"),
+            n => counted(n, "error"),
         };
+        if !doubtful.is_empty() {
+            let _ = write!(verdict, ", {}", counted(doubtful.len(), "warning"));
+        }
         let file = document.file.display();
         let _ = writeln!(text, "{file}: {}: {verdict}", document.describe());
     }
     text
 }
 
-fn machine(findings: &[Finding<'_>]) -> String {
+fn counted(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+fn errors(findings: &[Finding<'_>]) -> usize {
+    let wrong = findings.iter().filter(|finding| finding.problem.is_error());
+    wrong.count()
+}
+
+fn machine(documents: &[Document], findings: &[Finding<'_>]) -> String {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
-            let place = document.place(&problem.field, problem.offset);
+            let place = document.place(&problem.field, problem.part, problem.offset);
             json!({
                 "file": document.file,
                 "document": document.describe(),
                 "line": place.line + 1,
                 "column": place.column + 1,
+                "severity": problem.severity.as_str(),
                 "field": problem.field,
                 "message": problem.message,
                 "hint": problem.hint,
             })
         })
         .collect();
-    format!(
-        "{:#}\n",
-        json!({"ok": findings.is_empty(), "problems": list})
-    )
+    let skipped: Vec<Value> = skipped(documents)
+        .map(|document| json!({"file": document.file, "document": document.describe()}))
+        .collect();
+    let answer = json!({"ok": errors(findings) == 0, "problems": list, "skipped": skipped});
+    format!("{answer:#}\n")
 }

@@ -8,6 +8,9 @@ use std::{fs, io};
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::Value;
+use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
+
+use crate::publish::compiled::Part;
 
 /// One document of a file.
 pub(super) struct Document {
@@ -15,12 +18,11 @@ pub(super) struct Document {
     pub(super) value: Value,
     /// The lines of the whole file.
     lines: Vec<String>,
-    places: HashMap<String, Place>,
-    start: Place,
+    places: Places,
 }
 
 /// Where something begins: line and column from 0, both in the file, the column in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: usize,
     pub(super) column: usize,
@@ -28,9 +30,10 @@ pub(super) struct Place {
 }
 
 /// How a text is written: what an offset into it means in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Notation {
     /// As it stands, or with quotes around it.
+    #[default]
     Inline,
     Quoted,
     /// Below its key, line by line.
@@ -76,20 +79,23 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
             column: column + 1,
             message,
         };
-        let (places, start) = places(&chunk, first).map_err(|error| {
+        let places = places(&chunk, first).map_err(|error| {
             let marker = error.marker();
             wrong(marker.line(), marker.col(), error.info().clone())
         })?;
-        let Some(start) = start else { continue };
-        let value: Value =
-            serde_saphyr::from_str(&chunk).map_err(|error| wrong(1, 0, error.to_string()))?;
+        if places.start.is_none() {
+            continue;
+        }
+        let value: Value = serde_saphyr::from_str(&chunk).map_err(|error| {
+            let (line, column, message) = explained(&error);
+            wrong(line, column, message)
+        })?;
         if !value.is_null() {
             documents.push(Document {
                 file: path.to_owned(),
                 value,
                 lines: lines.clone(),
                 places,
-                start,
             });
         }
     }
@@ -99,6 +105,23 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
         });
     }
     Ok(documents)
+}
+
+/// The place of an error, the line from 1 and the column from 0, and what it says, without the advice to
+/// programmers that the parser adds.
+fn explained(error: &serde_saphyr::Error) -> (usize, usize, String) {
+    let error = error.without_snippet();
+    let (line, column) = error
+        .location()
+        .map_or((1, 1), |location| (location.line(), location.column()));
+    let message = match error {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {key:?} is there twice in one map: remove one of them")
+        }
+        other => UserMessageFormatter.format_message(other).into_owned(),
+    };
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    (number(line), number(column).saturating_sub(1), message)
 }
 
 /// The documents of a text, each with the number of lines before it.
@@ -132,12 +155,17 @@ enum Around {
     },
 }
 
-/// The places of all fields below their paths, such as `spec.related[0].kind`.
-type Places = (HashMap<String, Place>, Option<Place>);
+/// The places of all fields by their paths, such as `spec.related[0].kind`.
+#[derive(Default)]
+struct Places {
+    values: HashMap<String, Place>,
+    keys: HashMap<String, Place>,
+    /// Where the document begins, if there is anything in it.
+    start: Option<Place>,
+}
 
 fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError> {
-    let mut places = HashMap::new();
-    let mut start = None;
+    let mut places = Places::default();
     let mut around: Vec<Around> = Vec::new();
     let mut parser = Parser::new_from_str(chunk);
     while let Some(event) = parser.next_event() {
@@ -149,26 +177,28 @@ fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError>
         match event {
             Event::Scalar(text, ..) => {
                 let place = place(span, style, first);
-                start.get_or_insert(place);
+                places.start.get_or_insert(place);
                 if let Some(Around::Map {
-                    key: key @ None, ..
+                    path,
+                    key: key @ None,
                 }) = around.last_mut()
                 {
+                    places.keys.insert(below(path, &text), place);
                     *key = Some(text.into_owned());
                     continue;
                 }
                 let path = child(&mut around);
-                places.insert(path, place);
+                places.values.insert(path, place);
             }
             Event::Alias(_) => {
                 let path = child(&mut around);
-                places.insert(path, place(span, None, first));
+                places.values.insert(path, place(span, None, first));
             }
             Event::MappingStart(..) | Event::SequenceStart(..) => {
                 let place = place(span, None, first);
-                start.get_or_insert(place);
+                places.start.get_or_insert(place);
                 let path = child(&mut around);
-                places.insert(path.clone(), place);
+                places.values.insert(path.clone(), place);
                 around.push(if matches!(event, Event::MappingStart(..)) {
                     Around::Map { path, key: None }
                 } else {
@@ -181,7 +211,7 @@ fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError>
             _ => {}
         }
     }
-    Ok((places, start))
+    Ok(places)
 }
 
 /// The path of the node that comes now.
@@ -190,16 +220,20 @@ fn child(around: &mut [Around]) -> String {
         None => String::new(),
         Some(Around::Map { path, key }) => {
             let key = key.take().unwrap_or_default();
-            if path.is_empty() {
-                key
-            } else {
-                format!("{path}.{key}")
-            }
+            below(path, &key)
         }
         Some(Around::List { path, next }) => {
             *next += 1;
             format!("{path}[{}]", *next - 1)
         }
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
     }
 }
 
@@ -226,17 +260,20 @@ impl Document {
         format!("{} {}", self.text("/kind"), self.text("/metadata/name"))
     }
 
-    /// Where a field stands, or, for one that does not, what it would stand in; and an offset into its
-    /// text, if there is one.
-    pub(super) fn place(&self, field: &str, offset: Option<usize>) -> Place {
+    /// Where a part of a field stands, or, for one that does not, what it would stand in; and an offset
+    /// into its text, if there is one.
+    pub(super) fn place(&self, field: &str, part: Part, offset: Option<usize>) -> Place {
+        let moved = |place: Place| offset.map_or(place, |offset| self.inside(place, offset));
+        if let (Part::Key, Some(place)) = (part, self.places.keys.get(field)) {
+            return moved(*place);
+        }
         let mut at = field;
         loop {
-            if let Some(place) = self.places.get(at) {
-                let offset = offset.filter(|_| at == field);
-                return offset.map_or(*place, |offset| self.inside(*place, offset));
+            if let Some(place) = self.places.values.get(at) {
+                return if at == field { moved(*place) } else { *place };
             }
             let Some(end) = at.rfind(['.', '[']) else {
-                return self.start;
+                return self.places.start.unwrap_or_default();
             };
             at = &at[..end];
         }
@@ -303,61 +340,4 @@ impl Document {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one(text: &str) -> Document {
-        parse(Path::new("f.yaml"), text).unwrap().remove(0)
-    }
-
-    #[track_caller]
-    fn check(text: &str, field: &str, offset: Option<usize>, wanted: (usize, usize)) {
-        let place = one(text).place(field, offset);
-        assert_eq!(
-            (place.line + 1, place.column + 1),
-            wanted,
-            "{field} in {text}"
-        );
-    }
-
-    #[test]
-    fn every_field_has_its_place() {
-        let text = "a: 1\nb:\n  - c: x\n    d: \"y\"\n  - [p, q]\n";
-        check(text, "a", None, (1, 4));
-        check(text, "b[0].d", None, (4, 8));
-        check(text, "b[0].d", Some(0), (4, 9));
-        check(text, "b[1][1]", None, (5, 9));
-        check(text, "b[0].missing.deep", None, (3, 5));
-        check(text, "z", None, (1, 1));
-    }
-
-    #[test]
-    fn an_offset_into_a_block_is_found_in_its_lines() {
-        let text = "t: |\n  ab\n  cdef\nu: x\n";
-        check(text, "t", Some(0), (2, 3));
-        check(text, "t", Some(4), (3, 4));
-    }
-
-    #[test]
-    fn documents_are_numbered_by_the_lines_of_their_file() {
-        let documents = parse(Path::new("f"), "---\na: 1\n---\n# nothing\n---\nb: 2\n").unwrap();
-        assert_eq!(documents.len(), 2);
-        assert_eq!(documents[1].place("b", None).line, 5);
-    }
-
-    #[test]
-    fn broken_yaml_is_told_with_its_place() {
-        let error = parse(Path::new("f.yaml"), "a: 1\nb: [1\n").err().unwrap();
-        let text = error.to_string();
-        assert!(text.starts_with("f.yaml:"), "{text}");
-        let empty = parse(Path::new("f.yaml"), "# only words\n").err().unwrap();
-        assert_eq!(empty.to_string(), "f.yaml holds no document");
-    }
-
-    #[test]
-    fn an_excerpt_points_below_the_column() {
-        let document = one("a: 1\nbcd: x\n");
-        let place = document.place("bcd", None);
-        assert_eq!(document.excerpt(place), "  |\n2 | bcd: x\n  |      ^\n");
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::check::{self, Output};
 use super::manifest::{self, Document};
+use super::metadata;
 use crate::mutation::{Pipeline, Step};
 use crate::object::{Gvk, Object};
 use crate::paths;
@@ -60,6 +61,8 @@ enum Piece {
         data: PathBuf,
         #[arg(long, value_enum, default_value_t = Dialect::Go)]
         engine: Dialect,
+        #[arg(short, long, value_enum, default_value_t = Output::Human)]
+        output: Output,
     },
     /// Evaluates a CEL expression as a mutation step does, and shows what it writes
     Cel {
@@ -73,12 +76,16 @@ enum Piece {
         /// The field that `value` stands for and that is written
         #[arg(long, default_value = "result")]
         path: String,
+        #[arg(short, long, value_enum, default_value_t = Output::Human)]
+        output: Output,
     },
     /// Reads a path from an object
     Path {
         path: String,
         #[arg(long, value_name = "FILE")]
         object: PathBuf,
+        #[arg(short, long, value_enum, default_value_t = Output::Human)]
+        output: Output,
     },
 }
 
@@ -114,20 +121,30 @@ fn one(path: &Path) -> Result<Value, Failure> {
 }
 
 fn render_piece(piece: &Piece) -> Result<String, Failure> {
-    let text = match piece {
-        Piece::Template { text, data, engine } => {
+    let (result, output) = match piece {
+        Piece::Template {
+            text,
+            data,
+            engine,
+            output,
+        } => {
             let engine = match engine {
                 Dialect::Go => Engine::Go,
                 Dialect::Html => Engine::GoHtml,
                 Dialect::Handlebars => Engine::Handlebars,
             };
-            Template::compile(engine, text)?.render(&one(data)?)?
+            let text = Template::compile(engine, text)?.render(&one(data)?)?;
+            if *output == Output::Human {
+                return Ok(format!("{text}\n"));
+            }
+            (Value::String(text), output)
         }
         Piece::Cel {
             expression,
             object,
             other,
             path,
+            output,
         } => {
             let step = Step::Cel {
                 path: path.clone(),
@@ -137,11 +154,18 @@ fn render_piece(piece: &Piece) -> Result<String, Failure> {
                 Pipeline::compile(&[step]).map_err(|mut errors| errors.swap_remove(0))?;
             let other = other.as_deref().map(one).transpose()?;
             let mutated = pipeline.apply(&one(object)?, other.as_ref())?;
-            paths::compact(&paths::get(&mutated, path)?.value())
+            (paths::get(&mutated, path)?.value(), output)
         }
-        Piece::Path { path, object } => paths::compact(&paths::get(&one(object)?, path)?.value()),
+        Piece::Path {
+            path,
+            object,
+            output,
+        } => (paths::get(&one(object)?, path)?.value(), output),
     };
-    Ok(format!("{text}\n"))
+    Ok(match output {
+        Output::Human => format!("{}\n", paths::compact(&result)),
+        Output::Json => format!("{:#}\n", json!({ "result": result })),
+    })
 }
 
 /// Everything that is shown of an object.
@@ -165,6 +189,12 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
         )?;
     let (_, compiled, projected) =
         check::compile(published, &documents).map_err(|problems| faulty(published, &problems))?;
+    for document in documents.iter().filter(|document| is_object(document)) {
+        let problems = metadata::problems(&document.value);
+        if !problems.is_empty() {
+            return Err(faulty(document, &problems).into());
+        }
+    }
     let compiled = Arc::new(compiled);
     let types = compiled.types().clone();
     let object = find(&documents, &types.remote)
@@ -190,11 +220,15 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
 }
 
 fn faulty(document: &Document, problems: &[Problem]) -> String {
-    let mut text = format!("{} has errors:", document.file.display());
-    for problem in problems {
-        let _ = write!(text, "\n  {problem}");
+    let mut text = format!("{} has errors:", document.describe());
+    for problem in problems.iter().filter(|problem| problem.is_error()) {
+        let place = document.place(&problem.field, problem.part, problem.offset);
+        let (file, line, column) = (document.file.display(), place.line + 1, place.column + 1);
+        let _ = write!(text, "\n  {file}:{line}:{column}: {problem}");
+        if let Some(hint) = &problem.hint {
+            let _ = write!(text, " ({hint})");
+        }
     }
-    text.push_str("\n`hawser check` shows where they are");
     text
 }
 

@@ -25,6 +25,12 @@ pub trait Atlas: Send + Sync {
     fn place(&self, scope: &Scope) -> Option<Place>;
 }
 
+impl<A: Atlas + ?Sized> Atlas for Arc<A> {
+    fn place(&self, scope: &Scope) -> Option<Place> {
+        (**self).place(scope)
+    }
+}
+
 /// Sends the requests of passes.
 pub struct Wire<A> {
     atlas: A,

@@ -68,6 +68,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases read better so")]
     fn check(before: Value, after: &str) {
         let mut value = before.clone();
         unify(&mut value);

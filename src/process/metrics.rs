@@ -264,9 +264,14 @@ impl Metrics {
         self.requests.of(&[status, method.as_str(), host]).add(1);
     }
 
-    /// Whether this process is the one that works.
-    pub fn leads(&self, lease: &str, leads: bool) {
-        self.leading.of(&[lease]).set(f64::from(u8::from(leads)));
+    /// This process is the one that works.
+    pub fn leads(&self, lease: &str) {
+        self.leading.of(&[lease]).set(1.0);
+    }
+
+    /// Another process is the one that works, if any.
+    pub fn stands_by(&self, lease: &str) {
+        self.leading.of(&[lease]).set(0.0);
     }
 
     /// A pass over one object is over; outcome and reason are of closed sets.

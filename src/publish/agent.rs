@@ -3,22 +3,38 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`options`] | what the agent is told when it starts |
+//! | [`startup`] | where slice and export are in kcp |
+//! | [`publishing`] | following published resources: schema, place in the export, objects |
 //! | [`schemas`] | from a published resource to its schema in kcp |
+//! | [`export`] | one task an export: keeps schemas and claims in it |
+//! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
+//! | [`control`] | slices, bindings, published resources and types: who takes part in what |
+//! | [`events`] | what consumers are told of their objects |
+//! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
 //! | [`publication`] | one published resource at work |
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
 //! | [`atlas`] | where the engine's requests go |
+//! | [`process`] | all of it together, from start to end |
 
 pub mod atlas;
 pub mod bindings;
+pub mod brake;
+pub mod conditions;
+pub mod control;
 pub mod dispatch;
+pub mod events;
+pub mod export;
 pub mod feeds;
 pub mod options;
 pub mod passes;
+pub mod process;
 pub mod publication;
+pub mod publishing;
 pub mod schemas;
+pub mod startup;
 pub mod workspaces;
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
         };
         return Err(format!(
             "wrong number of args for {}: want {want} got {got}",
-            entry.name
+            shown(entry)
         ));
     }
     let size: usize = args
@@ -114,13 +114,21 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
         })
         .sum();
     super::spend(1 + size as u64)?;
-    let answer = (entry.run)(args).map_err(|e| format!("error calling {}: {e}", entry.name))?;
+    let answer = (entry.run)(args).map_err(|e| format!("error calling {}: {e}", shown(entry)))?;
     match &answer {
         Value::String(s) if s.len() > MAX_OUTPUT => Err(format!(
             "error calling {}: the text has more than {MAX_OUTPUT} bytes",
-            entry.name
+            shown(entry)
         )),
         _ => Ok(answer),
+    }
+}
+
+/// The name by which a template called it.
+fn shown(entry: &Entry) -> &'static str {
+    match entry.name {
+        "goPrintf" => "printf",
+        name => name,
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use gotmpl::Value;
 
 use super::functions::{ANY, Answer, Entry, entry, text_arg};
+use super::printf;
+use super::typed;
 use super::values::{self, Escape, bounded, encoded, float, kind, printed, string, type_name};
 
 type Fields = BTreeMap<Arc<str>, Value>;
@@ -103,8 +105,7 @@ pub(super) const INTERNAL: &[Entry] = &[
         }
     }),
     entry("goNumbers", 1, 1, numbers_as_text),
-    entry("goFormat", 1, 1, format_checked),
-    entry("goBounded", 1, 1, formatted),
+    entry("goPrintf", 2, ANY, printf::printf),
     entry("goNil", 0, 0, |_| Ok(Value::Nil)),
     // The dialect's own, within the bounds of every function.
     entry("print", 0, ANY, |a| sprint(a).map(string)),
@@ -165,53 +166,11 @@ pub(super) const INTERNAL: &[Entry] = &[
     }),
 ];
 
-/// Lists and maps are formatted as a whole by `%v` only.
-fn formatted(args: &[Value]) -> Answer {
-    let text = text_arg(args, 0)?;
-    if text.contains("(list=[") || text.contains("(map=map[") {
-        return Err("printf formats lists and maps with %v only".to_owned());
-    }
-    Ok(args[0].clone())
-}
-
-/// `printf` pads as far as the format says: the widths are bounded before.
-fn format_checked(args: &[Value]) -> Answer {
-    let format = text_arg(args, 0)?;
-    let wide = format
-        .split(|c: char| !c.is_ascii_digit())
-        .any(|run| run.trim_start_matches('0').len() > 4);
-    if format.matches('%').count() > 32 {
-        return Err("a format has at most 32 verbs".to_owned());
-    }
-    for part in format.replace("%%", "").split('%').skip(1) {
-        let flags = part.len() - part.trim_start_matches(['#', '+', ' ', '-', '0']).len();
-        let flags = &part[..flags];
-        let verb = part.chars().find(char::is_ascii_alphabetic);
-        let unlike = match verb {
-            Some('T') => true,
-            Some('v') => flags.contains('#'),
-            Some('q') => flags.contains(['+', '#']),
-            Some('x' | 'X') => flags.contains(' '),
-            _ => false,
-        };
-        if unlike {
-            return Err(format!(
-                "the verb %{flags}{} is not supported",
-                verb.unwrap_or_default()
-            ));
-        }
-    }
-    if wide || format.contains('*') {
-        return Err("a width or precision has at most four digits and is no argument".to_owned());
-    }
-    Ok(args[0].clone())
-}
-
 /// Go's `Sprint`: a space between two operands that are no text.
 fn sprint(args: &[Value]) -> Result<String, String> {
     let mut out = String::new();
     for (at, arg) in args.iter().enumerate() {
-        let is_text = |v: &Value| matches!(v, Value::String(_));
+        let is_text = |v: &Value| matches!(v, Value::String(_)) && typed::of(v).is_none();
         if at > 0 && !is_text(arg) && !is_text(&args[at - 1]) {
             out.push(' ');
         }
@@ -228,6 +187,7 @@ fn println(args: &[Value]) -> Answer {
 fn numbers_as_text(args: &[Value]) -> Answer {
     match &args[0] {
         Value::Float(f) => Ok(string(float(*f))),
+        value if typed::of(value).is_some() => printed(value).map(string),
         Value::List(_) | Value::Map(_) => bounded(args[0].clone()),
         other => Ok(other.clone()),
     }
@@ -279,7 +239,7 @@ fn gjson_bool(args: &[Value]) -> Answer {
 
 fn fields(args: &[Value], at: usize) -> Result<&Fields, String> {
     match args.get(at) {
-        Some(Value::Map(fields)) => Ok(fields),
+        Some(value @ Value::Map(fields)) if typed::of(value).is_none() => Ok(fields),
         Some(other) => Err(format!(
             "wrong type for value; expected map[string]interface {{}}; got {}",
             type_name(other)

@@ -3,12 +3,14 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use gotmpl::Value;
 
 use super::functions::{Answer, Entry, entry, text_arg};
-use super::values::{map, string};
+use super::typed;
+use super::values::string;
 
 pub(super) const TABLE: &[Entry] = &[
     entry("semver", 1, 1, |a| version(text_arg(a, 0)?)),
@@ -79,6 +81,19 @@ impl Version {
     }
 }
 
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.numbers;
+        write!(f, "{major}.{minor}.{patch}")?;
+        for (mark, text) in [('-', &self.pre), ('+', &self.metadata)] {
+            if !text.is_empty() {
+                write!(f, "{mark}{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wildcards {
     Allowed,
@@ -123,7 +138,7 @@ fn version(text: &str) -> Answer {
         ("Original", string(text)),
     ];
     let fields = fields.map(|(name, value)| (Arc::from(name), value));
-    Ok(map(BTreeMap::from(fields)))
+    typed::version(BTreeMap::from(fields), &found.to_string())
 }
 
 fn compare(constraint: &str, text: &str) -> Answer {

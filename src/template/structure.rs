@@ -7,7 +7,9 @@ const MAX_NESTING: usize = 50;
 /// Refuses blocks that do not match and nesting that is too deep.
 pub(super) fn check(text: &str) -> Result<(), CompileError> {
     let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0usize);
+    let mut at = 0;
+    // The blocks that are open, with where each began.
+    let mut blocks: Vec<(usize, &str)> = Vec::new();
     while let Some(found) = text[at..].find("{{") {
         let open = at + found;
         let mut inner = open + 2;
@@ -29,8 +31,8 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
             .next()
             .unwrap_or_default();
         match word {
-            "if" | "range" | "with" | "block" | "define" => depth += 1,
-            "else" if depth == 0 => {
+            "if" | "range" | "with" | "block" | "define" => blocks.push((open, word)),
+            "else" if blocks.is_empty() => {
                 return Err(CompileError::at(
                     text,
                     open,
@@ -38,7 +40,7 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
                     Some("no block is open here"),
                 ));
             }
-            "end" if depth == 0 => {
+            "end" if blocks.is_empty() => {
                 return Err(CompileError::at(
                     text,
                     open,
@@ -46,10 +48,12 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
                     Some("no block is open here"),
                 ));
             }
-            "end" => depth -= 1,
+            "end" => {
+                blocks.pop();
+            }
             _ => {}
         }
-        if depth > MAX_NESTING {
+        if blocks.len() > MAX_NESTING {
             return Err(CompileError::at(
                 text,
                 open,
@@ -59,7 +63,15 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
         }
         at = action_end(text, inner)?;
     }
-    Ok(())
+    match blocks.last() {
+        None => Ok(()),
+        Some((open, word)) => Err(CompileError::at(
+            text,
+            *open,
+            format!("unclosed {{{{{word}}}}}"),
+            Some("close it with {{ end }}"),
+        )),
+    }
 }
 
 /// Where the action that begins at `start` ends; the parser says what is wrong with an unclosed one.

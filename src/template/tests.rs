@@ -171,6 +171,64 @@ fn set_changes_a_variable_and_is_refused_where_it_would_change_the_data() {
 }
 
 #[test]
+fn versions_and_times_are_shown_as_go_shows_them() {
+    for (text, wanted) in [
+        (r#"{{ semver "v1.2" }}"#, "1.2.0"),
+        (
+            r#"{{ semver "1.2.3-rc.1+b5" | toString }}"#,
+            "1.2.3-rc.1+b5",
+        ),
+        (r#"{{ semver "1.2.3" | quote }}"#, "\"1.2.3\""),
+        (r#"{{ semver "1.2.3" | toJson }}"#, "\"1.2.3\""),
+        (
+            r#"{{ printf "%v|%s" (semver "1.2.3") (semver "1.2.4") }}"#,
+            "1.2.3|1.2.4",
+        ),
+        (r#"{{ list (semver "1.2.3") 1 }}"#, "[1.2.3 1]"),
+        (
+            r#"{{ dict "v" (semver "1.2.3") | toJson }}"#,
+            r#"{"v":"1.2.3"}"#,
+        ),
+        (
+            r#"{{ (semver "1.2.3-rc").Minor }}{{ (semver "v1.2").Original }}"#,
+            "2v1.2",
+        ),
+        (
+            r#"{{ $v := semver "1.2.3" }}{{ print $v $v.Major }}"#,
+            "1.2.3 1",
+        ),
+        (r#"{{ semver "1.2.3" | typeOf }}"#, "*semver.Version"),
+        (
+            r#"{{ toDate "2006-01-02" "2024-02-29" | toJson }}"#,
+            "\"2024-02-29T00:00:00Z\"",
+        ),
+        (
+            r#"{{ toDate "2006-01-02T15:04:05Z07:00" "2024-07-01T10:20:30.5+02:00" | dateModify "1h" | toJson }}"#,
+            "\"2024-07-01T11:20:30.5+02:00\"",
+        ),
+        (
+            r#"{{ toDate "2006-01-02" "2024-02-29" | printf "%s|" | quote }}"#,
+            "\"2024-02-29 00:00:00 +0000 UTC|\"",
+        ),
+        // What only looks like one is none.
+        (
+            r#"{{ "2024-02-29 00:00:00 +0000 UTC" | toJson }}"#,
+            "\"2024-02-29 00:00:00 +0000 UTC\"",
+        ),
+        (r#"{{ dict "Original" "1.2.3" }}"#, "map[Original:1.2.3]"),
+    ] {
+        assert_eq!(go(text).as_deref(), Ok(wanted), "{text}");
+        // html/template takes the same texts, and escapes them.
+        let html = render(Engine::GoHtml, text).unwrap();
+        let escaped = wanted.replace('"', "&#34;").replace('+', "&#43;");
+        let whole = text.contains("list ") || text.contains(r#"{{ dict "Original""#);
+        assert!(whole || html == escaped, "{text}: {html}");
+    }
+    assert!(go(r#"{{ keys (semver "1.2.3") }}"#).is_err());
+    assert!(go(r#"{{ upper (semver "1.2.3") }}"#).is_err());
+}
+
+#[test]
 fn the_value_of_a_mutation_has_its_methods() {
     assert_eq!(
         render(Engine::GoHtml, "{{ .Value.String }} {{ .Value }}").unwrap(),
@@ -213,6 +271,50 @@ fn handlebars_is_strict_escapes_nothing_and_shares_the_table() {
 fn compile_errors_point_at_the_culprit() {
     let error = Template::compile(Engine::Go, "ok\n{{ end }}").unwrap_err();
     assert_eq!((error.line, error.column, error.offset), (2, 1, 3));
+}
+
+#[test]
+fn a_block_that_is_never_closed_is_refused_where_it_begins() {
+    for (text, offset) in [
+        ("{{ if true }}", 0),
+        ("a{{ if true }}b{{ else }}c", 1),
+        ("{{ range .x }}{{ if . }}{{ end }}", 0),
+        ("{{ range .x }}{{- with . }}", 14),
+        ("ok {{ define \"x\" }}", 3),
+        ("{{ block \"x\" . }}", 0),
+    ] {
+        for engine in [Engine::Go, Engine::GoHtml] {
+            let error = Template::compile(engine, text).unwrap_err();
+            assert_eq!(error.offset, offset, "{text}: {error}");
+            assert!(error.message.starts_with("unclosed {{"), "{text}: {error}");
+        }
+    }
+    for text in [
+        "{{ if true }}{{ else if false }}{{ end }}",
+        "{{/* if */}}{{ \"{{ if }}\" }}",
+        "{{ define \"x\" }}{{ end }}{{ block \"y\" . }}{{ end }}",
+    ] {
+        assert!(Template::compile(Engine::Go, text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn numbers_are_octal_with_a_zero_in_front_and_refused_where_they_cannot_be() {
+    for text in ["{{ 08 }}", "{{ add 1 -09 }}", "{{ if eq 1 0018 }}{{ end }}"] {
+        let error = Template::compile(Engine::Go, text).unwrap_err();
+        assert!(error.message.contains("bad number"), "{text}: {error}");
+    }
+    for (text, wanted) in [
+        ("{{ 010 }}", "8"),
+        ("{{ -017 }}", "-15"),
+        ("{{ 0x1F }}", "31"),
+        ("{{ 08.5 }}", "8.5"),
+        ("{{ 0 }}", "0"),
+        ("{{ 80 }}", "80"),
+        ("{{ 0b11 }}{{ 0o17 }}", "315"),
+    ] {
+        assert_eq!(go(text).as_deref(), Ok(wanted), "{text}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use gotmpl::Value;
 
 use super::functions::{Answer, Entry, entry, text_arg};
+use super::typed;
 use super::values::string;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -36,6 +37,8 @@ pub(super) const TABLE: &[Entry] = &[
 
 /// How Go prints a time.
 const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
+/// How it stands in JSON: RFC 3339.
+const JSON: &str = "2006-01-02T15:04:05.999999999Z07:00";
 const DAY: i64 = 86_400;
 /// Between the years -9999 and 9999.
 const MAX_SECONDS: i64 = 377_705_116_800;
@@ -493,6 +496,11 @@ fn formatted(layout: &str, value: &Value, zone: &str) -> Answer {
     Ok(string(format(time, layout)))
 }
 
+/// The time as a value.
+fn told(time: Time) -> Answer {
+    typed::time(&format(time, PRINTED), &format(time, JSON))
+}
+
 fn to_date(args: &[Value], unreadable: Unreadable) -> Answer {
     let (layout, text) = (text_arg(args, 0)?, text_arg(args, 1)?);
     let time = match (parse(text, layout), unreadable) {
@@ -502,7 +510,7 @@ fn to_date(args: &[Value], unreadable: Unreadable) -> Answer {
             return Err(format!("parsing time {text:?} as {layout:?}: cannot parse"));
         }
     };
-    Ok(string(format(time, PRINTED)))
+    told(time)
 }
 
 fn modify(args: &[Value], unreadable: Unreadable) -> Answer {
@@ -518,7 +526,7 @@ fn modify(args: &[Value], unreadable: Unreadable) -> Answer {
     let nanos = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos) + by;
     time.seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).map_err(|e| e.to_string())?;
     time.nanos = u32::try_from(nanos.rem_euclid(1_000_000_000)).map_err(|e| e.to_string())?;
-    Ok(string(format(time.checked()?, PRINTED)))
+    told(time.checked()?)
 }
 
 /// Nanoseconds of a text such as `1h15m30.5s`.

@@ -167,18 +167,7 @@ impl Walk<'_> {
         let mut commands = Vec::with_capacity(pipe.commands.len());
         for (at, mut command) in std::mem::take(&mut pipe.commands).into_iter().enumerate() {
             self.command(&mut command, at > 0)?;
-            if at > 0
-                && command.args.len() == 1
-                && matches!(&command.args[0], Expr::Identifier(_, n) if n.as_str() == "printf")
-            {
-                commands.push(call(command.pos, "goFormat", Vec::new()));
-            }
-            let bound = matches!(command.args.first(), Some(Expr::Identifier(_, n)) if n.as_str() == "printf");
-            let pos = command.pos;
             commands.push(command);
-            if bound {
-                commands.push(call(pos, "goBounded", Vec::new()));
-            }
         }
         pipe.commands = commands;
         Ok(())
@@ -211,12 +200,8 @@ impl Walk<'_> {
                         Some("set a variable in an action of its own ({{ $_ := set $d \"k\" \"v\" }}), or copy first: set (deepCopy .x) \"k\" \"v\""),
                     ));
                 }
-            } else if name == "printf"
-                && let Some(format) = first
-            {
-                let at = format.pos();
-                let inner = std::mem::replace(format, Expr::Nil(at));
-                *format = Expr::Pipe(at, pipe(at, vec![call(at, "goFormat", vec![inner])]));
+            } else if name == "printf" {
+                formatting(command, pos);
             }
         }
         command.args.iter_mut().try_for_each(|arg| self.expr(arg))
@@ -225,6 +210,7 @@ impl Walk<'_> {
     fn expr(&self, expr: &mut Expr) -> Result<(), CompileError> {
         match expr {
             Expr::Identifier(pos, name) => self.identifier(*pos, name),
+            Expr::Number(pos, _) => self.number(*pos),
             Expr::Pipe(_, pipe) => self.pipe(pipe),
             Expr::Chain(_, inner, _) => self.expr(inner),
             Expr::Field(pos, path) if self.engine == Engine::GoHtml => {
@@ -264,6 +250,22 @@ impl Walk<'_> {
         }
     }
 
+    /// A zero in front makes a number octal; one with other digits is none, though the parser lets it pass.
+    fn number(&self, pos: Pos) -> Result<(), CompileError> {
+        let text = self.text.get(pos.offset..).unwrap_or_default();
+        let unsigned = text.trim_start_matches(['+', '-']);
+        let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, rest) = unsigned.split_at(digits);
+        // Floats and imaginary numbers are decimal whatever they begin with.
+        let octal = digits.starts_with('0') && !rest.starts_with(['.', 'e', 'E', 'i', '_']);
+        if octal && digits.contains(['8', '9']) {
+            let number = &text[..text.len() - rest.len()];
+            let message = format!("bad number syntax: {number:?}");
+            return Err(self.error(pos, message, Some("numbers that begin with 0 are octal")));
+        }
+        Ok(())
+    }
+
     fn identifier(&self, pos: Pos, name: &str) -> Result<(), CompileError> {
         if let Some(remedy) = functions::refusal(name) {
             return Err(self.error(pos, format!("function {name:?} is refused"), Some(remedy)));
@@ -273,7 +275,7 @@ impl Walk<'_> {
         {
             let internal = METHODS.iter().any(|m| name == format!("gjson{m}"))
                 && self.engine == Engine::GoHtml
-                || ["goPrint", "goNumbers", "goFormat", "goBounded", "goNil"].contains(&name);
+                || ["goPrint", "goPrintf", "goNumbers", "goNil"].contains(&name);
             if !internal {
                 return Err(self.error(pos, format!("function {name:?} not defined"), None));
             }
@@ -288,6 +290,20 @@ impl Walk<'_> {
     fn error(&self, pos: Pos, message: String, hint: Option<&str>) -> CompileError {
         CompileError::at(self.text, pos.offset, message, hint)
     }
+}
+
+/// `printf "%d" 1 .n` calls our own, with what Go knows and a value here does not: which arguments are
+/// literals, one bit each.
+fn formatting(command: &mut CommandNode, pos: Pos) {
+    let literal = |arg: &Expr| matches!(arg, Expr::Number(_, Number::Int(_)));
+    let arguments = command.args.iter().skip(2).take(62).enumerate();
+    let literals = arguments.fold(0_i64, |bits, (at, arg)| {
+        bits | i64::from(literal(arg)) << at
+    });
+    command.args[0] = Expr::Identifier(pos, "goPrintf".into());
+    command
+        .args
+        .insert(1, Expr::Number(pos, Number::Int(literals)));
 }
 
 fn is_value(expr: &Expr) -> bool {

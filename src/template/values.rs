@@ -8,6 +8,7 @@ use gotmpl::Value;
 use serde_json::Value as Json;
 
 use super::MAX_OUTPUT;
+use super::typed::{self, Typed};
 
 const MAX_NODES: usize = 50_000;
 const MAX_DEPTH: usize = 100;
@@ -55,6 +56,11 @@ pub(super) fn string(text: impl AsRef<str>) -> Value {
 
 /// The type as Go names it. Whether an integer is a literal's or the data's is not known: it is the data's.
 pub(super) fn type_name(value: &Value) -> &'static str {
+    match typed::of(value) {
+        Some(Typed::Time { .. }) => return "time.Time",
+        Some(Typed::Version { .. }) => return "*semver.Version",
+        None => {}
+    }
     match value {
         Value::Nil => "<nil>",
         Value::Bool(_) => "bool",
@@ -69,6 +75,11 @@ pub(super) fn type_name(value: &Value) -> &'static str {
 }
 
 pub(super) fn kind(value: &Value) -> &'static str {
+    match typed::of(value) {
+        Some(Typed::Time { .. }) => return "struct",
+        Some(Typed::Version { .. }) => return "ptr",
+        None => {}
+    }
     match value {
         Value::Nil => "invalid",
         Value::List(_) => "slice",
@@ -120,6 +131,10 @@ fn print_into(value: &Value, out: &mut String) -> Result<(), String> {
             out.push(']');
         }
         Value::Map(fields) => {
+            if let Some(Typed::Version { text }) = typed::of(value) {
+                out.push_str(&text);
+                return Ok(());
+            }
             out.push_str("map[");
             for (i, (key, item)) in fields.iter().enumerate() {
                 if i > 0 {
@@ -154,6 +169,10 @@ pub(super) fn encoded(value: &Value, escape: Escape) -> Result<String, String> {
 fn encode_into(value: &Value, escape: Escape, out: &mut String) -> Result<(), String> {
     if out.len() > MAX_OUTPUT {
         return Err(format!("a text has at most {MAX_OUTPUT} bytes"));
+    }
+    if let Some(Typed::Time { json: text } | Typed::Version { text }) = typed::of(value) {
+        encode_text(&text, escape, out);
+        return Ok(());
     }
     match value {
         Value::Nil => out.push_str("null"),

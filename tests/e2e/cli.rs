@@ -39,7 +39,41 @@ fn the_example_is_without_a_fault() -> Result<()> {
     ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
     let said = hawser(&["check", "-o", "json", "published-resource.yaml"], "")?;
     let answer: Value = serde_json::from_str(&said.stdout)?;
-    ensure!(answer == json!({"ok": true, "problems": []}), "{answer}");
+    ensure!(
+        answer == json!({"ok": true, "problems": [], "skipped": []}),
+        "{answer}"
+    );
+    Ok(())
+}
+
+#[test]
+fn files_with_other_objects_are_skipped_with_a_note() -> Result<()> {
+    // As a shell expands `examples/crontabs/*.yaml`.
+    let files = ["crd.yaml", "object.yaml", "published-resource.yaml"];
+    let said = hawser(&[&["check"], &files[..]].concat(), "")?;
+    ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
+    ensure!(
+        said.stdout
+            == "object.yaml: CronTab nightly: skipped, not a PublishedResource\n\
+                published-resource.yaml: PublishedResource publish-crontabs: ok\n",
+        "{}",
+        said.stdout
+    );
+    let said = hawser(&[&["check", "-o", "json"], &files[..]].concat(), "")?;
+    let answer: Value = serde_json::from_str(&said.stdout)?;
+    let wanted = json!([{"file": "object.yaml", "document": "CronTab nightly"}]);
+    ensure!(answer["skipped"] == wanted, "{answer}");
+
+    let said = hawser(&["check", "crd.yaml", "object.yaml"], "")?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("none of the files has a PublishedResource"),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
     Ok(())
 }
 
@@ -136,6 +170,71 @@ fn versions_that_contradict_each_other_or_do_not_exist_are_pointed_at() -> Resul
     Ok(())
 }
 
+/// The start of a manifest with one related entry, whose identifier is in line 8.
+const RELATED: &str = "spec:
+  resource: {apiGroup: example.com, kind: CronTab}
+  related:
+    - origin: service
+      identifier: a
+      kind: Secret
+";
+
+#[test]
+fn a_template_of_a_label_is_pointed_at_in_its_key_or_its_value() -> Result<()> {
+    let spec = format!(
+        "{RELATED}      object:
+        selector:
+          matchLabels:
+            fine: yes-it-is
+            example.com/app: \"x-{{{{ nothing }}}}\"
+            \"{{{{ nothing }}}}\": a
+          rewrite: {{regex: {{pattern: a}}}}
+"
+    );
+    let labels = "spec.related[0].object.selector.matchLabels";
+    let wanted = vec![
+        (format!("{labels}.example.com/app"), 14, 36),
+        (format!("{labels}.{{{{ nothing }}}}"), 15, 17),
+    ];
+    let mut found = places(&spec, false)?;
+    found.sort_by_key(|(_, line, _)| *line);
+    ensure!(found == wanted, "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn an_unknown_field_is_pointed_at_by_its_key() -> Result<()> {
+    let spec = "spec:\n  resource: {apiGroup: example.com, kind: CronTab}\n  bogus: {a: 1}\n";
+    let found = places(spec, false)?;
+    ensure!(found == [("spec.bogus".to_owned(), 6, 3)], "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn an_identifier_used_twice_is_a_warning_only() -> Result<()> {
+    let object = "      object: {reference: {path: spec.secret}}\n";
+    let again =
+        "    - {origin: service, identifier: a, kind: ConfigMap, object: {reference: {path: x}}}\n";
+    let manifest = format!(
+        "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata: {{name: twice}}\n{RELATED}{object}{again}"
+    );
+    let said = hawser(&["check", "-"], &manifest)?;
+    ensure!(said.code == 0, "{}", said.stdout);
+    ensure!(
+        said.stdout
+            .starts_with("warning: spec.related[1].identifier:"),
+        "{}",
+        said.stdout
+    );
+    ensure!(
+        said.stdout
+            .ends_with("-: PublishedResource twice: ok, 1 warning\n"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
 #[test]
 fn misuse_and_missing_files_are_told_apart() -> Result<()> {
     ensure!(hawser(&["check"], "")?.code == 2);
@@ -151,7 +250,8 @@ fn misuse_and_missing_files_are_told_apart() -> Result<()> {
         "{}",
         said.stderr
     );
-    let said = hawser(&["check", "object.yaml"], "")?;
+    let misspelt = FAULTY.replace("kind: PublishedResource", "kind: PublishedResources");
+    let said = hawser(&["check", "-"], &misspelt)?;
     ensure!(
         said.code == 1 && said.stdout.contains("expected syncagent.kcp.io/v1alpha1"),
         "{}",
@@ -289,6 +389,86 @@ fn templates_expressions_and_paths_are_tried_on_their_own() -> Result<()> {
     let said = hawser(&["render", "template", "{{ env }}", "--data", "-"], "a: b")?;
     ensure!(
         said.code == 1 && said.stderr.contains("refused"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}
+
+#[test]
+fn the_pieces_answer_in_json_too() -> Result<()> {
+    for (args, stdin, wanted) in [
+        (
+            &["template", "{{ .a }}\n", "--data", "-"][..],
+            "a: \"1\"",
+            json!("1\n"),
+        ),
+        (
+            &["cel", "[self.n, null]", "--object", "-"],
+            "n: 2",
+            json!([2, null]),
+        ),
+        (
+            &["path", "a.#.b", "--object", "-"],
+            "a: [{b: 1}, {b: x}]",
+            json!([1, "x"]),
+        ),
+        (&["path", "none", "--object", "-"], "a: 1", json!(null)),
+    ] {
+        let said = hawser(&[&["render"], args, &["-o", "json"]].concat(), stdin)?;
+        let answer: Value = serde_json::from_str(&said.stdout).context(said.stderr)?;
+        ensure!(answer == json!({"result": wanted}), "{args:?}: {answer}");
+    }
+    Ok(())
+}
+
+#[test]
+fn names_that_yaml_takes_for_something_else_are_told_of() -> Result<()> {
+    for (name, wanted) in [
+        (
+            "y",
+            "metadata.name: must be a string, found a boolean\n --> -:3:18\n",
+        ),
+        (
+            "1",
+            "metadata.name: must be a string, found a number\n --> -:3:18\n",
+        ),
+        ("\"\"", "metadata.name: is missing\n --> -:3:18\n"),
+    ] {
+        let manifest = FAULTY
+            .replace("name: faulty", &format!("name: {name}"))
+            .replace("| nothing", "");
+        let said = hawser(&["check", "-"], &manifest)?;
+        ensure!(
+            said.code == 1 && said.stdout.starts_with(&format!("error: {wanted}")),
+            "{}",
+            said.stdout
+        );
+        ensure!(said.stdout.contains("in quotes") == (name != "\"\""));
+    }
+    let object = "apiVersion: crontabs.example.org/v1\nkind: CronTab\nmetadata:\n  name: yes\n";
+    let files = ["render", "published-resource.yaml", "crd.yaml", "-"];
+    let said = hawser(&files, object)?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("-:4:9: metadata.name: must be a string, found a boolean"),
+        "{}",
+        said.stderr
+    );
+    Ok(())
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_told_with_its_line() -> Result<()> {
+    let twice = format!("# one\n---\n{FAULTY}  naming: {{}}\n");
+    let said = hawser(&["check", "-"], &twice)?;
+    ensure!(
+        said.code == 1
+            && said
+                .stderr
+                .contains("-:10:3: the key \"naming\" is there twice"),
         "{}",
         said.stderr
     );

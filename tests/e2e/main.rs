@@ -3,7 +3,11 @@
 mod agent;
 mod cli;
 mod differential;
+mod docs;
+mod examples;
 mod ground;
+mod helm;
 mod openapi;
 mod playground;
 mod test_command;
+mod workspaces;

@@ -40,7 +40,7 @@ fn counters_have_their_full_names_and_labels_in_order() {
     metrics.request("kcp", &Method::PATCH, host, Some(409));
     metrics.request("kcp", &Method::PATCH, host, Some(409));
     metrics.request("service", &Method::GET, host, None);
-    metrics.leads("syncagent.one", true);
+    metrics.leads("syncagent.one");
     metrics.pass("in step", "", Duration::ZERO);
     metrics.queue_added("syncagent-sync");
     metrics.event(EventFate::Dropped);
@@ -60,7 +60,7 @@ fn counters_have_their_full_names_and_labels_in_order() {
     ] {
         says(&metrics, line);
     }
-    metrics.leads("syncagent.one", false);
+    metrics.stands_by("syncagent.one");
     says(
         &metrics,
         "leader_election_master_status{name=\"syncagent.one\"} 0",

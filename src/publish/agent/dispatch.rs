@@ -128,6 +128,15 @@ impl Dispatch {
         }
     }
 
+    /// A first list of an endpoint has come: whoever sees all that is needed begins.
+    pub fn completed(&self, source: &SourceId) {
+        for publication in self.running().all() {
+            if publication.sees(source) {
+                self.initial(publication, source, None);
+            }
+        }
+    }
+
     /// What waits of a workspace that no longer takes part.
     pub fn disengaged(&self, cluster: &str) {
         self.queue.forget(|id| *id.cluster == *cluster);
@@ -185,7 +194,10 @@ impl Hears for Dispatch {
             // Nobody listens only while the process ends.
             let _ = self.news.send(News::Changed(Arc::clone(source), change));
         } else if change.key.side == self.sides.kcp {
-            self.remote(source, &change.key, urgency);
+            // Of first lists all is taken together, once everything else is known that passes ask for.
+            if change.what != What::Initial {
+                self.remote(source, &change.key, urgency);
+            }
         } else {
             self.local(&change, urgency);
         }

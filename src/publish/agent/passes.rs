@@ -31,7 +31,7 @@ pub struct Passes {
     pub sides: Sides,
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
-    pub wire: Wire<Places>,
+    pub wire: Wire<Arc<Places>>,
     pub finished: Vec<Arc<dyn Finished>>,
 }
 
@@ -143,7 +143,7 @@ fn outcome(report: &Report) -> queue::Outcome {
 
 /// The wire, for as long as the publication is at work.
 struct WhileAtWork<'a> {
-    wire: &'a Wire<Places>,
+    wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
 }
 

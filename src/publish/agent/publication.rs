@@ -52,6 +52,14 @@ pub struct Plan {
     pub remote_resource: Arc<str>,
 }
 
+impl Plan {
+    pub fn does_the_same(&self, other: &Self) -> bool {
+        self.compiled.fingerprint() == other.compiled.fingerprint()
+            && self.local_resource == other.local_resource
+            && self.remote_resource == other.remote_resource
+    }
+}
+
 /// A published resource at work. What holds it may stop it; nothing is written for it afterwards.
 pub struct Publication {
     pub plan: Plan,

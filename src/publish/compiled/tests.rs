@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::mutation::MAX_STEPS;
 
 fn types() -> Types {
     Types {
@@ -102,7 +103,7 @@ fn everything_that_is_wrong_is_told_at_once_with_its_field() {
         &[
             "spec.naming.namespace",
             "spec.naming.name",
-            "spec.filter.resource",
+            "spec.filter.resource.matchExpressions[0]",
             "spec.mutation.spec[0]",
             "spec.mutation.spec[1].regex.pattern",
             "spec.mutation.status[0].cel.path",
@@ -184,9 +185,83 @@ fn related_entries_are_held_to_the_rules_of_the_api_server() {
             "{found:?}"
         );
     }
-    let twice =
-        json!({"related": [entry(json!({}))["related"][0], entry(json!({}))["related"][0]]});
-    problems(twice, &["spec.related[1].identifier"]);
+}
+
+/// The original takes it: of two entries the later one's mutations count for both there.
+#[test]
+fn an_identifier_that_two_entries_have_is_warned_of_and_both_are_compiled() {
+    let entry = |path: &str| {
+        json!({"identifier": "a", "origin": "service", "kind": "Secret",
+            "object": {"reference": {"path": "spec.secret"}},
+            "mutation": {"spec": [{"delete": {"path": path}}]}})
+    };
+    let spec = json!({"related": [entry("a"), entry("b")]});
+    let compiled = compile(spec).unwrap();
+    let [warning] = compiled.warnings() else {
+        panic!("{:?}", compiled.warnings());
+    };
+    assert_eq!(warning.field, "spec.related[1].identifier");
+    assert_eq!(warning.severity, Severity::Warning);
+    assert!(warning.hint.is_some());
+    problems(
+        json!({"related": [entry("a"), entry("")]}),
+        &[
+            "spec.related[1].identifier",
+            "spec.related[1].mutation.spec[0].delete.path",
+        ],
+    );
+}
+
+#[test]
+fn a_label_that_is_wrong_is_named_with_its_part_and_its_place() {
+    #[track_caller]
+    fn check(selector: Value, field: &str, part: Part, offset: Option<usize>) {
+        let mut selector = selector;
+        selector["rewrite"] = json!({"regex": {"pattern": "a"}});
+        let found = compile(json!({"related": [{
+            "identifier": "a", "origin": "service", "kind": "Secret", "object": {"selector": selector},
+        }]}));
+        let found = found.err().unwrap();
+        let [problem] = found.as_slice() else {
+            panic!("{found:#?}");
+        };
+        let field = format!("spec.related[0].object.selector.{field}");
+        assert_eq!(problem.field, field, "{problem}");
+        assert_eq!((problem.part, problem.offset), (part, offset), "{problem}");
+    }
+    let labels = |key: &str, value: &str| json!({"matchLabels": {"ok": "{{ .a }}", key: value}});
+    check(
+        labels("example.com/app", "ab{{ nothing }}"),
+        "matchLabels.example.com/app",
+        Part::Value,
+        Some(5),
+    );
+    check(
+        labels("{{ nothing }}", "x"),
+        "matchLabels.{{ nothing }}",
+        Part::Key,
+        Some(3),
+    );
+    check(labels("a/b/c", "x"), "matchLabels.a/b/c", Part::Key, None);
+    check(
+        labels("a/b/c", "{{ .x }}"),
+        "matchLabels.a/b/c",
+        Part::Key,
+        None,
+    );
+    check(
+        labels("{{ .x }}", "not a value"),
+        "matchLabels.{{ .x }}",
+        Part::Value,
+        None,
+    );
+    check(
+        json!({"matchExpressions": [
+            {"key": "a", "operator": "Exists"}, {"key": "a", "operator": "Like"}]}),
+        "matchExpressions[1]",
+        Part::Value,
+        None,
+    );
 }
 
 #[test]

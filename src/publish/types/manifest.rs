@@ -11,6 +11,9 @@ const HEADER: &str = "# Generated from the types in src/publish/types.rs; do not
 /// Where the manifest lies, below the root of the project.
 pub const PATH: &str = "crds/syncagent.kcp.io_publishedresources.yaml";
 
+/// Where the chart has it: a chart holds no files of outside.
+pub const CHART_PATH: &str = "charts/hawser/files/syncagent.kcp.io_publishedresources.yaml";
+
 /// The manifest as JSON.
 ///
 /// Optional fields are *not* nullable there: the API server then prunes a null, as Go clients like

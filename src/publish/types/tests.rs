@@ -10,17 +10,18 @@ fn parse(value: Value) -> PublishedResourceSpec {
 
 #[test]
 fn generated_crds_are_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest::PATH);
     let wanted = manifest::yaml();
-    if std::env::var_os("HAWSER_WRITE_GENERATED").is_some() {
-        fs::write(&path, &wanted).unwrap();
+    for place in [manifest::PATH, manifest::CHART_PATH] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(place);
+        if std::env::var_os("HAWSER_WRITE_GENERATED").is_some() {
+            fs::write(&path, &wanted).unwrap();
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "{place} is stale; write it anew with: HAWSER_WRITE_GENERATED=1 cargo test generated_",
+        );
     }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == wanted,
-        "{} is stale; write it anew with: HAWSER_WRITE_GENERATED=1 cargo test generated_",
-        manifest::PATH
-    );
 }
 
 #[test]

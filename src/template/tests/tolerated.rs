@@ -23,33 +23,8 @@ pub(super) const GO: &[(&str, &str)] = &[
     ),
     ("lang-complex", "complex numbers are refused"),
     (
-        "builtin-printf-hexstr",
-        "rare verbs are refused at rendering",
-    ),
-    ("builtin-printf-type", "rare verbs are refused at rendering"),
-    (
-        "builtin-printf-literal-types",
-        "rare verbs are refused at rendering",
-    ),
-    (
         "builtin-printf-sharp-v",
         "rare verbs are refused at rendering",
-    ),
-    (
-        "builtin-printf-q-unicode",
-        "rare verbs are refused at rendering",
-    ),
-    (
-        "builtin-printf-q-map",
-        "lists in verbs other than %v are refused",
-    ),
-    (
-        "builtin-printf-s-list",
-        "lists in verbs other than %v are refused",
-    ),
-    (
-        "builtin-printf-d-list",
-        "lists in verbs other than %v are refused",
     ),
     (
         "str-trunc-unicode",
@@ -100,15 +75,4 @@ pub(super) const MORE: &[(&str, &str)] = &[
     ("more-177", "a list of no matches is null, as in JSON"),
     ("more-192", "a repetition without a lower bound is refused"),
     ("more-230", "one letter of Turkish: Unicode's own rule"),
-    (
-        "more-245",
-        "printf writes floats of twenty digits without an exponent",
-    ),
-    (
-        "more-253",
-        "printf writes floats of twenty digits without an exponent",
-    ),
-    ("more-255", "lists in verbs other than %v are refused"),
-    ("more-256", "lists in verbs other than %v are refused"),
-    ("more-257", "printf knows no precision in %v"),
 ];

@@ -1,0 +1,107 @@
+//! What every write asks first: may this process still write?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Open for as long as nobody else can hold the Lease, and not a moment longer: it closes by itself when it is
+/// not extended, also while everything else of the process stands still. Cheap to clone and to ask.
+#[derive(Clone, Debug)]
+pub struct Fence(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    begun: Instant,
+    /// In nanoseconds from the beginning.
+    until: AtomicU64,
+    closed: AtomicBool,
+}
+
+/// A write that was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not written: another agent may lead by now")]
+pub struct Fenced;
+
+// === impl Fence ===
+
+impl Fence {
+    /// For those who write alone.
+    pub fn always_open() -> Self {
+        Self(Arc::new(Inner {
+            begun: Instant::now(),
+            until: AtomicU64::new(u64::MAX),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Open until then.
+    pub(super) fn until(then: Instant) -> Self {
+        let fence = Self(Arc::new(Inner {
+            begun: Instant::now(),
+            until: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }));
+        fence.extend(then);
+        fence
+    }
+
+    /// Whether a write may begin now.
+    pub fn check(&self) -> Result<(), Fenced> {
+        let until = self.0.until.load(Ordering::Acquire);
+        let open = !self.0.closed.load(Ordering::Acquire)
+            && (until == u64::MAX || nanoseconds(self.0.begun.elapsed()) < until);
+        if open { Ok(()) } else { Err(Fenced) }
+    }
+
+    pub(super) fn extend(&self, then: Instant) {
+        let until = then.saturating_duration_since(self.0.begun);
+        self.0.until.store(nanoseconds(until), Ordering::Release);
+    }
+
+    /// For good.
+    pub(super) fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_that_is_not_extended_closes_by_itself() {
+        let fence = Fence::until(Instant::now() + Duration::from_secs(12));
+        advance(Duration::from_secs(11)).await;
+        assert_eq!(fence.check(), Ok(()));
+        let other = fence.clone();
+        other.extend(Instant::now() + Duration::from_secs(12));
+        advance(Duration::from_secs(11)).await;
+        assert_eq!(fence.check(), Ok(()));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(fence.check(), Err(Fenced));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_fence_stays_closed() {
+        let fence = Fence::until(Instant::now() + Duration::from_secs(12));
+        fence.close();
+        assert_eq!(fence.check(), Err(Fenced));
+        fence.extend(Instant::now() + Duration::from_secs(12));
+        assert_eq!(fence.check(), Err(Fenced));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_writes_alone_always_may() {
+        let fence = Fence::always_open();
+        advance(Duration::from_hours(100_000)).await;
+        assert_eq!(fence.check(), Ok(()));
+    }
+}

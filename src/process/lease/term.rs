@@ -1,0 +1,278 @@
+//! Asking for a Lease and keeping it: the requests, and what their answers mean for who may work.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::record::{Candidate, Record, Step};
+use super::{Fence, LeaseOptions};
+use crate::cluster::connection::{Call, CallClass, Connection, Reply};
+
+const GROUP: &str = "apis/coordination.k8s.io/v1";
+const API_VERSION: &str = "coordination.k8s.io/v1";
+const KIND: &str = "Lease";
+
+/// A candidate with its way to the Lease.
+pub(super) struct Term {
+    connection: Connection,
+    options: Arc<LeaseOptions>,
+    candidate: Candidate,
+    /// The Lease as we wrote it last.
+    held: Option<Value>,
+}
+
+/// What came of asking for the Lease.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// It is ours from the moment that our request was sent.
+    Held { sent: Instant },
+    /// It is somebody else's.
+    Theirs { holder: String },
+    /// Nobody knows.
+    Failed { problem: String },
+}
+
+/// Why a term came to its end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was to.
+    Stopped,
+    /// Another one holds the Lease.
+    Taken { holder: String },
+    /// It could not be renewed in time.
+    Expired,
+}
+
+// === impl Term ===
+
+impl Term {
+    pub(super) fn new(connection: Connection, options: Arc<LeaseOptions>) -> Self {
+        Self {
+            connection,
+            candidate: Candidate::new(options.identity.clone(), options.terms.duration),
+            options,
+            held: None,
+        }
+    }
+
+    /// Asks for the Lease once, and takes no longer than half the time that there is to renew it.
+    pub(super) async fn ask(&mut self) -> Asked {
+        let limit = self.options.terms.renew_deadline / 2;
+        let asked = match timeout(limit, self.write_or_look()).await {
+            Ok(asked) => asked,
+            Err(_) => Asked::Failed {
+                problem: format!("no answer within {limit:?}"),
+            },
+        };
+        if !matches!(asked, Asked::Held { .. }) {
+            // Whatever was written last, it has to be looked at before it is written again.
+            self.held = None;
+        }
+        asked
+    }
+
+    /// Renews the Lease, held since `sent`, for as long as that works.
+    pub(super) async fn keep(
+        &mut self,
+        mut sent: Instant,
+        fence: &Fence,
+        stop: &CancellationToken,
+    ) -> End {
+        let terms = self.options.terms;
+        let mut next = sent + terms.retry;
+        loop {
+            let deadline = sent + terms.renew_deadline;
+            tokio::select! {
+                () = stop.cancelled() => return End::Stopped,
+                () = sleep_until(next.min(deadline)) => {}
+            }
+            if Instant::now() >= deadline {
+                // This process stood still.
+                return End::Expired;
+            }
+            let Ok(asked) = timeout_at(deadline, self.ask()).await else {
+                return End::Expired;
+            };
+            match asked {
+                Asked::Held { sent: renewed } => {
+                    sent = renewed;
+                    fence.extend(terms.safe_until(sent));
+                }
+                Asked::Theirs { holder } => return End::Taken { holder },
+                Asked::Failed { problem } => {
+                    tracing::warn!(
+                        lease = self.options.name,
+                        problem,
+                        "the lease could not be renewed"
+                    );
+                }
+            }
+            if Instant::now() >= sent + terms.renew_deadline {
+                return End::Expired;
+            }
+            next = Instant::now() + terms.retry;
+        }
+    }
+
+    /// Gives the Lease up, if it is still ours. Who waits for the end of the process does not wait long.
+    pub(super) async fn give_up_in_time(&mut self) -> Result<(), String> {
+        let limit = self.options.terms.retry;
+        let given_up = timeout(limit, self.give_up()).await;
+        given_up.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")))
+    }
+
+    async fn give_up(&mut self) -> Result<(), String> {
+        // Where a Lease was changed by somebody else it is looked at once more.
+        for _ in 0..2 {
+            let Some(mut lease) = self.look().await? else {
+                return Ok(());
+            };
+            let record = Record::read(&lease);
+            if record.holder != self.options.identity {
+                return Ok(());
+            }
+            Candidate::given_up(&record, &clock()).write(&mut lease);
+            let reply = self.call(Call::put(self.path(), &lease)).await?;
+            match reply.status {
+                409 => {}
+                _ if reply.is_success() => return Ok(()),
+                _ => return Err(reply.refusal().to_string()),
+            }
+        }
+        Err("it was changed again and again".to_owned())
+    }
+
+    async fn write_or_look(&mut self) -> Asked {
+        if let Some(held) = self.held.take() {
+            let record = Record::read(&held);
+            let step = self.candidate.look(Some(record), Instant::now(), &clock());
+            if let Step::Write(record) = step {
+                match self.write(held, &record).await {
+                    // Changed or gone: look.
+                    Ok(None) => {}
+                    Ok(Some(asked)) => return asked,
+                    Err(problem) => return Asked::Failed { problem },
+                }
+            }
+        }
+        self.look_and_write()
+            .await
+            .unwrap_or_else(|problem| Asked::Failed { problem })
+    }
+
+    async fn look_and_write(&mut self) -> Result<Asked, String> {
+        let lease = self.look().await?;
+        let record = lease.as_ref().map(Record::read);
+        match (self.candidate.look(record, Instant::now(), &clock()), lease) {
+            (Step::Wait { holder }, _) => Ok(Asked::Theirs { holder }),
+            (Step::Write(record), Some(lease)) => {
+                let written = self.write(lease, &record).await?;
+                written.ok_or_else(|| "somebody else wrote it at the same time".to_owned())
+            }
+            (Step::Write(record), None) => self.create(&record).await,
+        }
+    }
+
+    /// The Lease as it is.
+    async fn look(&self) -> Result<Option<Value>, String> {
+        let reply = self.call(Call::get(self.path())).await?;
+        match reply.status {
+            404 => Ok(None),
+            _ => reply.ok().map(Some).map_err(|refusal| refusal.to_string()),
+        }
+    }
+
+    /// Writes a Lease that has not changed since it was read; none if it has.
+    async fn write(&mut self, mut lease: Value, record: &Record) -> Result<Option<Asked>, String> {
+        record.write(&mut lease);
+        let sent = Instant::now();
+        let reply = self.call(Call::put(self.path(), &lease)).await?;
+        match reply.status {
+            404 | 409 => Ok(None),
+            _ => self.written(&reply, sent).map(Some),
+        }
+    }
+
+    async fn create(&mut self, record: &Record) -> Result<Asked, String> {
+        let LeaseOptions {
+            namespace, name, ..
+        } = &*self.options;
+        let mut lease = json!({
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"namespace": namespace, "name": name},
+        });
+        record.write(&mut lease);
+        let path = format!("/{GROUP}/namespaces/{namespace}/leases");
+        let sent = Instant::now();
+        let reply = self.call(Call::post(path, &lease)).await?;
+        self.written(&reply, sent)
+    }
+
+    fn written(&mut self, reply: &Reply, sent: Instant) -> Result<Asked, String> {
+        self.held = Some(reply.ok().map_err(|refusal| refusal.to_string())?);
+        Ok(Asked::Held { sent })
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply, String> {
+        let answered = self.connection.call(call.class(CallClass::Lease)).await;
+        answered.map_err(|error| error.to_string())
+    }
+
+    fn path(&self) -> String {
+        let LeaseOptions {
+            namespace, name, ..
+        } = &*self.options;
+        format!("/{GROUP}/namespaces/{namespace}/leases/{name}")
+    }
+}
+
+/// Tells everybody who looks at the Lease, as far as that is possible in a short time.
+pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, what: &str) {
+    let LeaseOptions {
+        namespace,
+        name,
+        identity,
+        terms,
+        ..
+    } = options;
+    let now = Timestamp::now();
+    let seconds = format!("{now:.0}");
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "namespace": namespace,
+            "name": format!("{name}.{:x}", now.as_nanosecond()),
+        },
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "namespace": namespace,
+            "name": name,
+        },
+        "type": "Normal",
+        "reason": "LeaderElection",
+        "message": format!("{identity} {what}"),
+        "source": {"component": identity},
+        "firstTimestamp": seconds,
+        "lastTimestamp": seconds,
+        "count": 1,
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/events");
+    let call = Call::post(path, &event).class(CallClass::Event);
+    let sent = timeout(terms.retry / 2, connection.ask(call)).await;
+    match sent {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "nobody was told who leads"),
+        Err(_) => tracing::debug!("nobody was told in time who leads"),
+    }
+}
+
+/// The time as Leases have it.
+fn clock() -> String {
+    format!("{:.6}", Timestamp::now())
+}

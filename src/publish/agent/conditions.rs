@@ -1,0 +1,271 @@
+//! Writes the condition `Ready` of published resources, once their state has been quiet for a while.
+//!
+//! One patch says all of it, and none is sent where nothing would change. A service cluster with the
+//! original's type keeps no conditions: what it drops is noticed by its answer and not sent again
+//! until that type is replaced.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
+use crate::cluster::connection::{AskError, Call, CallError, Connection};
+use crate::publish::ready::{self, Facts, READY, Verdict};
+
+/// How many are written at a time: they must not crowd out the passes.
+const AT_ONCE: usize = 4;
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// How long things wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet {
+    /// After the last change, so that a burst of changes is one patch and the owner's own edits are
+    /// over.
+    pub after: Duration,
+    /// The longest, where changes never stop coming.
+    pub most: Duration,
+}
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Self {
+            after: Duration::from_secs(2),
+            most: Duration::from_secs(15),
+        }
+    }
+}
+
+/// What the watches of the service cluster know. Asked, never waited for.
+pub trait Known: Send + Sync {
+    /// A published resource by its name, as last seen; none where it is gone.
+    fn published(&self, name: &str) -> Option<Arc<Value>>;
+
+    /// The type of published resources; none where it is not watched.
+    fn definition(&self) -> Option<CrdPrint>;
+}
+
+/// The conditions of all published resources.
+pub struct Conditions {
+    service: Connection,
+    known: Box<dyn Known>,
+    quiet: Quiet,
+    desk: Mutex<Desk>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Desk {
+    /// By uid.
+    open: HashMap<String, Pending>,
+    /// The newest answers to our own patches, by uid: the watch may be behind them.
+    answered: HashMap<String, Answered>,
+    /// The definition that drops conditions.
+    dropped_by: Option<Option<CrdPrint>>,
+}
+
+#[derive(Clone)]
+struct Pending {
+    name: String,
+    verdict: Verdict,
+    /// When it is to be written.
+    due: Instant,
+    /// No change puts it off beyond this.
+    latest: Instant,
+    failures: u32,
+}
+
+struct Answered {
+    version: Option<u64>,
+    status: Value,
+}
+
+impl Conditions {
+    pub fn new(service: Connection, known: Box<dyn Known>, quiet: Quiet) -> Self {
+        Self {
+            service,
+            known,
+            quiet,
+            desk: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes note of how a published resource stands. Written later, if it is news.
+    pub fn report(&self, uid: &str, name: &str, facts: &Facts) {
+        let verdict = ready::judge(facts);
+        let current = self.known.published(name);
+        let definition = self.known.definition();
+        let mut desk = self.desk.lock();
+        if desk.dropped_by.as_ref() == Some(&definition) {
+            desk.open.remove(uid);
+            return;
+        }
+        let is_news = current.is_none_or(|current| {
+            let status = desk.newest(uid, &current);
+            // Any time will do: it is another one only where the rest differs.
+            ready::patch(status, &verdict, "").is_some()
+        });
+        let now = Instant::now();
+        match desk.open.entry(uid.to_owned()) {
+            Entry::Occupied(open) if !is_news => {
+                open.remove();
+            }
+            Entry::Occupied(mut open) => {
+                let open = open.get_mut();
+                if open.verdict != verdict {
+                    open.verdict = verdict;
+                    open.failures = 0;
+                    open.due = (now + self.quiet.after).min(open.latest);
+                }
+            }
+            Entry::Vacant(_) if !is_news => {}
+            Entry::Vacant(vacant) => {
+                vacant.insert(Pending {
+                    name: name.to_owned(),
+                    verdict,
+                    due: now + self.quiet.after,
+                    latest: now + self.quiet.most,
+                    failures: 0,
+                });
+            }
+        }
+        drop(desk);
+        self.changed.notify_one();
+    }
+
+    /// Forgets a published resource that is gone.
+    pub fn forget(&self, uid: &str) {
+        let mut desk = self.desk.lock();
+        desk.open.remove(uid);
+        desk.answered.remove(uid);
+    }
+
+    /// Writes what is due until told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.keep() => {}
+        }
+    }
+
+    async fn keep(&self) {
+        loop {
+            let next = self.desk.lock().open.values().map(|one| one.due).min();
+            let due = async {
+                match next {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => continue,
+                () = due => {}
+            }
+            let write = |(uid, pending): (String, Pending)| async move {
+                self.write(&uid, pending).await;
+            };
+            stream::iter(self.take_due())
+                .for_each_concurrent(AT_ONCE, write)
+                .await;
+        }
+    }
+
+    fn take_due(&self) -> Vec<(String, Pending)> {
+        let now = Instant::now();
+        let due = |_: &String, one: &mut Pending| one.due <= now;
+        self.desk.lock().open.extract_if(due).collect()
+    }
+
+    async fn write(&self, uid: &str, pending: Pending) {
+        let Some(current) = self.known.published(&pending.name) else {
+            return;
+        };
+        let metadata = &current["metadata"];
+        if metadata["uid"] != uid || !metadata["deletionTimestamp"].is_null() {
+            return;
+        }
+        let definition = self.known.definition();
+        let patch = {
+            let desk = self.desk.lock();
+            if desk.dropped_by.as_ref() == Some(&definition) {
+                return;
+            }
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            ready::patch(desk.newest(uid, &current), &pending.verdict, &now)
+        };
+        let Some(patch) = patch else { return };
+        let path = format!("{PUBLISHED_RESOURCES}/{}/status", pending.name);
+        match self.service.ask(Call::merge_patch(path, &patch)).await {
+            Ok(answer) => self.wrote(uid, &pending.name, answer, definition),
+            Err(error) if error.code() == Some(404) => {}
+            Err(error) => self.again(uid, pending, &error),
+        }
+    }
+
+    fn wrote(&self, uid: &str, name: &str, mut answer: Value, definition: Option<CrdPrint>) {
+        let conditions = answer["status"]["conditions"].as_array();
+        let kept = conditions.is_some_and(|all| all.iter().any(|one| one["type"] == READY));
+        let mut desk = self.desk.lock();
+        if !kept {
+            if desk.dropped_by.is_none() {
+                tracing::info!(
+                    publishedresource = name,
+                    "the installed type of PublishedResources keeps no conditions: none are written"
+                );
+            }
+            desk.dropped_by = Some(definition);
+            desk.open.clear();
+            return;
+        }
+        let answered = Answered {
+            version: version(&answer),
+            status: answer["status"].take(),
+        };
+        desk.answered.insert(uid.to_owned(), answered);
+    }
+
+    fn again(&self, uid: &str, pending: Pending, error: &AskError) {
+        tracing::debug!(publishedresource = pending.name, %error, "condition not written");
+        let factor = 2_u32.saturating_pow(pending.failures);
+        let mut pause = self.quiet.after.saturating_mul(factor).min(LONGEST_PAUSE);
+        if let AskError::Call(CallError::Held(held)) = error {
+            pause = pause.max(*held);
+        }
+        let now = Instant::now();
+        let later = Pending {
+            due: now + pause,
+            latest: now + pause + self.quiet.most,
+            failures: pending.failures.saturating_add(1),
+            ..pending
+        };
+        // What was reported meanwhile is newer, and waits its own time.
+        self.desk.lock().open.entry(uid.to_owned()).or_insert(later);
+    }
+}
+
+impl Desk {
+    /// The newest status that is known.
+    fn newest<'s>(&'s self, uid: &str, seen: &'s Value) -> &'s Value {
+        match self.answered.get(uid) {
+            Some(answered) if answered.version > version(seen) => &answered.status,
+            _ => &seen["status"],
+        }
+    }
+}
+
+fn version(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

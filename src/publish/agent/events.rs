@@ -1,0 +1,170 @@
+//! Events on the objects of consumers: what came of a pass, in plain words.
+//!
+//! A pass makes one event at most. It says nothing of the provider's side but what [`plain`] lets
+//! through of a refusal. Events are worth little: they are sent one at a time on a lane of their own,
+//! within a rate an object and a rate a tenant, and whatever goes wrong drops them.
+
+use crate::publish::rules::PRIMARY;
+use crate::sync::reason::Class;
+use crate::sync::{Code, Effect, Key, LinkId, Outcome, Report};
+
+mod body;
+pub mod plain;
+mod rates;
+mod recorder;
+
+pub use body::About;
+use plain::Hidden;
+pub use recorder::{Counts, Note, Recorder, Sender, line};
+
+/// What an event says: a reason out of a closed list, and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Telling {
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// The reasons of events, under the names that consumers know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The least telling first.
+    Accepted,
+    StatusSynced,
+    Synced,
+    Placed,
+    Cleanup,
+    Deleted,
+    Refused,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "ObjectAccepted",
+            Self::StatusSynced => "ObjectStatusSynced",
+            Self::Synced => "ObjectSynced",
+            Self::Placed => "ObjectPlaced",
+            Self::Cleanup => "ObjectCleanup",
+            Self::Deleted => "ObjectDeleted",
+            Self::Refused => "ReconcilingError",
+        }
+    }
+
+    /// `Normal` or `Warning`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Refused => "Warning",
+            _ => "Normal",
+        }
+    }
+
+    fn of(effect: Effect) -> Option<Self> {
+        match effect {
+            Effect::Accepted => Some(Self::Accepted),
+            Effect::StatusSynced => Some(Self::StatusSynced),
+            Effect::Synced => Some(Self::Synced),
+            Effect::Placed | Effect::Adopted => Some(Self::Placed),
+            Effect::Cleanup | Effect::LetGo => Some(Self::Cleanup),
+            Effect::Released => Some(Self::Deleted),
+            Effect::Looked
+            | Effect::NamespaceMade
+            | Effect::Remembered
+            | Effect::Forgotten
+            | Effect::Reported => None,
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Accepted => "The object was accepted and is going to be processed.",
+            Self::StatusSynced => "The status of the object was brought up to date.",
+            Self::Synced => "The latest change of the object was handed over to the service.",
+            Self::Placed => "The object was handed over to the service.",
+            Self::Cleanup => "The service is cleaning up after the object.",
+            Self::Deleted => "The service has cleaned up after the object.",
+            Self::Refused => "The object could not be processed.",
+        }
+    }
+}
+
+/// The one event of a pass over an object: why it is refused, else the most telling of what happened.
+/// None where nothing changed and nothing is refused.
+pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
+    let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
+    if let Some(outcome) = report.outcomes.iter().find(refused) {
+        return Some(refusal(outcome, report, own));
+    }
+    // What happens to related objects is not what happens to this one.
+    let its_own = |link: Option<&LinkId>| link.is_none_or(|link| *link.0 == *PRIMARY);
+    let happened = report.happened.iter();
+    let effects = happened.filter(|(link, _)| its_own(link.as_ref()));
+    let reason = effects.filter_map(|(_, e)| Reason::of(*e)).max()?;
+    Some(Telling {
+        reason,
+        message: reason.sentence().to_owned(),
+    })
+}
+
+fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
+    let whose = if *outcome.link.0 == *PRIMARY {
+        "The object"
+    } else {
+        "An object that belongs to this one"
+    };
+    let code = outcome.reason.code;
+    let mut message = format!("{whose} {}.", words(code));
+    if code == Code::Invalid {
+        let copies = report.outcomes.iter().filter_map(|o| o.copy.as_ref());
+        let hidden = Hidden::of(own, copies);
+        let detail = &outcome.reason.detail;
+        // What is said of anything else that had to be written is the provider's business.
+        let about = |key: &Key| detail.contains(&format!(" {key}: "));
+        if outcome.copy.as_ref().is_some_and(about)
+            && let Some(why) = plain::invalid(detail, &hidden)
+        {
+            message.pop();
+            message = format!("{message}: {why}");
+        }
+    }
+    Telling {
+        reason: Reason::Refused,
+        message,
+    }
+}
+
+/// What a refusal means for the owner of the object, who knows nothing of copies.
+fn words(code: Code) -> &'static str {
+    match code {
+        Code::NameConflict => "cannot be processed: the service uses its name for something else",
+        Code::AdoptionRefused => {
+            "cannot be processed: the service has something of this name already"
+        }
+        Code::NameInvalid => "cannot be processed: the service cannot use its name",
+        Code::NamespaceMissing => "cannot be processed: the service has no place for it yet",
+        Code::Invalid => "was refused as invalid",
+        Code::Forbidden => "cannot be processed: the service does not allow it",
+        Code::TooLarge => "is too large",
+        Code::StateTooLarge => "is too large to be kept in step",
+        Code::MutationFailed => "cannot be processed as it is: it does not fit the service's rules",
+        Code::NamingFailed => "cannot be processed: the service finds no name for it",
+        Code::RulesInvalid => {
+            "cannot be processed at the moment: the service is not set up correctly"
+        }
+        Code::InStep
+        | Code::Gone
+        | Code::Kept
+        | Code::NoSource
+        | Code::Working
+        | Code::NeedsToSee
+        | Code::WaitingForDeletion
+        | Code::WaitingForNamespace
+        | Code::WaitingForOthers
+        | Code::NotSeen
+        | Code::NoAnswer
+        | Code::TooManyChanges
+        | Code::StatusNotServed => "cannot be processed at the moment",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! How many events are sent: per object, per tenant, and none where they are refused. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The same event of the same object is told once in this time, and counted.
+const SAME: Duration = Duration::from_mins(10);
+/// A tenant has so many events at once,
+const BURST: u32 = 25;
+/// and afterwards one in this time.
+const REFILL: Duration = Duration::from_secs(10);
+/// A tenant that does not accept events is left alone for this time.
+const QUIET: Duration = Duration::from_mins(10);
+/// So many events are remembered; what is new beyond that is dropped.
+const MOST: usize = 10_000;
+/// How often what is too old is forgotten.
+const SWEEP: Duration = Duration::from_mins(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    told: HashMap<u64, Told>,
+    /// When each tenant will have its whole burst again.
+    full_at: HashMap<Arc<str>, Duration>,
+    quiet_until: HashMap<Arc<str>, Duration>,
+    swept: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    at: Duration,
+    /// What happened since and was not told: how often, and since when.
+    since: Option<(u32, Duration)>,
+}
+
+/// How often what is told happened, and how long ago for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) count: u32,
+    pub(super) first: Duration,
+}
+
+impl Rates {
+    /// Whether to tell an event of a tenant. The print is of the object and all that is said of it.
+    pub(super) fn allow(
+        &mut self,
+        tenant: &Arc<str>,
+        print: u64,
+        now: Duration,
+    ) -> Option<Counted> {
+        self.sweep(now);
+        if self.quiet_until.get(tenant).is_some_and(|t| now < *t) {
+            return None;
+        }
+        let told = self.told.get_mut(&print);
+        let mut before = None;
+        if let Some(told) = told {
+            if now.saturating_sub(told.at) < SAME {
+                let (count, since) = told.since.unwrap_or((0, now));
+                told.since = Some((count.saturating_add(1), since));
+                return None;
+            }
+            before = told.since;
+        } else if self.told.len() >= MOST {
+            return None;
+        }
+        self.spend(tenant, now)?;
+        let told = Told {
+            at: now,
+            since: None,
+        };
+        self.told.insert(print, told);
+        let (more, since) = before.unwrap_or((0, now));
+        Some(Counted {
+            count: more.saturating_add(1),
+            first: now.saturating_sub(since),
+        })
+    }
+
+    /// A tenant does not accept events.
+    pub(super) fn refused(&mut self, tenant: &Arc<str>, now: Duration) {
+        let until = now.saturating_add(QUIET);
+        self.quiet_until.insert(Arc::clone(tenant), until);
+    }
+
+    fn spend(&mut self, tenant: &Arc<str>, now: Duration) -> Option<()> {
+        let full_at = self.full_at.get(tenant).map_or(now, |at| (*at).max(now));
+        let then = full_at.saturating_add(REFILL);
+        if then.saturating_sub(now) > REFILL * BURST {
+            return None;
+        }
+        self.full_at.insert(Arc::clone(tenant), then);
+        Some(())
+    }
+
+    fn sweep(&mut self, now: Duration) {
+        if now.saturating_sub(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        // Kept twice as long as needed, for what was counted to be told.
+        self.told
+            .retain(|_, told| now.saturating_sub(told.at) < SAME * 2);
+        self.full_at.retain(|_, at| *at > now);
+        self.quiet_until.retain(|_, until| *until > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    const ONCE: Option<Counted> = Some(Counted {
+        count: 1,
+        first: Duration::ZERO,
+    });
+
+    #[test]
+    fn the_same_is_told_once_in_ten_minutes_and_counted() {
+        let (mut rates, tenant) = (Rates::default(), "a".into());
+        assert_eq!(rates.allow(&tenant, 1, at(1000)), ONCE);
+        for time in [1000, 1200, 1400, 1599] {
+            assert_eq!(rates.allow(&tenant, 1, at(time)), None);
+        }
+        assert_eq!(rates.allow(&tenant, 2, at(1599)), ONCE);
+        let counted = Counted {
+            count: 5,
+            first: at(600),
+        };
+        assert_eq!(rates.allow(&tenant, 1, at(1600)), Some(counted));
+        assert_eq!(rates.allow(&tenant, 1, at(2200)), ONCE);
+        assert_eq!(rates.allow(&tenant, 1, at(9000)), ONCE);
+    }
+
+    #[test]
+    fn a_tenant_has_a_burst_and_then_one_in_ten_seconds() {
+        let (mut rates, a, b) = (Rates::default(), "a".into(), "b".into());
+        let mut prints = 0..;
+        let mut allowed = |tenant, time, tried: usize| {
+            let tries = prints.by_ref().take(tried);
+            let answers = tries.map(|print| rates.allow(tenant, print, at(time)));
+            answers.flatten().count()
+        };
+        assert_eq!(allowed(&a, 0, 100), 25);
+        assert_eq!(allowed(&a, 9, 100), 0);
+        assert_eq!(allowed(&a, 10, 100), 1);
+        assert_eq!(allowed(&b, 10, 100), 25);
+        assert_eq!(allowed(&a, 45, 100), 3);
+        assert_eq!(allowed(&a, 100_000, 100), 25);
+    }
+
+    #[test]
+    fn what_the_rate_of_a_tenant_dropped_is_told_later() {
+        let (mut rates, tenant) = (Rates::default(), "a".into());
+        for print in 0..25 {
+            assert_eq!(rates.allow(&tenant, print, at(0)), ONCE);
+        }
+        assert_eq!(rates.allow(&tenant, 25, at(5)), None);
+        assert_eq!(rates.allow(&tenant, 25, at(10)), ONCE);
+    }
+
+    #[test]
+    fn a_tenant_that_refuses_events_is_left_alone_for_ten_minutes() {
+        let (mut rates, a, b) = (Rates::default(), "a".into(), "b".into());
+        rates.refused(&a, at(0));
+        assert_eq!(rates.allow(&a, 1, at(599)), None);
+        assert_eq!(rates.allow(&b, 2, at(599)), ONCE);
+        assert_eq!(rates.allow(&a, 1, at(600)), ONCE);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_forgotten_in_time() {
+        let mut rates = Rates::default();
+        for print in 0..2 * MOST as u64 {
+            let tenant = format!("tenant {}", print / 20).into();
+            rates.allow(&tenant, print, at(0));
+        }
+        assert_eq!(rates.told.len(), MOST);
+        rates.refused(&"quiet".into(), at(0));
+        assert_eq!(rates.allow(&"a".into(), u64::MAX, at(1200)), ONCE);
+        let kept = (
+            rates.told.len(),
+            rates.full_at.len(),
+            rates.quiet_until.len(),
+        );
+        assert_eq!(kept, (1, 1, 0));
+    }
+}

@@ -1,0 +1,209 @@
+//! The way of events to the servers: a bounded line and one sender.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::cluster::connection::{Call, CallClass, Cause, Connection, Refusal};
+use crate::cluster::wire::collection;
+use crate::object::Gvk;
+
+use super::Telling;
+use super::body::{About, Draft};
+use super::rates::{Counted, Rates};
+
+/// What waits to be sent at most. With the burst that a tenant is allowed it takes twenty tenants in
+/// trouble to fill it.
+const LINE: usize = 512;
+/// An event that takes longer is given up: the next one is worth more.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An event to be sent.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// At the workspace of the object.
+    pub connection: Connection,
+    pub about: About,
+    pub telling: Telling,
+}
+
+/// Takes events and never waits. Clones share the line and the rates.
+#[derive(Clone)]
+pub struct Recorder {
+    line: mpsc::Sender<(Note, Counted)>,
+    shared: Arc<Shared>,
+}
+
+/// Sends what recorders take, one event at a time.
+pub struct Sender {
+    line: mpsc::Receiver<(Note, Counted)>,
+    shared: Arc<Shared>,
+    clock: fn() -> Timestamp,
+}
+
+/// What became of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub sent: u64,
+    /// Not even tried: the same was told before, or too much was.
+    pub held_back: u64,
+    /// Lost because the line was full.
+    pub overflowed: u64,
+    /// Refused, or not answered in time.
+    pub failed: u64,
+}
+
+struct Shared {
+    /// Held for one question at a time, never over an await.
+    rates: Mutex<Rates>,
+    random: RandomState,
+    sent: AtomicU64,
+    held_back: AtomicU64,
+    overflowed: AtomicU64,
+    failed: AtomicU64,
+    start: Instant,
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// A line for events. The clock tells the time that is written into them.
+pub fn line(clock: fn() -> Timestamp) -> (Recorder, Sender) {
+    let (sender, receiver) = mpsc::channel(LINE);
+    let shared = Arc::new(Shared {
+        rates: Mutex::default(),
+        random: RandomState::new(),
+        sent: AtomicU64::new(0),
+        held_back: AtomicU64::new(0),
+        overflowed: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+        start: Instant::now(),
+    });
+    let recorder = Recorder {
+        line: sender,
+        shared: Arc::clone(&shared),
+    };
+    let sender = Sender {
+        line: receiver,
+        shared,
+        clock,
+    };
+    (recorder, sender)
+}
+
+impl Recorder {
+    /// Lets an event be sent, unless it was told already or there are too many.
+    pub fn record(&self, note: Note) {
+        let shared = &self.shared;
+        let About { key, uid } = &note.about;
+        let print = shared.random.hash_one((key, uid, &note.telling));
+        let tenant = &key.cluster;
+        let allowed = shared.rates.lock().allow(tenant, print, shared.now());
+        let counter = match allowed {
+            None => &shared.held_back,
+            Some(counted) if self.line.try_send((note, counted)).is_err() => &shared.overflowed,
+            Some(_) => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn counts(&self) -> Counts {
+        let Shared {
+            sent,
+            held_back,
+            overflowed,
+            failed,
+            ..
+        } = &*self.shared;
+        Counts {
+            sent: sent.load(Ordering::Relaxed),
+            held_back: held_back.load(Ordering::Relaxed),
+            overflowed: overflowed.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recorder").field(&self.counts()).finish()
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    /// Sends until the last recorder is gone. It can be aborted at any time.
+    pub async fn run(mut self) {
+        while self.one().await.is_some() {}
+    }
+
+    /// Sends one event; none once the last recorder is gone.
+    async fn one(&mut self) -> Option<()> {
+        let (note, counted) = self.line.recv().await?;
+        let counter = match self.send(&note, counted).await {
+            Delivery::Sent => &self.shared.sent,
+            Delivery::Failed => &self.shared.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Some(())
+    }
+
+    async fn send(&self, note: &Note, counted: Counted) -> Delivery {
+        let unique = Uuid::new_v4().simple().to_string();
+        let draft = Draft {
+            about: &note.about,
+            telling: &note.telling,
+            counted,
+            now: (self.clock)(),
+            unique: &unique[..16],
+        };
+        let path = collection(
+            &Gvk::new("", "v1", "Event"),
+            Some(note.about.namespace()),
+            "events",
+        );
+        let call = Call::post(path, &draft.object()).class(CallClass::Event);
+        let answered = tokio::time::timeout(TIMEOUT, note.connection.call(call)).await;
+        let reply = match answered {
+            Ok(Ok(reply)) if reply.is_success() => return Delivery::Sent,
+            Ok(Ok(reply)) => Some(reply.refusal()),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        if reply.as_ref().is_some_and(is_not_accepted) {
+            let now = self.shared.now();
+            let tenant = &note.about.key.cluster;
+            self.shared.rates.lock().refused(tenant, now);
+        }
+        Delivery::Failed
+    }
+}
+
+enum Delivery {
+    Sent,
+    Failed,
+}
+
+/// Whether the workspace takes no events at all, and not just none in a namespace that goes away.
+fn is_not_accepted(refusal: &Refusal) -> bool {
+    let going = |cause: &Cause| cause.reason == "NamespaceTerminating";
+    refusal.code == 403 && !refusal.causes.iter().any(going)
+}
+
+#[cfg(test)]
+mod tests;

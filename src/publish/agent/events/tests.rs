@@ -1,0 +1,190 @@
+//! The event of a pass, by what the pass reports.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::object::Gvk;
+use crate::sync::reason::Class;
+use crate::sync::{Scope, Side};
+
+fn own() -> Key {
+    let kind = Arc::new(Gvk::new("example.com", "v1", "CronTab"));
+    Scope::new(&Side::new("kcp"), &kind, "1x2y").key(Some("default"), "mine")
+}
+
+fn copy() -> Key {
+    let kind = Arc::new(Gvk::new("internal.corp", "v1", "CronTab"));
+    Scope::new(&Side::new("service"), &kind, "").key(Some("tenant-ns"), "tenant-mine")
+}
+
+fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) -> Report {
+    let outcomes = outcomes.iter().map(|(link, code, detail)| Outcome {
+        link: LinkId::new(link),
+        reason: crate::sync::Reason::new(*code, *detail),
+        copy: Some(copy()),
+    });
+    let happened = happened.iter();
+    Report {
+        outcomes: outcomes.collect(),
+        happened: happened
+            .map(|(link, effect)| (link.map(LinkId::new), *effect))
+            .collect(),
+        requests: 0,
+        recheck: None,
+        asked: vec![],
+    }
+}
+
+#[track_caller]
+fn check(happened: &[(Option<&str>, Effect)], expected: Option<Reason>) {
+    let report = report(happened, &[(PRIMARY, Code::InStep, "")]);
+    let told = telling(&report, &own());
+    assert_eq!(told.map(|telling| telling.reason), expected);
+}
+
+#[track_caller]
+fn check_refused(link: &str, code: Code, detail: &str, expected: &str) {
+    let happened = [(None, Effect::Accepted)];
+    let report = report(&happened, &[(link, code, detail)]);
+    let expected = Telling {
+        reason: Reason::Refused,
+        message: expected.to_owned(),
+    };
+    assert_eq!(telling(&report, &own()), Some(expected));
+}
+
+#[test]
+fn a_pass_that_changed_nothing_makes_no_event() {
+    check(&[], None);
+    check(&[(None, Effect::Looked), (None, Effect::Remembered)], None);
+    check(&[(None, Effect::Reported), (None, Effect::Forgotten)], None);
+}
+
+#[test]
+fn the_most_telling_of_what_happened_is_told() {
+    use Effect::{
+        Accepted, Adopted, Cleanup, Forgotten, LetGo, NamespaceMade, Placed, Released, Remembered,
+        StatusSynced, Synced,
+    };
+    let primary = Some(PRIMARY);
+    check(&[(None, Accepted)], Some(Reason::Accepted));
+    check(&[(primary, StatusSynced)], Some(Reason::StatusSynced));
+    check(
+        &[(primary, Synced), (primary, StatusSynced)],
+        Some(Reason::Synced),
+    );
+    check(
+        &[
+            (None, Accepted),
+            (primary, NamespaceMade),
+            (None, Remembered),
+            (primary, Placed),
+            (primary, StatusSynced),
+        ],
+        Some(Reason::Placed),
+    );
+    check(&[(primary, Adopted)], Some(Reason::Placed));
+    check(&[(primary, Cleanup)], Some(Reason::Cleanup));
+    check(&[(primary, LetGo)], Some(Reason::Cleanup));
+    check(
+        &[(primary, Cleanup), (None, Forgotten), (None, Released)],
+        Some(Reason::Deleted),
+    );
+}
+
+#[test]
+fn what_happens_to_related_objects_is_not_told_of_this_one() {
+    check(&[(Some("secret"), Effect::Cleanup)], None);
+    check(
+        &[
+            (Some("secret"), Effect::Placed),
+            (Some(PRIMARY), Effect::Synced),
+        ],
+        Some(Reason::Synced),
+    );
+}
+
+#[test]
+fn a_refusal_is_told_before_anything_that_happened() {
+    check_refused(
+        PRIMARY,
+        Code::NameConflict,
+        "service CronTab tenant-ns/tenant-mine belongs to another tenant",
+        "The object cannot be processed: the service uses its name for something else.",
+    );
+    check_refused(
+        "secret",
+        Code::TooLarge,
+        "",
+        "An object that belongs to this one is too large.",
+    );
+}
+
+#[test]
+fn an_invalid_object_is_told_what_is_wrong_with_it_and_not_where() {
+    check_refused(
+        PRIMARY,
+        Code::Invalid,
+        "create service CronTab tenant-ns/tenant-mine: refused as invalid: CronTab.internal.corp \
+         \"tenant-mine\" is invalid: spec.cron: Invalid value: \"x\": spec.cron in body should \
+         match '^a$'",
+        "The object was refused as invalid: spec.cron: invalid value: should match '^a$'",
+    );
+}
+
+#[test]
+fn what_is_wrong_with_anything_but_the_copy_is_not_told() {
+    let generic = "The object was refused as invalid.";
+    check_refused(
+        PRIMARY,
+        Code::Invalid,
+        "create service Secret agent/state: refused as invalid: Secret \"state\" is invalid: \
+         data: Too long: may not be more than 1048576 bytes",
+        generic,
+    );
+    check_refused(
+        PRIMARY,
+        Code::Invalid,
+        "create service CronTab tenant-ns/tenant-mine: refused as invalid: admission webhook \
+         \"hook.internal.corp\" denied the request: quota of team-7",
+        generic,
+    );
+}
+
+#[test]
+fn no_detail_of_any_other_refusal_is_ever_told() {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| code.class() == Class::Refused)
+    {
+        let detail = "create service CronTab tenant-ns/tenant-mine: forbidden: user agent-7";
+        let report = report(&[], &[(PRIMARY, *code, detail)]);
+        let told = telling(&report, &own()).unwrap();
+        assert_eq!(
+            (told.reason.as_str(), told.reason.kind()),
+            ("ReconcilingError", "Warning")
+        );
+        for word in [
+            "tenant",
+            "CronTab",
+            "agent",
+            "service CronTab",
+            "cluster",
+            "sync",
+        ] {
+            assert!(!told.message.contains(word), "{code}: {}", told.message);
+        }
+        assert!(!told.message.contains("at the moment.") || *code == Code::RulesInvalid);
+    }
+}
+
+#[test]
+fn what_waits_or_is_tried_again_is_no_refusal() {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| code.class() != Class::Refused)
+    {
+        let report = report(&[], &[(PRIMARY, *code, "detail")]);
+        assert_eq!(telling(&report, &own()), None, "{code}");
+    }
+}

@@ -1,0 +1,376 @@
+//! Following published resources: their schemas, their place in the export, their objects.
+//!
+//! Each is looked at by name, one at a time, whenever it, its definition or what it waits for has
+//! changed. What is found wrong with one holds back nobody else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::atlas::Places;
+use super::dispatch::Dispatch;
+use super::export::{Member, Members, Progress};
+use super::feeds::{Feeds, Watched as Feed};
+use super::options::{AgentOptions, Controller};
+use super::publication::{Plan, Publication};
+use super::schemas::{CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched};
+use super::workspaces::Workspaces;
+use crate::cluster::cache::{Cache, Change};
+use crate::cluster::connection::Connection;
+use crate::cluster::queue::{Outcome, Queue, Urgency};
+use crate::object::{Gvk, Object};
+use crate::publish::claims::Needs;
+use crate::publish::compiled::{Agent as Identity, Compiled};
+use crate::publish::rules::Sides;
+use crate::sync::{Seen, Store as _};
+
+/// How many published resources are looked at at the same time.
+const WORKERS: usize = 8;
+
+pub fn published_resource_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new(
+        "syncagent.kcp.io",
+        "v1alpha1",
+        "PublishedResource",
+    ))
+}
+
+pub fn crd_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+    ))
+}
+
+/// Everything that is needed to follow published resources.
+pub struct Publishing {
+    pub options: Arc<AgentOptions>,
+    pub sides: Sides,
+    pub service: Connection,
+    pub cache: Arc<Cache>,
+    pub feeds: Arc<Feeds>,
+    pub dispatch: Arc<Dispatch>,
+    pub workspaces: Arc<Workspaces>,
+    pub places: Arc<Places>,
+    pub schemas: Schemas,
+    pub members: watch::Sender<Members>,
+    /// Names of published resources.
+    pub queue: Queue<Arc<str>>,
+    /// Lists and watches them, and the definitions of custom resources.
+    pub published: Arc<Feed>,
+    pub definitions: Arc<Feed>,
+    pub known: Mutex<BTreeMap<Arc<str>, Known>>,
+}
+
+/// What is known of one.
+pub struct Known {
+    uid: Arc<str>,
+    group: String,
+    member: Member,
+    schema: Result<(), String>,
+    rules: Result<(), Vec<String>>,
+    /// What is at work or about to be.
+    running: Option<Arc<Publication>>,
+}
+
+impl Publishing {
+    /// Works until the queue is closed.
+    pub async fn work(self: Arc<Self>) {
+        let mut workers = JoinSet::new();
+        for _ in 0..WORKERS {
+            let publishing = Arc::clone(&self);
+            workers.spawn(async move {
+                while let Some(work) = publishing.queue.next().await {
+                    let outcome = publishing.look_at(&work.key).await;
+                    publishing.queue.done(work, outcome);
+                }
+            });
+        }
+        while workers.join_next().await.is_some() {}
+    }
+
+    /// Takes an event of a published resource or of a definition.
+    pub fn heard(&self, change: &Change) {
+        if change.key.kind == published_resource_kind() {
+            self.wake(&change.key.name);
+        } else if let Some((_, group)) = change.key.name.split_once('.') {
+            self.schemas.discovery.invalidate(group);
+            let known = self.known.lock();
+            let of_group = known.iter().filter(|(_, known)| known.group == group);
+            for (name, _) in of_group {
+                self.wake(name);
+            }
+        }
+    }
+
+    /// All that are there are known by name: none is waited for that nobody has heard of.
+    pub fn listed(&self) {
+        for (key, object) in self.published.table().all() {
+            if self.selected(&object) {
+                self.introduce(&key.name, &object);
+            }
+        }
+        self.tell_members();
+    }
+
+    fn wake(&self, name: &Arc<str>) {
+        // Each is a tenant of its own, so that none waits for the others of its kind.
+        self.queue.add(Arc::clone(name), name, Urgency::Live);
+    }
+
+    fn selected(&self, object: &Object) -> bool {
+        let labels: Vec<_> = object.labels().collect();
+        self.options.selector.matches(labels.iter().copied())
+    }
+
+    async fn look_at(self: &Arc<Self>, name: &Arc<str>) -> Outcome {
+        let key = self.published.table().scope("").key(None, name);
+        match self.cache.get(&key) {
+            Seen::Present(object) if self.selected(&object) => self.follow(name, &object).await,
+            Seen::Present(_) | Seen::Absent => {
+                self.gone(name);
+                Outcome::Settled
+            }
+            Seen::Unknown => Outcome::Failed(None),
+        }
+    }
+
+    /// Nothing of it is followed any more; what it published stays.
+    fn gone(&self, name: &Arc<str>) {
+        self.stop(name);
+        let Some(known) = self.known.lock().remove(name) else {
+            return;
+        };
+        info!(publishedresource = %name, "no longer published by this agent");
+        self.schemas.forget(&known.uid);
+        self.tell_members();
+    }
+
+    /// Makes it known before anything is found out about it.
+    fn introduce(&self, name: &Arc<str>, object: &Object) {
+        let uid: Arc<str> = object.uid().unwrap_or_default().into();
+        let status = object.root().get("status");
+        let recorded = status.and_then(|status| status.get("resourceSchemaName")?.as_str());
+        let before = self
+            .known
+            .lock()
+            .get(name)
+            .map(|known| Arc::clone(&known.uid));
+        match before {
+            Some(before) if before == uid => return,
+            // Another incarnation under the same name.
+            Some(_) => self.gone(name),
+            None => {}
+        }
+        let member = Member {
+            name: name.to_string(),
+            schema: recorded.filter(|name| !name.is_empty()).map(str::to_owned),
+            progress: Progress::Pending,
+            needs: Arc::default(),
+        };
+        let new = Known {
+            uid,
+            group: String::new(),
+            member,
+            schema: Ok(()),
+            rules: Ok(()),
+            running: None,
+        };
+        self.known.lock().insert(Arc::clone(name), new);
+    }
+
+    async fn follow(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
+        self.introduce(name, object);
+        let manifest = match Manifest::read(object.as_value()) {
+            Ok(manifest) => manifest,
+            Err(problem) => {
+                self.note(name, |known| {
+                    known.schema = Err(format!("the manifest cannot be read: {problem}"));
+                    known.member.progress = Progress::Failed;
+                });
+                return Outcome::Settled;
+            }
+        };
+        let needs = Arc::new(Needs::of(&manifest.spec));
+        self.note(name, |known| {
+            known.group.clone_from(&manifest.spec.resource.api_group);
+            known.member.needs = needs;
+        });
+        if object.in_deletion() {
+            self.stop(name);
+            self.note(name, |known| known.member.progress = Progress::Settled);
+            return Outcome::Settled;
+        }
+        match self
+            .schemas
+            .settle(&manifest, |crd| self.definition(crd), Trust::Memory)
+            .await
+        {
+            Ok(settled) => self.settled(name, &manifest, settled),
+            Err(error) => self.unsettled(name, &manifest, &error),
+        }
+    }
+
+    fn definition(&self, name: &str) -> Watched {
+        let key = self.definitions.table().scope("").key(None, name);
+        match self.cache.get(&key) {
+            Seen::Unknown => Watched::Unknown,
+            Seen::Absent => Watched::Absent,
+            Seen::Present(crd) => {
+                let metadata = &crd.as_value()["metadata"];
+                Watched::Present(CrdPrint {
+                    uid: crd.uid().unwrap_or_default().to_owned(),
+                    generation: metadata["generation"].as_i64().unwrap_or_default(),
+                })
+            }
+        }
+    }
+
+    fn settled(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        manifest: &Manifest,
+        settled: Settled,
+    ) -> Outcome {
+        let schema = settled.schema.clone();
+        self.note(name, |known| {
+            known.schema = Ok(());
+            known.member.schema = Some(schema);
+            known.member.progress = Progress::Settled;
+        });
+        for warning in &settled.warnings {
+            warn!(publishedresource = %name, "{warning}");
+        }
+        if !manifest.spec.synchronizes() || self.options.disabled.contains(&Controller::Sync) {
+            self.stop(name);
+            return Outcome::Settled;
+        }
+        self.put_to_work(name, manifest, settled);
+        Outcome::Settled
+    }
+
+    fn unsettled(&self, name: &Arc<str>, manifest: &Manifest, error: &SchemaError) -> Outcome {
+        let problem = error.to_string();
+        self.note(name, |known| {
+            if known.schema.as_ref().err() != Some(&problem) {
+                warn!(publishedresource = %name, problem, "the schema cannot be published");
+            }
+            known.schema = Err(problem);
+            known.member.schema.clone_from(&manifest.recorded);
+            known.member.progress = Progress::Failed;
+        });
+        match error.hope() {
+            Hope::Change => Outcome::Settled,
+            Hope::Later(after) => Outcome::Again(after),
+            Hope::Retry => Outcome::Failed(None),
+        }
+    }
+
+    fn stop(&self, name: &Arc<str>) {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(name) else {
+            return;
+        };
+        if let Some(running) = known.running.take() {
+            running.stop();
+            self.dispatch.stop(&known.uid);
+            info!(publishedresource = %name, "its objects are no longer kept in step");
+        }
+    }
+
+    /// Compiles its rules, and puts them in the place of those at work, where they differ.
+    fn put_to_work(self: &Arc<Self>, name: &Arc<str>, manifest: &Manifest, settled: Settled) {
+        let identity = Identity {
+            name: self.options.agent_name.clone(),
+            namespace: self.options.namespace.clone(),
+        };
+        let compiled = match Compiled::compile(&manifest.spec, settled.types, identity) {
+            Ok(compiled) => Arc::new(compiled),
+            Err(problems) => {
+                let words: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                let problems = words.join("; ");
+                warn!(publishedresource = %name, problems, "the rules are not valid");
+                self.stop(name);
+                self.note(name, |known| known.rules = Err(words));
+                return;
+            }
+        };
+        let plan = Plan {
+            uid: manifest.uid.as_str().into(),
+            name: name.to_string(),
+            compiled,
+            local_resource: settled.local_plural.into(),
+            remote_resource: settled.remote_plural.into(),
+        };
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(name) else {
+            return;
+        };
+        known.rules = Ok(());
+        if known
+            .running
+            .as_ref()
+            .is_some_and(|now| now.plan.does_the_same(&plan))
+        {
+            return;
+        }
+        let namespace = &self.options.namespace;
+        let new = Publication::prepare(plan, &self.sides, &self.service, &self.feeds, namespace);
+        known.running = Some(Arc::clone(&new));
+        drop(all);
+        self.places.learn(&new);
+        tokio::spawn(Arc::clone(self).begin(Arc::clone(name), new));
+    }
+
+    /// Brings a publication to work as soon as what it needs of the service cluster is known.
+    async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
+        publication.local_completed().await;
+        let all = self.known.lock();
+        let wanted = all.get(&name).and_then(|known| known.running.as_ref());
+        if !wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, &publication)) {
+            return;
+        }
+        self.dispatch.start(&publication);
+        drop(all);
+        info!(publishedresource = %name, "its objects are kept in step from now on");
+        self.attach(&publication);
+    }
+
+    /// Watches at the endpoints there are now.
+    pub fn attach(&self, publication: &Publication) {
+        for source in publication.attach(&self.workspaces.endpoints(), &self.feeds) {
+            if publication.sees(&source) {
+                self.dispatch.initial(publication, &source, None);
+            }
+        }
+    }
+
+    fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut Known)) {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(name) else {
+            return;
+        };
+        let before = known.member.clone();
+        change(known);
+        let differs = known.member != before;
+        drop(all);
+        if differs {
+            self.tell_members();
+        }
+    }
+
+    fn tell_members(&self) {
+        let known = self.known.lock();
+        let members: Arc<[Member]> = known.values().map(|known| known.member.clone()).collect();
+        self.members.send_if_modified(|told| {
+            let differs = told.as_ref() != Some(&members);
+            *told = Some(members);
+            differs
+        });
+    }
+}

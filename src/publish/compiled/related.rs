@@ -1,0 +1,167 @@
+//! Entries of related objects.
+
+use std::collections::BTreeSet;
+
+use super::selectors::{check_label, check_selector};
+use super::steps::mutations;
+use super::{Part, Problem};
+use crate::mutation::{Pipeline, Step};
+use crate::paths::{self, Use};
+use crate::publish::types::{
+    Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
+};
+use crate::template::{self, Engine, Template};
+
+/// Finds entries that are wrong before the first object needs them.
+pub(super) fn related(entries: &[RelatedSpec], engine: Engine, problems: &mut Vec<Problem>) {
+    let mut seen = BTreeSet::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let field = format!("spec.related[{index}]");
+        if !seen.insert(entry.identifier.as_str()) {
+            let message = format!("{:?} is used by another entry too", entry.identifier);
+            let problem = Problem::new(format!("{field}.identifier"), message).warning();
+            problems.push(problem.with_hint(
+                "both entries work; give each its own, so that reports can tell them apart",
+            ));
+        }
+        related_type(entry, &field, problems);
+        let names = entry.object.names();
+        values(&names, engine, &format!("{field}.object"), problems);
+        if let Some(namespace) = &entry.object.namespace {
+            let field = format!("{field}.object.namespace");
+            values(namespace, engine, &field, problems);
+        }
+        if let Some(watch) = &entry.watch {
+            let field = format!("{field}.watch");
+            if watch.by_owner.is_some() == watch.by_selector.is_some() {
+                problems.push(Problem::new(&field, "set either byOwner or bySelector"));
+            }
+            if let Some(selector) = &watch.by_selector {
+                check_selector(&format!("{field}.bySelector"), selector, problems);
+            }
+        }
+        mutations(
+            entry.mutation.as_ref(),
+            &format!("{field}.mutation"),
+            problems,
+        );
+    }
+}
+
+/// The rules that the API server holds a related type to.
+fn related_type(entry: &RelatedSpec, field: &str, problems: &mut Vec<Problem>) {
+    let (group, version) = (entry.group.is_some(), entry.version.is_some());
+    let resource = entry.resource.is_some();
+    let mut check = |ok: bool, message: &str| {
+        if !ok {
+            problems.push(Problem::new(field, message));
+        }
+    };
+    check(
+        entry.kind.is_some() != (version || resource),
+        "name the type either by kind or by version and resource",
+    );
+    check(resource == version, "resource and version go together");
+    check(
+        !group || (resource && version),
+        "a group needs resource and version",
+    );
+    check(
+        entry.identity_hash.is_none() || (group && version && resource),
+        "identityHash needs group, version and resource",
+    );
+    check(
+        !(entry.origin == Origin::Service && entry.sync_status && entry.watch.is_none()),
+        "with origin service, syncStatus needs watch",
+    );
+}
+
+fn values(spec: &RelatedObjectSpec, engine: Engine, field: &str, problems: &mut Vec<Problem>) {
+    if let Some(reference) = &spec.reference {
+        let field = format!("{field}.reference");
+        if let Err(error) = paths::validate(&reference.path, Use::Read) {
+            problems.push(Problem::new(format!("{field}.path"), error));
+        }
+        if let Some(regex) = &reference.regex {
+            check_regex(&format!("{field}.regex"), regex, problems);
+        }
+    }
+    if let Some(selector) = &spec.selector {
+        selecting(selector, engine, &format!("{field}.selector"), problems);
+    }
+    if let Some(template) = &spec.template {
+        let field = format!("{field}.template.template");
+        check_template(field, &template.template, engine, problems);
+    }
+    if spec.reference.is_none()
+        && spec.selector.is_none()
+        && spec.template.is_none()
+        && field.ends_with(".object")
+    {
+        let message = "says not how it is found: set one of reference, selector and template";
+        problems.push(Problem::new(field, message));
+    }
+}
+
+fn selecting(spec: &SelectorSpec, engine: Engine, field: &str, problems: &mut Vec<Problem>) {
+    // Labels that are templates are checked as templates, the others as labels.
+    let mut plain = spec.labels();
+    plain.match_labels.clear();
+    for (key, value) in &spec.match_labels {
+        let at = format!("{field}.matchLabels.{key}");
+        for (text, part) in [(key, Part::Key), (value, Part::Value)] {
+            if template::has_actions(text)
+                && let Err(error) = Template::compile(engine, text)
+            {
+                problems.push(Problem::of_template(at.clone(), error).at(part));
+            }
+        }
+        let fixed = |text: &String| !template::has_actions(text);
+        let (key, value) = (
+            Some(key).filter(|key| fixed(key)),
+            Some(value).filter(|value| fixed(value)),
+        );
+        // In the place of what is not known yet something stands that any label may have.
+        let stand_in = || "x".to_owned();
+        check_label(
+            at,
+            &key.cloned().unwrap_or_else(stand_in),
+            &value.cloned().unwrap_or_else(stand_in),
+            problems,
+        );
+    }
+    check_selector(field, &plain, problems);
+    let Rewrite { regex, template } = &spec.rewrite;
+    let field = format!("{field}.rewrite");
+    match (regex, template) {
+        (None, None) => {
+            problems.push(Problem::new(field, "set either regex or template"));
+        }
+        (Some(regex), _) => check_regex(&format!("{field}.regex"), regex, problems),
+        (None, Some(template)) => {
+            let field = format!("{field}.template.template");
+            check_template(field, &template.template, engine, problems);
+        }
+    }
+}
+
+fn check_template(field: String, text: &str, engine: Engine, problems: &mut Vec<Problem>) {
+    if let Err(error) = Template::compile(engine, text) {
+        problems.push(Problem::of_template(field, error));
+    }
+}
+
+fn check_regex(field: &str, regex: &RegexRewrite, problems: &mut Vec<Problem>) {
+    let step = Step::Regex {
+        path: "name".to_owned(),
+        pattern: regex.pattern.clone(),
+        replacement: regex.replacement.clone(),
+    };
+    if let Err(errors) = Pipeline::compile(&[step]) {
+        problems.extend(errors.into_iter().map(|error| Problem {
+            offset: error.offset,
+            hint: error.hint,
+            ..Problem::new(format!("{field}.{}", error.field), error.message)
+        }));
+    }
+}

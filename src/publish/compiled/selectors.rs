@@ -1,0 +1,42 @@
+//! Label selectors as manifests have them.
+
+use serde_json::{Value, json};
+
+use super::{Part, Problem};
+use crate::publish::types::LabelSelector;
+use crate::selector::{Selector, SelectorError};
+
+/// Checks each requirement on its own, so that the very one is pointed at.
+pub(super) fn check_selector(field: &str, selector: &LabelSelector, problems: &mut Vec<Problem>) {
+    let before = problems.len();
+    for (key, value) in &selector.match_labels {
+        check_label(format!("{field}.matchLabels.{key}"), key, value, problems);
+    }
+    for (index, requirement) in selector.match_expressions.iter().enumerate() {
+        let alone = json!({"matchExpressions": [requirement]});
+        if let Err(error) = Selector::from_value(&alone) {
+            problems.push(Problem::new(
+                format!("{field}.matchExpressions[{index}]"),
+                error,
+            ));
+        }
+    }
+    if let (Err(error), true) = (compile(&json!(selector)), problems.len() == before) {
+        problems.push(Problem::new(field, error));
+    }
+}
+
+fn compile(selector: &Value) -> Result<(), SelectorError> {
+    Selector::from_value(selector).map(drop)
+}
+
+/// Checks one label that is asked for.
+pub(super) fn check_label(field: String, key: &str, value: &str, problems: &mut Vec<Problem>) {
+    if let Err(error) = compile(&json!({"matchLabels": {key: value}})) {
+        let part = match error {
+            SelectorError::Key { .. } => Part::Key,
+            _ => Part::Value,
+        };
+        problems.push(Problem::new(field, error).at(part));
+    }
+}

@@ -1,0 +1,233 @@
+//! The condition `Ready` of a published resource: from what is known to what its owner reads.
+//!
+//! | reason | status | means |
+//! |---|---|---|
+//! | `Pending` | Unknown | the agent has not looked yet |
+//! | `KindNotFound` | False | the service cluster does not serve the kind |
+//! | `DiscoveryFailed`, `NoAnswer` | False | a server does not answer; tried again |
+//! | `DefinitionNotUsable` | False | the CRD, or the model of the kind, cannot be published |
+//! | `ProjectionInvalid` | False | versions or names asked for do not fit the CRD |
+//! | `Forbidden` | False | the agent lacks a right to make the schema |
+//! | `SchemaRefused` | False | kcp refused the schema |
+//! | `RulesInvalid` | False | naming, filters, mutations or related resources have mistakes; the API is published all the same |
+//! | `NotExported` | False | the export could not be written, or something in it is in the way |
+//! | `DeletionsHeld` | False | deletions wait for an approval |
+//! | `MissingRights` | False | the agent was refused something that it needs |
+//! | `NoWorkspaces` | True | published; no workspace has bound it |
+//! | `SynchronizationDisabled` | True | published; objects are left alone, as asked |
+//! | `Synchronizing` | True | published, and objects are kept in step |
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::compiled::Problem;
+
+/// The condition's type.
+pub const READY: &str = "Ready";
+
+/// How many problems of one sort are told; the rest is counted.
+const TOLD: usize = 5;
+/// The longest message, in bytes.
+const LONGEST: usize = 4096;
+
+/// What is known of a published resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The generation that all of this is about.
+    pub generation: i64,
+    pub schema: SchemaFact,
+    /// What is wrong with the rules.
+    pub rules: Vec<Problem>,
+    /// What keeps it from being in the export as asked, in words.
+    pub export: Vec<String>,
+    pub synchronization: SynchronizationFact,
+    pub held: Option<HeldDeletions>,
+    /// What the agent was refused, such as `delete secrets on the service cluster`.
+    pub missing_rights: BTreeSet<String>,
+    /// What holds nothing up but should be known, in words.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SchemaFact {
+    #[default]
+    Pending,
+    /// The reason is one of the table above.
+    Failed {
+        reason: &'static str,
+        message: String,
+    },
+    Published(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SynchronizationFact {
+    Disabled,
+    /// With this many workspaces.
+    Enabled(usize),
+}
+
+impl Default for SynchronizationFact {
+    fn default() -> Self {
+        Self::Enabled(0)
+    }
+}
+
+/// Deletions that wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldDeletions {
+    pub count: usize,
+    pub why: String,
+    /// The annotation that approves them, `key: value`.
+    pub approval: String,
+}
+
+/// A condition without its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    pub reason: &'static str,
+    pub message: String,
+    pub generation: i64,
+}
+
+/// What follows from the facts. The first trouble gives the reason, all of them are told.
+pub fn judge(facts: &Facts) -> Verdict {
+    let troubles = troubles(facts);
+    let (status, reason, mut sentences) = match (troubles.first(), &facts.schema) {
+        (Some((reason, _)), _) => {
+            let told = troubles.iter().map(|(_, told)| told.clone());
+            ("False", *reason, told.collect())
+        }
+        (None, SchemaFact::Published(schema)) => {
+            let (reason, how) = fine(facts.synchronization);
+            let told = format!("published as {schema}; {how}");
+            ("True", reason, vec![told])
+        }
+        (None, SchemaFact::Pending | SchemaFact::Failed { .. }) => {
+            let told = "the agent is looking for the kind".to_owned();
+            ("Unknown", "Pending", vec![told])
+        }
+    };
+    sentences.extend(facts.warnings.iter().cloned());
+    Verdict {
+        status,
+        reason,
+        message: cut(sentences.join("; ")),
+        generation: facts.generation,
+    }
+}
+
+fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
+    let mut troubles = Vec::new();
+    let published = match &facts.schema {
+        SchemaFact::Failed { reason, message } => {
+            troubles.push((*reason, message.clone()));
+            false
+        }
+        SchemaFact::Pending => false,
+        SchemaFact::Published(_) => true,
+    };
+    if !facts.rules.is_empty() {
+        let told = some(facts.rules.iter().map(in_words));
+        let published = if published {
+            "the API is published, but "
+        } else {
+            ""
+        };
+        let told = format!("{published}no object can be synchronized: {told}");
+        troubles.push(("RulesInvalid", told));
+    }
+    // Without a schema there is nothing that the export could lack.
+    if published && !facts.export.is_empty() {
+        troubles.push(("NotExported", some(facts.export.iter().cloned())));
+    }
+    if let Some(held) = &facts.held {
+        let told = format!(
+            "{} deletions are held: {}; to let them go on, set the annotation {}",
+            held.count, held.why, held.approval
+        );
+        troubles.push(("DeletionsHeld", told));
+    }
+    if !facts.missing_rights.is_empty() {
+        let rights = some(facts.missing_rights.iter().cloned());
+        let told = format!("the agent may not {rights}: grant it these rights");
+        troubles.push(("MissingRights", told));
+    }
+    troubles
+}
+
+fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
+    match synchronization {
+        SynchronizationFact::Disabled => (
+            "SynchronizationDisabled",
+            "objects are not synchronized, as asked".to_owned(),
+        ),
+        SynchronizationFact::Enabled(0) => {
+            ("NoWorkspaces", "no workspace has bound it yet".to_owned())
+        }
+        SynchronizationFact::Enabled(1) => {
+            ("Synchronizing", "synchronized with 1 workspace".to_owned())
+        }
+        SynchronizationFact::Enabled(count) => (
+            "Synchronizing",
+            format!("synchronized with {count} workspaces"),
+        ),
+    }
+}
+
+fn in_words(problem: &Problem) -> String {
+    match &problem.hint {
+        Some(hint) => format!("{problem} ({hint})"),
+        None => problem.to_string(),
+    }
+}
+
+fn some(told: impl ExactSizeIterator<Item = String>) -> String {
+    let more = told.len().saturating_sub(TOLD);
+    let mut words: Vec<String> = told.take(TOLD).collect();
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    words.join(", ")
+}
+
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push('…');
+    }
+    message
+}
+
+/// The merge patch that brings a status up to date; none if it says all of it already. The time of
+/// the last transition moves only with the condition's status, conditions of others stay.
+pub fn patch(status: &Value, verdict: &Verdict, now: &str) -> Option<Value> {
+    let none = Vec::new();
+    let conditions = status["conditions"].as_array().unwrap_or(&none);
+    let before = conditions.iter().find(|one| one["type"] == READY);
+    let mut after = json!({
+        "type": READY, "status": verdict.status, "reason": verdict.reason,
+        "message": verdict.message, "observedGeneration": verdict.generation,
+    });
+    let since = before
+        .filter(|before| before["status"] == verdict.status)
+        .and_then(|before| before["lastTransitionTime"].as_str());
+    after["lastTransitionTime"] = since.unwrap_or(now).into();
+    if status["observedGeneration"] == verdict.generation && before == Some(&after) {
+        return None;
+    }
+    let others = conditions
+        .iter()
+        .filter(|one| one["type"] != READY)
+        .cloned();
+    let conditions: Vec<Value> = others.chain([after]).collect();
+    Some(json!({
+        "status": {"observedGeneration": verdict.generation, "conditions": conditions},
+    }))
+}
+
+#[cfg(test)]
+mod tests;

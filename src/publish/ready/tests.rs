@@ -1,0 +1,242 @@
+use super::*;
+
+fn published() -> Facts {
+    Facts {
+        generation: 3,
+        schema: SchemaFact::Published("v1.things.a.org".into()),
+        synchronization: SynchronizationFact::Enabled(2),
+        ..Facts::default()
+    }
+}
+
+fn problem(field: &str, hint: Option<&str>) -> Problem {
+    Problem {
+        field: field.into(),
+        message: "is wrong".into(),
+        offset: None,
+        hint: hint.map(str::to_owned),
+    }
+}
+
+#[track_caller]
+fn check(facts: &Facts, status: &str, reason: &str, message: &str) {
+    let verdict = judge(facts);
+    assert_eq!(
+        (verdict.status, verdict.reason),
+        (status, reason),
+        "{verdict:?}"
+    );
+    assert_eq!(verdict.message, message);
+    assert_eq!(verdict.generation, facts.generation);
+}
+
+#[test]
+fn what_is_published_and_in_step_is_ready() {
+    let facts = published();
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces",
+    );
+    for (synchronization, reason, how) in [
+        (
+            SynchronizationFact::Enabled(1),
+            "Synchronizing",
+            "synchronized with 1 workspace",
+        ),
+        (
+            SynchronizationFact::Enabled(0),
+            "NoWorkspaces",
+            "no workspace has bound it yet",
+        ),
+        (
+            SynchronizationFact::Disabled,
+            "SynchronizationDisabled",
+            "objects are not synchronized, as asked",
+        ),
+    ] {
+        let facts = Facts {
+            synchronization,
+            ..published()
+        };
+        check(
+            &facts,
+            "True",
+            reason,
+            &format!("published as v1.things.a.org; {how}"),
+        );
+    }
+}
+
+#[test]
+fn a_warning_is_told_and_changes_nothing() {
+    let facts = Facts {
+        warnings: vec!["mind the gap".into()],
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; mind the gap",
+    );
+}
+
+#[test]
+fn before_anything_is_known_nothing_is_claimed() {
+    check(
+        &Facts::default(),
+        "Unknown",
+        "Pending",
+        "the agent is looking for the kind",
+    );
+}
+
+#[test]
+fn a_schema_that_failed_says_why_and_the_export_is_not_blamed() {
+    let facts = Facts {
+        schema: SchemaFact::Failed {
+            reason: "KindNotFound",
+            message: "no such kind".into(),
+        },
+        export: vec!["not in the export".into()],
+        ..published()
+    };
+    check(&facts, "False", "KindNotFound", "no such kind");
+}
+
+#[test]
+fn rules_with_mistakes_are_told_with_their_fields_and_hints() {
+    let facts = Facts {
+        rules: vec![
+            problem("spec.naming.name", None),
+            problem("spec.filter", Some("try this")),
+        ],
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "RulesInvalid",
+        "the API is published, but no object can be synchronized: spec.naming.name: is wrong, \
+         spec.filter: is wrong (try this)",
+    );
+    let facts = Facts {
+        schema: SchemaFact::Pending,
+        ..facts
+    };
+    assert!(
+        judge(&facts).message.starts_with("no object can be"),
+        "{facts:?}"
+    );
+}
+
+#[test]
+fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_to_do() {
+    let facts = Facts {
+        export: vec!["there is no export".into()],
+        ..published()
+    };
+    check(&facts, "False", "NotExported", "there is no export");
+    let held = HeldDeletions {
+        count: 30,
+        why: "the CRD is gone".into(),
+        approval: "example.org/approve: \"x1\"".into(),
+    };
+    let facts = Facts {
+        held: Some(held),
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "DeletionsHeld",
+        "30 deletions are held: the CRD is gone; to let them go on, set the annotation \
+         example.org/approve: \"x1\"",
+    );
+    let missing_rights = BTreeSet::from(["delete secrets".to_owned(), "create things".to_owned()]);
+    let facts = Facts {
+        missing_rights,
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "MissingRights",
+        "the agent may not create things, delete secrets: grant it these rights",
+    );
+}
+
+#[test]
+fn of_several_troubles_the_first_gives_the_reason_and_all_are_told_up_to_a_limit() {
+    let facts = Facts {
+        rules: (0..8).map(|n| problem(&format!("f{n}"), None)).collect(),
+        export: vec!["e".repeat(10_000)],
+        ..published()
+    };
+    let verdict = judge(&facts);
+    assert_eq!(verdict.reason, "RulesInvalid");
+    assert!(
+        verdict.message.contains("f4: is wrong, and 3 more; eeee"),
+        "{}",
+        verdict.message
+    );
+    assert!(verdict.message.len() <= LONGEST + '…'.len_utf8());
+}
+
+const THEN: &str = "2026-01-01T00:00:00Z";
+const NOW: &str = "2026-02-02T00:00:00Z";
+
+fn condition(status: &str, since: &str) -> Value {
+    json!({
+        "type": "Ready", "status": status, "reason": "Synchronizing",
+        "message": "published as v1.things.a.org; synchronized with 2 workspaces",
+        "observedGeneration": 3, "lastTransitionTime": since,
+    })
+}
+
+#[track_caller]
+fn check_patch(status: &Value, wanted: Option<&Value>) {
+    let found = patch(status, &judge(&published()), NOW);
+    let wanted = wanted
+        .map(|conditions| json!({"status": {"observedGeneration": 3, "conditions": conditions}}));
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn the_first_condition_is_patched_in_and_what_says_it_already_is_left_alone() {
+    check_patch(&Value::Null, Some(&json!([condition("True", NOW)])));
+    check_patch(
+        &json!({"resourceSchemaName": "x"}),
+        Some(&json!([condition("True", NOW)])),
+    );
+    let there = json!({"observedGeneration": 3, "conditions": [condition("True", THEN)]});
+    check_patch(&there, None);
+}
+
+#[test]
+fn the_time_of_the_last_transition_moves_only_with_the_status() {
+    let conditions = json!([condition("False", THEN)]);
+    check_patch(
+        &json!({"conditions": conditions}),
+        Some(&json!([condition("True", NOW)])),
+    );
+    let mut other = condition("True", THEN);
+    other["message"] = "other".into();
+    check_patch(
+        &json!({"conditions": [other]}),
+        Some(&json!([condition("True", THEN)])),
+    );
+}
+
+#[test]
+fn a_newer_generation_is_told_and_conditions_of_others_stay() {
+    let foreign = json!({"type": "Theirs", "status": "True"});
+    let mut old = condition("True", THEN);
+    old["observedGeneration"] = 2.into();
+    check_patch(
+        &json!({"observedGeneration": 2, "conditions": [old, foreign]}),
+        Some(&json!([foreign, condition("True", THEN)])),
+    );
+}

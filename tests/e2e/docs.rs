@@ -1,0 +1,272 @@
+//! What the docs show is true: manifests in them are checked, links lead somewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use hawser::playground::{Playground, PlaygroundOptions};
+use http::Request;
+use serde_json::Value;
+use testbed::ServiceCluster;
+use testbed::binaries::repository;
+
+use crate::workspaces::{self, create};
+
+/// The pages for users.
+fn pages() -> Result<Vec<PathBuf>> {
+    let root = repository();
+    let mut found = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    for dir in ["docs", "examples/crontabs", "examples/databases"] {
+        for entry in std::fs::read_dir(root.join(dir))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    ensure!(found.len() > 10, "{found:?}");
+    Ok(found)
+}
+
+/// The fenced blocks of a language, with what precedes them left out.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    text.split(&*fence)
+        .skip(1)
+        .filter_map(|rest| rest.split("\n```").next())
+        .collect()
+}
+
+fn check(manifest: &str) -> Result<()> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .args(["check", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().context("no stdin")?;
+    input.write_all(manifest.as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{manifest}\n{said}");
+    Ok(())
+}
+
+#[test]
+fn every_published_resource_in_the_docs_is_without_a_fault() -> Result<()> {
+    let mut checked = 0;
+    for page in pages()? {
+        let text = std::fs::read_to_string(&page)?;
+        for block in blocks(&text, "yaml") {
+            if block.contains("\nkind: PublishedResource\n") {
+                check(block).with_context(|| page.display().to_string())?;
+                checked += 1;
+            }
+        }
+    }
+    ensure!(checked >= 3, "only {checked} manifests were found");
+    Ok(())
+}
+
+/// The anchors of a page's headings, as code hosts make them.
+fn anchors(page: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(page)
+        .with_context(|| format!("a link leads to {}", page.display()))?;
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    Ok(headings
+        .map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase();
+            words
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
+        })
+        .collect())
+}
+
+#[test]
+fn every_link_in_the_docs_leads_somewhere() -> Result<()> {
+    let mut followed = 0;
+    for page in pages()? {
+        let text = std::fs::read_to_string(&page)?;
+        for (_, rest) in text
+            .match_indices("](")
+            .map(|(at, _)| text.split_at(at + 2))
+        {
+            let link = rest.split(')').next().unwrap_or_default();
+            if link.contains("://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().context("no directory")?.join(file),
+            };
+            ensure!(target.exists(), "{}: {link}", page.display());
+            if !anchor.is_empty() {
+                let known = anchors(&target)?;
+                ensure!(
+                    known.contains(anchor),
+                    "{}: {link}: {known:?}",
+                    page.display()
+                );
+            }
+            followed += 1;
+        }
+    }
+    ensure!(followed > 20, "only {followed} links were found");
+    Ok(())
+}
+
+/// The words of a text that are flags.
+fn flags(text: &str) -> BTreeSet<&str> {
+    text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'))
+        .filter(|word| word.starts_with("--") && !word.ends_with('-'))
+        .collect()
+}
+
+#[test]
+fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .args(["agent", "--help"])
+        .output()?;
+    let help = String::from_utf8(output.stdout)?;
+    let mut known = flags(&help);
+    known.remove("--help");
+    let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
+    let (_, table) = text.split_once("## Flags\n").context("no flags")?;
+    let table: String = table
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|line| line.split('|').nth(1))
+        .collect();
+    assert_eq!(flags(&table), known);
+    // Elsewhere, too, only what there is.
+    for page in ["docs/agent.md", "docs/migration.md", "docs/publishing.md"] {
+        let text = std::fs::read_to_string(repository().join(page))?;
+        for flag in flags(&text) {
+            let of_other_programs = [
+                "--namespace",
+                "--server-side",
+                "--force-conflicts",
+                "--output",
+                "--values",
+                "--set",
+                "--overwrite",
+            ];
+            ensure!(
+                known.contains(flag) || of_other_programs.contains(&flag),
+                "{page}: {flag}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What stands between backquotes in a cell of a table.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
+    let source = std::fs::read_to_string(repository().join("src/process/metrics.rs"))?;
+    let (_, known) = source.split_once("\nmetrics! {\n").context("no metrics")?;
+    let (known, _) = known.split_once("\n}\n").context("no end")?;
+    let known: BTreeMap<&str, Vec<&str>> = known
+        .lines()
+        .filter(|line| line.contains(" = "))
+        .map(|line| {
+            let mut quoted = line.split('"').skip(1).step_by(2);
+            (quoted.next().unwrap_or_default(), quoted.collect())
+        })
+        .collect();
+    let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
+    let (_, table) = text.split_once("\n## Metrics\n").context("no metrics")?;
+    let shown: BTreeMap<&str, Vec<&str>> = table
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split('|').skip(1);
+            let name = *quoted(cells.next()?).first()?;
+            // Behind a label may stand its values.
+            let labels = cells.next()?.split('(').next()?;
+            Some((name, quoted(labels)))
+        })
+        .collect();
+    assert_eq!(shown, known);
+    Ok(())
+}
+
+fn documents(block: &str) -> Result<Vec<Value>> {
+    block
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).with_context(|| document.to_owned()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Result<()> {
+    let text = std::fs::read_to_string(repository().join("docs/getting-started.md"))?;
+    let shown = blocks(&text, "yaml")
+        .into_iter()
+        .map(documents)
+        .collect::<Result<Vec<_>>>()?;
+    let of_kind = |kind: &str| {
+        let mut all = shown.iter().flatten();
+        let found = all.find(|object| object["kind"] == kind);
+        found.with_context(|| format!("no {kind} is shown"))
+    };
+
+    // In kcp.
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let services = workspaces::make(&playground, "services").await?;
+    create(&services, of_kind("APIExport")?).await?;
+    let slices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/databases.example.org";
+    let get = Request::get(slices).body(Vec::new())?;
+    let slice: Value = services.request(get).await?;
+    assert_eq!(
+        slice["spec"]["export"]["name"],
+        of_kind("APIExportEndpointSlice")?["metadata"]["name"]
+    );
+    for kind in ["ClusterRole", "ClusterRoleBinding"] {
+        create(&services, of_kind(kind)?).await?;
+    }
+    let consumer = workspaces::make(&playground, "consumer").await?;
+    create(&consumer, of_kind("APIBinding")?).await?;
+    playground.stop().await;
+
+    // On the service cluster.
+    let values = shown
+        .iter()
+        .flatten()
+        .find(|block| block["kcpKubeconfig"].is_string())
+        .context("no values are shown")?;
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("values.yaml");
+    std::fs::write(&file, values.to_string())?;
+    let (file, chart) = (
+        file.display().to_string(),
+        repository().join("charts/hawser"),
+    );
+    let (chart, admin) = (
+        chart.display().to_string(),
+        ServiceCluster::shared().await?.admin(),
+    );
+    let rendered = admin
+        .helm(&["template", "hawser", &chart, "--values", &file])
+        .await?;
+    for wanted in [
+        "--apiexportendpointslice-ref=databases.example.org",
+        "resources: [\"postgresclusters/status\"]",
+        "image: \"registry.example.org/hawser:",
+    ] {
+        ensure!(rendered.contains(wanted), "{wanted}: {rendered}");
+    }
+    Ok(())
+}
