@@ -51,6 +51,7 @@ mod events;
 mod faults;
 mod filters;
 mod lifecycle;
+mod masses;
 mod objects;
 mod ownership;
 mod plane;

@@ -16,6 +16,7 @@ use super::world::{Team, World};
 on_both_grounds!(
     killed_in_the_middle_of_creating_it_finishes_what_was_begun,
     killed_in_the_middle_of_changes_and_deletions_it_finishes_what_was_begun,
+    what_happened_while_nobody_was_at_work_is_caught_up_with,
 );
 
 const OBJECTS: usize = 300;
@@ -208,5 +209,47 @@ async fn killed_in_the_middle_of_changes_and_deletions_it_finishes_what_was_begu
     })
     .await;
     await_one_to_one(&stage, &teams).await;
+    Ok(())
+}
+
+async fn what_happened_while_nobody_was_at_work_is_caught_up_with(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    for name in ["changed", "deleted", "said", "recreated", "copyless"] {
+        stage.made(name, json!({"of": name, "drop": 1})).await;
+    }
+    let (said, lost) = (stage.copy("said").await, stage.copy("copyless").await);
+    stage.agent.kill().await?;
+
+    let (team, kind) = (&stage.team, &stage.kind);
+    let change = json!({"spec": {"drop": null, "new": 2}, "metadata": {"labels": {"a": "b"}}});
+    team.patch(kind, "changed", change).await?;
+    team.delete(kind, "deleted").await?;
+    let status = format!("{}/status", stage.place(&said));
+    world
+        .service
+        .merge(&status, json!({"status": {"lit": true}}))
+        .await?;
+    world.service.delete(&stage.place(&lost)).await?;
+    team.make(kind, "made", json!({"of": "made"})).await;
+    // A consumer that frees its object by force, and makes another of the same name.
+    team.delete(kind, "recreated").await?;
+    team.patch(kind, "recreated", json!({"metadata": {"finalizers": null}}))
+        .await?;
+    team.await_gone(kind, "recreated").await;
+    team.make(kind, "recreated", json!({"of": "another"})).await;
+
+    let _agent = world.start_agent()?;
+    let wanted = json!({"of": "changed", "new": 2});
+    let copy = stage.await_in_copy("changed", "/spec", wanted).await;
+    ensure!(copy["metadata"]["labels"]["a"] == "b");
+    team.await_gone(kind, "deleted").await;
+    world.await_no_copy(kind, stage.of("deleted")).await;
+    team.await_in(kind, "said", "/status", json!({"lit": true}))
+        .await;
+    stage.copy("copyless").await;
+    stage.copy("made").await;
+    stage
+        .await_in_copy("recreated", "/spec/of", json!("another"))
+        .await;
     Ok(())
 }

@@ -14,6 +14,7 @@ on_both_grounds!(
     a_failing_rule_is_a_warning_without_its_details,
     the_owner_is_told_of_a_crd_that_is_missing,
     the_owner_is_told_what_was_added_to_the_export,
+    a_consumer_that_accepts_no_events_gets_its_copies_all_the_same,
 );
 
 async fn reasons(plane: &Plane, name: &str) -> Result<Vec<Value>> {
@@ -169,5 +170,27 @@ async fn the_owner_is_told_what_was_added_to_the_export(world: &World) -> Result
     let event = await_event(&world.org, export, "AddingPermissionClaims").await;
     let message = event["message"].as_str().unwrap_or_default();
     ensure!(message.contains("events"), "{message}");
+    Ok(())
+}
+
+async fn a_consumer_that_accepts_no_events_gets_its_copies_all_the_same(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let silent = world.workspace("silent").await?;
+    world.bind_accepting(&silent, json!([])).await?;
+    for name in ["lamp", "sofa"] {
+        silent.make(&stage.kind, name, json!({"size": 1})).await;
+        world.await_copy(&stage.kind, silent.of(name)).await;
+    }
+    silent
+        .patch(&stage.kind, "lamp", json!({"spec": {"size": 2}}))
+        .await?;
+    world
+        .await_in_copy(&stage.kind, silent.of("lamp"), "/spec/size", json!(2))
+        .await;
+    silent.delete(&stage.kind, "lamp").await?;
+    silent.await_gone(&stage.kind, "lamp").await;
+    ensure!(reasons(&silent.plane, "lamp").await?.is_empty());
     Ok(())
 }

@@ -19,6 +19,7 @@ on_both_grounds!(
     a_changed_crd_is_published_anew_and_objects_go_on,
     a_core_kind_is_published_under_another_group,
     what_is_no_longer_published_stays_in_the_export,
+    rules_that_fit_no_object_hold_back_neither_schema_nor_export,
     ready_says_what_is_wrong_where_the_crd_has_room_for_it,
 );
 
@@ -397,6 +398,35 @@ async fn what_is_no_longer_published_stays_in_the_export(world: &World) -> Resul
     ensure!(strings(&export["spec"]["latestResourceSchemas"]).contains(&schema.as_str()));
     world.org.get(&format!("{SCHEMAS}/{schema}")).await?;
     Ok(())
+}
+
+async fn rules_that_fit_no_object_hold_back_neither_schema_nor_export(world: &World) -> Result<()> {
+    let stage = world
+        .stage(json!({"naming": {"name": "{{ .Object.metadata.name"}}))
+        .await?;
+    stage.team.make(&stage.kind, "lamp", json!({})).await;
+    if world.ground == Ground::Ours {
+        eventually(SOON, "the condition says so", async || {
+            let found = world
+                .service
+                .get(&format!("{PUBLISHED}/{}", stage.published))
+                .await?;
+            let condition = &found["status"]["conditions"][0];
+            ensure!(condition["status"] == "False", "{}", found["status"]);
+            ensure!(
+                condition["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains("name"))
+            );
+            Ok(())
+        })
+        .await;
+    }
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    let naming = json!({"spec": {"naming": {"name": "good-{{ .Object.metadata.name }}"}}});
+    world.service.merge(&at, naming).await?;
+    let copy = stage.copy("lamp").await;
+    has(&copy, "/metadata/name", &json!("good-lamp"))
 }
 
 async fn ready_says_what_is_wrong_where_the_crd_has_room_for_it(world: &World) -> Result<()> {

@@ -266,6 +266,11 @@ impl World {
                 accepted
             })
             .collect();
+        self.bind_accepting(team, claims.into()).await
+    }
+
+    /// The same with the claims that this workspace accepts.
+    pub(super) async fn bind_accepting(&self, team: &Team, claims: Value) -> Result<()> {
         let binding = json!({
             "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding", "metadata": {"name": EXPORT},
             "spec": {"reference": {"export": {"name": EXPORT, "path": "root:org"}}, "permissionClaims": claims},
