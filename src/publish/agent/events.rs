@@ -145,6 +145,7 @@ fn words(code: Code) -> &'static str {
         Code::Forbidden => "cannot be processed: the service does not allow it",
         Code::TooLarge => "is too large",
         Code::StateTooLarge => "is too large to be kept in step",
+        Code::StateNotKept => "has a value that cannot be kept in step",
         Code::MutationFailed => "cannot be processed as it is: it does not fit the service's rules",
         Code::NamingFailed => "cannot be processed: the service finds no name for it",
         Code::RulesInvalid => {

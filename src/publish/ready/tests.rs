@@ -10,11 +10,10 @@ fn published() -> Facts {
 }
 
 fn problem(field: &str, hint: Option<&str>) -> Problem {
-    Problem {
-        field: field.into(),
-        message: "is wrong".into(),
-        offset: None,
-        hint: hint.map(str::to_owned),
+    let problem = Problem::new(field, "is wrong");
+    match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
     }
 }
 
