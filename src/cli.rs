@@ -73,8 +73,8 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-/// Says what went wrong, with all its reasons, and how the process ends.
-fn fail(failure: &dyn Error) -> ExitCode {
+/// What went wrong, with all its reasons.
+fn explained(failure: &dyn Error) -> String {
     let mut text = failure.to_string();
     let mut reason = failure.source();
     while let Some(error) = reason {
@@ -82,7 +82,12 @@ fn fail(failure: &dyn Error) -> ExitCode {
         text.push_str(&error.to_string());
         reason = error.source();
     }
+    text
+}
+
+/// Says what went wrong, and how the process ends.
+fn fail(failure: &dyn Error) -> ExitCode {
     // Where there is no stderr nobody can be told.
-    let _ = writeln!(io::stderr(), "hawser: {text}");
+    let _ = writeln!(io::stderr(), "hawser: {}", explained(failure));
     ExitCode::FAILURE
 }

@@ -119,7 +119,10 @@ fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
         return found;
     }
     match compile(document, all) {
-        Ok((_, compiled, _)) => found.extend_from_slice(compiled.warnings()),
+        Ok((spec, compiled, _)) => {
+            found.extend_from_slice(compiled.warnings());
+            found.extend(unused_versions(&spec, all));
+        }
         Err(problems) => found.extend(problems),
     }
     found
@@ -203,31 +206,79 @@ pub(super) fn compile(
     }
 }
 
-/// The published type, if its CRD is among the documents.
-fn defined(
-    spec: &PublishedResourceSpec,
-    all: &[Document],
-) -> Result<Option<(Projected, Types)>, Problem> {
+/// The CRD of what is published, if it is among the documents.
+fn definition<'d>(spec: &PublishedResourceSpec, all: &'d [Document]) -> Option<&'d Document> {
     let wanted = &spec.resource;
-    let found = all
-        .iter()
+    all.iter()
         .filter(|document| is_crd(document))
         .find(|document| {
             document.text("/spec/group") == wanted.api_group
                 && document.text("/spec/names/kind") == wanted.kind
-        });
+        })
+}
+
+/// The published type as the documents have it.
+fn defined(
+    spec: &PublishedResourceSpec,
+    all: &[Document],
+) -> Result<Option<(Projected, Types)>, Problem> {
     let of_projection = |error: ProjectionError| Problem::new(error.field(spec), &error);
-    let Some(document) = found else {
+    let Some(document) = definition(spec, all) else {
         projection::coherent(spec).map_err(of_projection)?;
         return Ok(None);
     };
     let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        Problem::new("spec.resource", format!("its CRD in {file}: {error}"))
+        let message = format!("its CRD in {file}: {}", super::explained(&error));
+        Problem::new("spec.resource", message)
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
     let types = Types::of(&crd, &projected);
     Ok(Some((projected, types)))
+}
+
+/// Versions that are named and come to nothing, because the CRD or the selection lacks them.
+fn unused_versions(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Problem> {
+    let Some(document) = definition(spec, all) else {
+        return Vec::new();
+    };
+    let versions = document.value["spec"]["versions"].as_array();
+    let there: Vec<&str> = versions
+        .into_iter()
+        .flatten()
+        .filter_map(|version| version["name"].as_str())
+        .collect();
+    let resource = &spec.resource;
+    let selected = |name: &&&str| match (&resource.version, resource.versions.as_slice()) {
+        (Some(one), []) if !one.is_empty() => one == **name,
+        (_, []) => true,
+        (_, several) => several.iter().any(|wanted| wanted == **name),
+    };
+    let published: Vec<&str> = there.iter().filter(selected).copied().collect();
+    let listed = resource.versions.iter().enumerate();
+    let missing = listed
+        .filter(|(_, version)| !there.contains(&version.as_str()))
+        .map(|(index, version)| {
+            let message = format!(
+                "the CRD has no version {version}, only {}",
+                there.join(", ")
+            );
+            Problem::new(format!("spec.resource.versions[{index}]"), message)
+        });
+    let renamed = spec
+        .projection
+        .iter()
+        .flat_map(|projection| projection.versions.keys());
+    let idle = renamed
+        .filter(|version| !published.contains(&version.as_str()))
+        .map(|version| {
+            let message = format!(
+                "{version} is not published, only {} is",
+                published.join(", ")
+            );
+            Problem::new(format!("spec.projection.versions.{version}"), message).at(Part::Key)
+        });
+    missing.chain(idle).map(Problem::warning).collect()
 }
 
 /// What is assumed of a type that nobody has shown.

@@ -25,7 +25,7 @@ pub trait Atlas: Send + Sync {
     fn place(&self, scope: &Scope) -> Option<Place>;
 }
 
-impl<A: Atlas + ?Sized> Atlas for Arc<A> {
+impl<T: Atlas + ?Sized> Atlas for Arc<T> {
     fn place(&self, scope: &Scope) -> Option<Place> {
         (**self).place(scope)
     }

@@ -16,6 +16,7 @@
 //! | [`publication`] | one published resource at work |
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
+//! | [`observing`] | what becomes known of passes: events and numbers |
 //! | [`atlas`] | where the engine's requests go |
 //! | [`process`] | all of it together, from start to end |
 
@@ -28,6 +29,7 @@ pub mod dispatch;
 pub mod events;
 pub mod export;
 pub mod feeds;
+pub mod observing;
 pub mod options;
 pub mod passes;
 pub mod process;

@@ -253,6 +253,8 @@ pub fn is_namespaced(compiled: &Compiled) -> bool {
 }
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;

@@ -318,6 +318,22 @@ fn numbers_are_octal_with_a_zero_in_front_and_refused_where_they_cannot_be() {
 }
 
 #[test]
+fn what_the_preparation_calls_is_not_for_templates() {
+    for text in [
+        "{{ goPrint 1 }}",
+        "{{ goPrintf 0 \"%d\" 1 }}",
+        "{{ 1 | goNumbers }}",
+        "{{ print (goNil) }}",
+        "{{ gjsonString .Value }}",
+    ] {
+        for engine in [Engine::Go, Engine::GoHtml] {
+            let error = Template::compile(engine, text).unwrap_err();
+            assert!(error.message.contains("not defined"), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
 fn every_function_is_documented() {
     let docs = include_str!("../../docs/templates.md");
     for name in offered().chain(functions::REFUSED.iter().copied()) {

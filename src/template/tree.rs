@@ -276,7 +276,12 @@ impl Walk<'_> {
             let internal = METHODS.iter().any(|m| name == format!("gjson{m}"))
                 && self.engine == Engine::GoHtml
                 || ["goPrint", "goPrintf", "goNumbers", "goNil"].contains(&name);
-            if !internal {
+            // Ours stand where something else was written.
+            let written = self
+                .text
+                .get(pos.offset..)
+                .is_some_and(|at| at.starts_with(name));
+            if written || !internal {
                 return Err(self.error(pos, format!("function {name:?} not defined"), None));
             }
             return Ok(());

@@ -34,6 +34,54 @@ fn hawser(args: &[&str], stdin: &str) -> Result<Said> {
 }
 
 #[test]
+fn an_agent_is_told_everything_that_is_wrong_at_once() -> Result<()> {
+    for args in [
+        ["agent", "--agent-name=9", "--disabled-controllers=all"].as_slice(),
+        &["--agent-name", "9", "--disabled-controllers", "all"],
+    ] {
+        let said = hawser(args, "")?;
+        ensure!(said.code == 1 && said.stdout.is_empty(), "{}", said.stderr);
+        for part in [
+            "--namespace",
+            "--kcp-kubeconfig",
+            "--apiexportendpointslice-ref",
+            "\"9\"",
+            "\"all\"",
+        ] {
+            ensure!(
+                said.stderr.contains(part),
+                "{part} is not in {}",
+                said.stderr
+            );
+        }
+        ensure!(said.stderr.lines().count() == 1, "{}", said.stderr);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_agent_that_does_not_understand_its_flags_shows_how_to_use_them() -> Result<()> {
+    for args in [["--nonsense"].as_slice(), &["agent", "--log-format=text"]] {
+        let said = hawser(args, "")?;
+        ensure!(
+            said.code == 2 && said.stdout.is_empty(),
+            "{}{}",
+            said.stdout,
+            said.stderr
+        );
+        ensure!(said.stderr.contains("--help"), "{}", said.stderr);
+    }
+    let help = hawser(&["agent", "--help"], "")?;
+    ensure!(help.code == 0 && help.stderr.is_empty(), "{}", help.stderr);
+    ensure!(
+        help.stdout.contains("--published-resource-selector"),
+        "{}",
+        help.stdout
+    );
+    Ok(())
+}
+
+#[test]
 fn the_example_is_without_a_fault() -> Result<()> {
     let said = hawser(&["check", "published-resource.yaml", "crd.yaml"], "")?;
     ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
@@ -151,12 +199,17 @@ fn places(spec: &str, crd: bool) -> Result<Vec<(String, u64, u64)>> {
 fn versions_that_contradict_each_other_or_do_not_exist_are_pointed_at() -> Result<()> {
     let both = "spec:\n  resource:\n    apiGroup: example.com\n    kind: CronTab\n    version: v1\n    versions: [v1]\n";
     let unknown = "spec:\n  resource:\n    apiGroup: example.com\n    kind: CronTab\n    versions: [v8, v9]\n";
+    let partly = "spec:\n  resource: {apiGroup: example.com, kind: CronTab, versions: [v1, v9]}\n";
+    let idle = "spec:\n  resource: {apiGroup: example.com, kind: CronTab}\n  projection:\n    versions:\n      v7: v8\n";
     let renamed = "spec:\n  resource: {apiGroup: example.com, kind: CronTab}\n  projection:\n    version: v2\n    versions: {v1: v2}\n";
     for (spec, crd, wanted) in [
         (both, false, Some(("spec.resource.version", 8, 14))),
         (both, true, Some(("spec.resource.version", 8, 14))),
         (unknown, false, None),
         (unknown, true, Some(("spec.resource.versions", 8, 15))),
+        (partly, false, None),
+        (partly, true, Some(("spec.resource.versions[1]", 5, 67))),
+        (idle, true, Some(("spec.projection.versions.v7", 8, 7))),
         (renamed, false, Some(("spec.projection.version", 7, 14))),
         (renamed, true, Some(("spec.projection.version", 7, 14))),
     ] {
@@ -229,6 +282,18 @@ fn an_identifier_used_twice_is_a_warning_only() -> Result<()> {
     ensure!(
         said.stdout
             .ends_with("-: PublishedResource twice: ok, 1 warning\n"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
+#[test]
+fn a_crd_that_cannot_be_read_is_told_with_the_reason() -> Result<()> {
+    let crd = "---\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec: {group: example.com, names: {kind: CronTab}, versions: 3}\n";
+    let said = hawser(&["check", "-"], &format!("{FAULTY}{crd}"))?;
+    ensure!(
+        said.code == 1 && said.stdout.contains("can be read: invalid type"),
         "{}",
         said.stdout
     );

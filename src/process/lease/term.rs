@@ -93,7 +93,12 @@ impl Term {
                 // This process stood still.
                 return End::Expired;
             }
-            let Ok(asked) = timeout_at(deadline, self.ask()).await else {
+            // A request that is given up in the middle may still be carried out: whoever releases looks again.
+            let asked = tokio::select! {
+                () = stop.cancelled() => return End::Stopped,
+                asked = timeout_at(deadline, self.ask()) => asked,
+            };
+            let Ok(asked) = asked else {
                 return End::Expired;
             };
             match asked {

@@ -13,12 +13,15 @@ use crate::object::Gvk;
 use crate::publish::rules::Sides;
 use crate::sync::{Scope, Side};
 
+/// What kinds are called in paths.
+type Resources = HashMap<(Side, Arc<Gvk>), Arc<str>>;
+
 /// See the module.
 pub struct Places {
     sides: Sides,
     service: Connection,
     workspaces: Arc<Workspaces>,
-    resources: RwLock<HashMap<(Side, Arc<Gvk>), Arc<str>>>,
+    resources: RwLock<Resources>,
 }
 
 impl Places {

@@ -36,9 +36,10 @@ impl Bindings {
                     return Engagement::Same;
                 }
                 self.seen.remove(cluster);
-                match self.engaged.remove(cluster) {
-                    true => Engagement::Disengaged,
-                    false => Engagement::Same,
+                if self.engaged.remove(cluster) {
+                    Engagement::Disengaged
+                } else {
+                    Engagement::Same
                 }
             }
             Binding::Pending => {
@@ -47,9 +48,10 @@ impl Bindings {
             }
             Binding::Ready => {
                 seen.insert(Arc::clone(name));
-                match self.engaged.insert(Arc::clone(cluster)) {
-                    true => Engagement::Engaged,
-                    false => Engagement::Same,
+                if self.engaged.insert(Arc::clone(cluster)) {
+                    Engagement::Engaged
+                } else {
+                    Engagement::Same
                 }
             }
         }

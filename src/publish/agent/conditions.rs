@@ -70,6 +70,10 @@ struct Desk {
     /// The newest answers to our own patches, by uid: the watch may be behind them.
     answered: HashMap<String, Answered>,
     /// The definition that drops conditions.
+    #[allow(
+        clippy::option_option,
+        reason = "not known to be dropped, and dropped by an unknown type"
+    )]
     dropped_by: Option<Option<CrdPrint>>,
 }
 

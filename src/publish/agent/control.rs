@@ -70,13 +70,12 @@ pub struct Control {
 
 impl Control {
     /// Listens until nobody can tell anything any more.
-    pub async fn listen(self, mut news: mpsc::UnboundedReceiver<News>, mut beat: impl FnMut()) {
+    pub async fn listen(self, mut news: mpsc::UnboundedReceiver<News>) {
         while let Some(news) = news.recv().await {
             match news {
                 News::Changed(source, change) => self.changed(&source, &change),
                 News::Completed(source, kind) => self.completed(&source, &kind),
             }
-            beat();
         }
     }
 
@@ -122,6 +121,9 @@ impl Control {
             for publication in self.dispatch.running().all() {
                 self.publishing.attach(publication);
             }
+        }
+        if moved != Moved::default() {
+            self.publishing.report_all();
         }
         for cluster in moved.disengaged {
             self.dispatch.disengaged(&cluster);

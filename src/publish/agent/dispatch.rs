@@ -35,36 +35,36 @@ pub struct Dispatch {
 /// What is at work now, by what events name.
 #[derive(Default)]
 pub struct Running {
-    by_uid: HashMap<Arc<str>, Arc<Publication>>,
-    by_remote: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
-    by_local: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
+    uids: HashMap<Arc<str>, Arc<Publication>>,
+    remotes: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
+    locals: HashMap<Arc<Gvk>, Vec<Arc<Publication>>>,
 }
 
 impl Running {
-    fn of(by_uid: HashMap<Arc<str>, Arc<Publication>>) -> Self {
+    fn of(uids: HashMap<Arc<str>, Arc<Publication>>) -> Self {
         let mut running = Self::default();
-        for publication in by_uid.values() {
+        for publication in uids.values() {
             let add = |by: &mut HashMap<_, Vec<_>>, kind: &Arc<Gvk>| {
                 by.entry(Arc::clone(kind))
                     .or_default()
                     .push(Arc::clone(publication));
             };
-            add(&mut running.by_remote, &publication.remote_kind);
-            add(&mut running.by_local, &publication.local_kind);
+            add(&mut running.remotes, &publication.remote_kind);
+            add(&mut running.locals, &publication.local_kind);
         }
-        Self { by_uid, ..running }
+        Self { uids, ..running }
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<Publication>> {
-        self.by_uid.values()
+        self.uids.values()
     }
 
     fn of_remote(&self, kind: &Arc<Gvk>) -> impl Iterator<Item = &Arc<Publication>> {
-        self.by_remote.get(kind).into_iter().flatten()
+        self.remotes.get(kind).into_iter().flatten()
     }
 
     fn of_local(&self, kind: &Arc<Gvk>) -> impl Iterator<Item = &Arc<Publication>> {
-        self.by_local.get(kind).into_iter().flatten()
+        self.locals.get(kind).into_iter().flatten()
     }
 }
 
@@ -92,27 +92,27 @@ impl Dispatch {
     }
 
     pub fn publication(&self, uid: &str) -> Option<Arc<Publication>> {
-        self.running.read().by_uid.get(uid).cloned()
+        self.running.read().uids.get(uid).cloned()
     }
 
     /// Puts a publication to work, in place of the one with its uid.
     pub fn start(&self, publication: &Arc<Publication>) {
         let uid = Arc::clone(&publication.plan.uid);
         let mut running = self.running.write();
-        let mut by_uid = running.by_uid.clone();
-        if let Some(before) = by_uid.insert(uid, Arc::clone(publication)) {
+        let mut uids = running.uids.clone();
+        if let Some(before) = uids.insert(uid, Arc::clone(publication)) {
             before.stop();
         }
-        *running = Arc::new(Running::of(by_uid));
+        *running = Arc::new(Running::of(uids));
     }
 
     /// Takes a publication out. Nothing more is written for it, and nothing of it waits any longer.
     pub fn stop(&self, uid: &str) -> Option<Arc<Publication>> {
         let mut running = self.running.write();
-        let mut by_uid = running.by_uid.clone();
-        let stopped = by_uid.remove(uid)?;
+        let mut uids = running.uids.clone();
+        let stopped = uids.remove(uid)?;
         stopped.stop();
-        *running = Arc::new(Running::of(by_uid));
+        *running = Arc::new(Running::of(uids));
         drop(running);
         self.queue.forget(|id| *id.publication == *uid);
         Some(stopped)

@@ -8,11 +8,13 @@ use crate::publish::rules::PRIMARY;
 use crate::sync::reason::Class;
 use crate::sync::{Code, Effect, Key, LinkId, Outcome, Report};
 
+mod announcer;
 mod body;
 pub mod plain;
 mod rates;
 mod recorder;
 
+pub use announcer::Announcer;
 pub use body::About;
 use plain::Hidden;
 pub use recorder::{Counts, Note, Recorder, Sender, line};

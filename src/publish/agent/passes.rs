@@ -10,9 +10,10 @@ use super::atlas::Places;
 use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use crate::cluster::cache::Cache;
-use crate::cluster::queue::{self, Work};
+use crate::cluster::queue::{self, Urgency, Work};
 use crate::cluster::wire::Wire;
 use crate::object::Object;
+use crate::process::lease::Fence;
 use crate::publish::marks;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use crate::sync::reason::Class;
@@ -21,9 +22,20 @@ use crate::sync::{
     Subject, View, run,
 };
 
-/// What hears of every pass that did or refused something.
+/// A pass that was run.
+pub struct Pass<'a> {
+    pub publication: &'a Publication,
+    pub id: &'a SubjectId,
+    pub urgency: Urgency,
+    pub report: &'a Report,
+    /// Before it was run, from the time it was ready.
+    pub waited: Duration,
+    pub took: Duration,
+}
+
+/// What hears of every pass.
 pub trait Finished: Send + Sync {
-    fn finished(&self, publication: &Publication, id: &SubjectId, report: &Report, took: Duration);
+    fn finished(&self, pass: &Pass<'_>);
 }
 
 /// Everything that passes need. One for all workers.
@@ -32,11 +44,13 @@ pub struct Passes {
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
     pub wire: Wire<Arc<Places>>,
-    pub finished: Vec<Arc<dyn Finished>>,
+    pub finished: Box<dyn Finished>,
+    /// Closes when another agent may be the one to write.
+    pub fence: Fence,
 }
 
 /// How long an object that was refused waits, where nothing happens to it.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSED: Duration = Duration::from_mins(1);
 
 impl Passes {
     /// Works until the queue is closed. Passes under way are ended first.
@@ -77,16 +91,31 @@ impl Passes {
         let cluster = WhileAtWork {
             wire: &self.wire,
             publication: &publication,
+            fence: &self.fence,
         };
         let report = run(&front, &*self.cache, &cluster).await;
         let took = started.elapsed();
         let rules = publication.compiled().fingerprint();
         publication.remember(id, Memo::of(&report, rules, &*self.cache));
-        self.tell(&publication, id, &report, took);
+        let pass = Pass {
+            publication: &publication,
+            id,
+            urgency: work.urgency,
+            report: &report,
+            waited: work.waited,
+            took,
+        };
+        self.tell(&pass);
         outcome(&report)
     }
 
-    fn tell(&self, publication: &Publication, id: &SubjectId, report: &Report, took: Duration) {
+    fn tell(&self, pass: &Pass<'_>) {
+        let Pass {
+            publication,
+            id,
+            report,
+            ..
+        } = pass;
         let workspace = &*id.cluster;
         let namespace = id.namespace.as_deref().unwrap_or_default();
         let (name, resource) = (&*id.name, &*publication.plan.name);
@@ -121,9 +150,7 @@ impl Passes {
                 ),
             }
         }
-        for finished in &self.finished {
-            finished.finished(publication, id, report, took);
-        }
+        self.finished.finished(pass);
     }
 }
 
@@ -141,16 +168,22 @@ fn outcome(report: &Report) -> queue::Outcome {
     }
 }
 
-/// The wire, for as long as the publication is at work.
+/// The wire, for as long as the publication is at work and this is the agent to do it.
 struct WhileAtWork<'a> {
     wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
+    fence: &'a Fence,
 }
 
 impl Cluster for WhileAtWork<'_> {
     async fn send(&self, request: &Request) -> Answer {
         if self.publication.is_stopped() {
             return Answer::Failed(Failure::Unavailable("no longer published so".to_owned()));
+        }
+        if request.writes()
+            && let Err(fenced) = self.fence.check()
+        {
+            return Answer::Failed(Failure::Unavailable(fenced.to_string()));
         }
         self.wire.send(request).await
     }

@@ -3,35 +3,44 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::atlas::Places;
+use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
-use super::export::{Exporter, Members, Pace as ExportPace, Seen, Standing, Wires};
-use super::feeds::{Feeds, Wanted};
-use super::options::{AgentOptions, Controller};
+use super::events::{self, Announcer};
+use super::export::{self, Exporter, Members, Standing, Wires};
+use super::feeds::{self, Feeds, Wanted};
+use super::observing::{Observing, watch_numbers};
+use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::Passes;
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
-use super::schemas::Schemas;
+use super::schemas::{CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::workspaces::Workspaces;
 use crate::cluster::cache::{Cache, Coverage};
 use crate::cluster::config::{ConfigError, Environment, Source, Watched};
 use crate::cluster::connection::{ConnectError, Connection, Limits};
 use crate::cluster::discovery::Discovery;
-use crate::cluster::feed::{Content, Pace};
+use crate::cluster::feed::{Content, Pace, Selection};
 use crate::cluster::queue::Queue;
 use crate::cluster::wire::Wire;
+use crate::object::Object;
+use crate::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
 use crate::process::metrics::Metrics;
 use crate::process::serve::{self, Health, Pages, ServeError};
 use crate::process::shutdown;
 use crate::publish::rules::Sides;
+use crate::sync::{self, Scope, Store as _};
 
 /// What ends an agent for good.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +60,13 @@ pub enum AgentError {
 /// Passes that may be under way at the same time. Most of them wait for an answer.
 const WORKERS: usize = 64;
 
+/// How long what is under way may go on after the end was asked for, and how long it may then take to
+/// let the next one lead.
+const DRAIN: Duration = Duration::from_secs(3);
+const RELEASE: Duration = Duration::from_millis(1500);
+
 /// What has to be known before the agent counts as ready.
-const GATES: [&str; 3] = ["kcp", "caches", "publishedresources"];
+const GATES: [&str; 2] = ["kcp", "caches"];
 
 /// Runs until told to stop, or until nothing can go on.
 pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), AgentError> {
@@ -138,12 +152,19 @@ impl Planes {
 /// Every part of the agent, not yet at work.
 struct Agent {
     options: Arc<AgentOptions>,
+    service: Connection,
+    sides: Sides,
+    cache: Arc<Cache>,
+    dispatch: Arc<Dispatch>,
+    places: Arc<Places>,
+    workspaces: Arc<Workspaces>,
     publishing: Arc<Publishing>,
-    passes: Arc<Passes>,
     exporter: Option<(Exporter, Wires)>,
+    conditions: Arc<Conditions>,
+    metrics: Arc<Metrics>,
     /// Watches of control kinds, and the task that hears them.
-    _feeds: Vec<Arc<super::feeds::Watched>>,
-    _control: AbortOnDropHandle<()>,
+    feeds: Vec<Arc<feeds::Watched>>,
+    control: AbortOnDropHandle<()>,
     stopped: CancellationToken,
 }
 
@@ -164,14 +185,9 @@ impl Agent {
         let places = Arc::new(Places::new(&sides, &planes.service, &workspaces));
         let export_workspace = located.export_workspace.connection.clone();
         let all = |kind, resource, content| {
-            let wanted = local_feed(
-                &planes.service,
-                &sides.service,
-                &kind,
-                resource,
-                Coverage::default(),
-            );
-            let selection = crate::cluster::feed::Selection {
+            let coverage = Coverage::default();
+            let wanted = local_feed(&planes.service, &sides.service, &kind, resource, coverage);
+            let selection = Selection {
                 content,
                 ..wanted.selection
             };
@@ -186,7 +202,13 @@ impl Agent {
             Content::Whole,
         );
         let definitions = all(crd_kind(), "customresourcedefinitions", Content::Metadata);
+        let conditions = Arc::new(Conditions::new(
+            planes.service.clone(),
+            Box::new(Seen::new(&cache, &published, &definitions)),
+            Quiet::default(),
+        ));
         let (members, heard_members) = watch::channel(Members::None);
+        let (standing, heard_standing) = watch::channel(Standing::default());
         let publishing = Arc::new(Publishing {
             options: Arc::clone(&options),
             sides: sides.clone(),
@@ -202,21 +224,25 @@ impl Agent {
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
             ),
+            conditions: Arc::clone(&conditions),
+            export: located.export.clone(),
+            standing: heard_standing,
             members,
-            queue: Queue::new(usize::MAX),
+            queue: Queue::with_share(usize::MAX),
             published: Arc::clone(&published),
             definitions: Arc::clone(&definitions),
             known: Mutex::default(),
         });
+        let kcp = &sides.kcp;
         let slice = named(
-            &sides.kcp,
+            kcp,
             slice_kind(),
             "apiexportendpointslices",
             slices,
             &located.slice,
         );
         let export = named(
-            &sides.kcp,
+            kcp,
             export_kind(),
             "apiexports",
             &export_workspace,
@@ -228,15 +254,14 @@ impl Agent {
             feeds.watch(slice),
             feeds.watch(export),
         ];
-        let (export_seen, seen) = watch::channel(Seen::Unknown);
-        let (standing, _) = watch::channel(Standing::default());
+        let (export_seen, seen) = watch::channel(export::Seen::Unknown);
         let stopped = CancellationToken::new();
         let counted = Arc::clone(metrics);
         let exporter = Exporter {
             workspace: export_workspace,
             export: located.export.clone(),
             agent: options.agent_name.clone(),
-            pace: ExportPace::default(),
+            pace: export::Pace::default(),
             count: Box::new(move |count| counted.published(count)),
         };
         let wires = Wires {
@@ -245,67 +270,157 @@ impl Agent {
             standing,
             stop: stopped.clone(),
         };
-        let passes = Passes {
-            sides,
-            cache,
-            dispatch: Arc::clone(&dispatch),
-            wire: Wire::new(places),
-            finished: Vec::new(),
-        };
         let control = Control {
             located,
-            dispatch,
-            workspaces,
+            dispatch: Arc::clone(&dispatch),
+            workspaces: Arc::clone(&workspaces),
             publishing: Arc::clone(&publishing),
             export: export_seen,
         };
-        let control = tokio::spawn(control.listen(news, || {}));
+        let disabled = options.disabled.contains(&Controller::ApiExport);
         Self {
-            exporter: (!options.disabled.contains(&Controller::ApiExport))
-                .then_some((exporter, wires)),
             options,
+            service: planes.service.clone(),
+            sides,
+            cache,
+            dispatch,
+            places,
+            workspaces,
             publishing,
-            passes: Arc::new(passes),
-            _feeds: watched,
-            _control: AbortOnDropHandle::new(control),
+            exporter: (!disabled).then_some((exporter, wires)),
+            conditions,
+            metrics: Arc::clone(metrics),
+            feeds: watched,
+            control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
             stopped,
         }
     }
 
     async fn run(self, health: &Health, stop: CancellationToken) -> Result<(), AgentError> {
-        for feed in &self._feeds {
+        for feed in &self.feeds {
             tokio::select! {
                 () = feed.completed() => {}
                 () = stop.cancelled() => return Ok(()),
             }
         }
         health.found("caches");
-        health.found("publishedresources");
-        info!(name = self.options.agent_name, "at work");
-        let exporter = self
-            .exporter
-            .map(|(exporter, wires)| tokio::spawn(exporter.run(wires)));
-        let publishing = tokio::spawn(Arc::clone(&self.publishing).work());
-        let passes = tokio::spawn(Arc::clone(&self.passes).work(WORKERS));
-        let mut beats = tokio::time::interval(Duration::from_secs(5));
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                _ = beats.tick() => health.beat(),
-            }
-        }
-        info!("told to stop: what is under way is finished first");
-        self.publishing.queue.close();
-        self.passes.dispatch.queue.close();
-        self.stopped.cancel();
-        let work = async {
-            let _ = tokio::join!(publishing, passes);
-            if let Some(exporter) = exporter {
-                let _ = exporter.await;
-            }
+        let leadership = tokio::select! {
+            leadership = self.lead() => leadership,
+            () = stop.cancelled() => return Ok(()),
+            () = beating(health) => return Ok(()),
         };
-        shutdown::within(shutdown::DRAIN, "finishing what is under way", work).await;
-        Ok(())
+        let lost = leadership
+            .as_ref()
+            .map_or_else(CancellationToken::new, |l| l.lost().clone());
+        let fence = leadership
+            .as_ref()
+            .map_or_else(Fence::always_open, |l| l.fence().clone());
+        info!(name = self.options.agent_name, "at work");
+        let work = self.work(fence);
+        let ended = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            () = lost.cancelled() => Err(AgentError::LeadershipLost),
+            () = beating(health) => Ok(()),
+        };
+        if ended.is_ok() {
+            info!("told to stop: what is under way is finished first");
+        }
+        work.end().await;
+        if let Some(leadership) = leadership {
+            shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
+        }
+        ended
+    }
+
+    /// Waits until this agent is the one to work; none where nobody else could be.
+    async fn lead(&self) -> Option<Leadership> {
+        if self.options.leader_election == LeaderElection::Off {
+            return None;
+        }
+        let options = LeaseOptions {
+            namespace: self.options.namespace.clone(),
+            name: format!("syncagent.{}", self.options.agent_name),
+            identity: lease::identity(),
+            terms: Terms::USUAL,
+            metrics: Arc::clone(&self.metrics),
+        };
+        Some(elect(self.service.clone(), options).await)
+    }
+
+    fn work(self, fence: Fence) -> Work {
+        let (recorder, sender) = events::line(Timestamp::now);
+        let passes = Arc::new(Passes {
+            sides: self.sides,
+            cache: Arc::clone(&self.cache),
+            dispatch: Arc::clone(&self.dispatch),
+            wire: Wire::new(self.places),
+            finished: Box::new(Observing {
+                metrics: Arc::clone(&self.metrics),
+                announcer: Announcer {
+                    recorder: recorder.clone(),
+                    workspaces: self.workspaces,
+                    cache: Arc::clone(&self.cache),
+                },
+            }),
+            fence,
+        });
+        let dispatch = Arc::clone(&self.dispatch);
+        let numbers = watch_numbers(self.metrics, self.cache, self.dispatch, recorder);
+        let mut drained = JoinSet::new();
+        drained.spawn(Arc::clone(&self.publishing).work());
+        drained.spawn(passes.work(WORKERS));
+        if let Some((exporter, wires)) = self.exporter {
+            drained.spawn(exporter.run(wires));
+        }
+        let conditions = self.conditions;
+        let stopped = self.stopped.clone();
+        let aside = [
+            tokio::spawn(sender.run()),
+            tokio::spawn(async move { conditions.run(stopped).await }),
+            tokio::spawn(Arc::clone(&self.publishing).report_standing()),
+        ];
+        Work {
+            publishing: self.publishing,
+            dispatch,
+            stopped: self.stopped,
+            drained,
+            _aside: aside.map(AbortOnDropHandle::new).into(),
+            _numbers: numbers,
+            _feeds: self.feeds,
+            _control: self.control,
+        }
+    }
+}
+
+/// An agent at work.
+struct Work {
+    publishing: Arc<Publishing>,
+    dispatch: Arc<Dispatch>,
+    stopped: CancellationToken,
+    drained: JoinSet<()>,
+    _aside: Vec<AbortOnDropHandle<()>>,
+    _numbers: AbortOnDropHandle<()>,
+    _feeds: Vec<Arc<feeds::Watched>>,
+    _control: AbortOnDropHandle<()>,
+}
+
+impl Work {
+    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    async fn end(mut self) {
+        self.publishing.queue.close();
+        self.dispatch.queue.close();
+        self.stopped.cancel();
+        let finished = async { while self.drained.join_next().await.is_some() {} };
+        shutdown::within(DRAIN, "finishing what is under way", finished).await;
+    }
+}
+
+/// Says that the process turns, for as long as it does.
+async fn beating(health: &Health) {
+    let mut beats = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        beats.tick().await;
+        health.beat();
     }
 }
 
@@ -313,5 +428,41 @@ fn pace() -> Pace {
     Pace {
         retry: (Duration::from_millis(100), Duration::from_secs(2)),
         ..Pace::default()
+    }
+}
+
+/// What the watches know, for those who write conditions.
+struct Seen {
+    cache: Arc<Cache>,
+    published: Scope,
+    definitions: Scope,
+}
+
+impl Seen {
+    fn new(cache: &Arc<Cache>, published: &feeds::Watched, definitions: &feeds::Watched) -> Self {
+        Self {
+            cache: Arc::clone(cache),
+            published: published.table().scope(""),
+            definitions: definitions.table().scope(""),
+        }
+    }
+
+    fn object(&self, scope: &Scope, name: &str) -> Option<Arc<Object>> {
+        match self.cache.get(&scope.key(None, name)) {
+            sync::Seen::Present(object) => Some(object),
+            sync::Seen::Absent | sync::Seen::Unknown => None,
+        }
+    }
+}
+
+impl Known for Seen {
+    fn published(&self, name: &str) -> Option<Arc<Value>> {
+        let object = self.object(&self.published, name)?;
+        Some(Arc::new(object.as_value().clone()))
+    }
+
+    fn definition(&self) -> Option<CrdPrint> {
+        let crd = self.object(&self.definitions, "publishedresources.syncagent.kcp.io")?;
+        Some(CrdPrint::of(&crd))
     }
 }

@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::atlas::Places;
+use super::conditions::Conditions;
 use super::dispatch::Dispatch;
-use super::export::{Member, Members, Progress};
+use super::export::{Member, Members, Progress, Standing};
 use super::feeds::{Feeds, Watched as Feed};
 use super::options::{AgentOptions, Controller};
 use super::publication::{Plan, Publication};
@@ -25,6 +26,7 @@ use crate::cluster::queue::{Outcome, Queue, Urgency};
 use crate::object::{Gvk, Object};
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
+use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
 use crate::sync::{Seen, Store as _};
 
@@ -58,6 +60,10 @@ pub struct Publishing {
     pub workspaces: Arc<Workspaces>,
     pub places: Arc<Places>,
     pub schemas: Schemas,
+    pub conditions: Arc<Conditions>,
+    /// The name of the export, and how it stands.
+    pub export: String,
+    pub standing: watch::Receiver<Standing>,
     pub members: watch::Sender<Members>,
     /// Names of published resources.
     pub queue: Queue<Arc<str>>,
@@ -72,8 +78,7 @@ pub struct Known {
     uid: Arc<str>,
     group: String,
     member: Member,
-    schema: Result<(), String>,
-    rules: Result<(), Vec<String>>,
+    facts: Facts,
     /// What is at work or about to be.
     running: Option<Arc<Publication>>,
 }
@@ -148,6 +153,7 @@ impl Publishing {
         };
         info!(publishedresource = %name, "no longer published by this agent");
         self.schemas.forget(&known.uid);
+        self.conditions.forget(&known.uid);
         self.tell_members();
     }
 
@@ -177,8 +183,7 @@ impl Publishing {
             uid,
             group: String::new(),
             member,
-            schema: Ok(()),
-            rules: Ok(()),
+            facts: Facts::default(),
             running: None,
         };
         self.known.lock().insert(Arc::clone(name), new);
@@ -190,7 +195,10 @@ impl Publishing {
             Ok(manifest) => manifest,
             Err(problem) => {
                 self.note(name, |known| {
-                    known.schema = Err(format!("the manifest cannot be read: {problem}"));
+                    known.facts.schema = SchemaFact::Failed {
+                        reason: "ManifestUnreadable",
+                        message: format!("the manifest cannot be read: {problem}"),
+                    };
                     known.member.progress = Progress::Failed;
                 });
                 return Outcome::Settled;
@@ -199,6 +207,7 @@ impl Publishing {
         let needs = Arc::new(Needs::of(&manifest.spec));
         self.note(name, |known| {
             known.group.clone_from(&manifest.spec.resource.api_group);
+            known.facts.generation = manifest.generation;
             known.member.needs = needs;
         });
         if object.in_deletion() {
@@ -221,13 +230,7 @@ impl Publishing {
         match self.cache.get(&key) {
             Seen::Unknown => Watched::Unknown,
             Seen::Absent => Watched::Absent,
-            Seen::Present(crd) => {
-                let metadata = &crd.as_value()["metadata"];
-                Watched::Present(CrdPrint {
-                    uid: crd.uid().unwrap_or_default().to_owned(),
-                    generation: metadata["generation"].as_i64().unwrap_or_default(),
-                })
-            }
+            Seen::Present(crd) => Watched::Present(CrdPrint::of(&crd)),
         }
     }
 
@@ -238,15 +241,24 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         let schema = settled.schema.clone();
+        let disabled = self.options.disabled.contains(&Controller::Sync);
+        let synchronizes = manifest.spec.synchronizes() && !disabled;
         self.note(name, |known| {
-            known.schema = Ok(());
+            known.facts.schema = SchemaFact::Published(schema.clone());
+            if known.facts.warnings != settled.warnings {
+                for warning in &settled.warnings {
+                    warn!(publishedresource = %name, "{warning}");
+                }
+                known.facts.warnings.clone_from(&settled.warnings);
+            }
+            if !synchronizes {
+                known.facts.rules.clear();
+                known.facts.synchronization = SynchronizationFact::Disabled;
+            }
             known.member.schema = Some(schema);
             known.member.progress = Progress::Settled;
         });
-        for warning in &settled.warnings {
-            warn!(publishedresource = %name, "{warning}");
-        }
-        if !manifest.spec.synchronizes() || self.options.disabled.contains(&Controller::Sync) {
+        if !synchronizes {
             self.stop(name);
             return Outcome::Settled;
         }
@@ -255,12 +267,16 @@ impl Publishing {
     }
 
     fn unsettled(&self, name: &Arc<str>, manifest: &Manifest, error: &SchemaError) -> Outcome {
-        let problem = error.to_string();
+        let failed = SchemaFact::Failed {
+            reason: error.reason(),
+            message: error.to_string(),
+        };
         self.note(name, |known| {
-            if known.schema.as_ref().err() != Some(&problem) {
+            if known.facts.schema != failed {
+                let problem = error.to_string();
                 warn!(publishedresource = %name, problem, "the schema cannot be published");
             }
-            known.schema = Err(problem);
+            known.facts.schema = failed;
             known.member.schema.clone_from(&manifest.recorded);
             known.member.progress = Progress::Failed;
         });
@@ -293,10 +309,10 @@ impl Publishing {
             Ok(compiled) => Arc::new(compiled),
             Err(problems) => {
                 let words: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                let problems = words.join("; ");
-                warn!(publishedresource = %name, problems, "the rules are not valid");
+                let words = words.join("; ");
+                warn!(publishedresource = %name, problems = words, "the rules are not valid");
                 self.stop(name);
-                self.note(name, |known| known.rules = Err(words));
+                self.note(name, |known| known.facts.rules = problems);
                 return;
             }
         };
@@ -307,11 +323,15 @@ impl Publishing {
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
         };
+        let warnings = plan.compiled.warnings().to_vec();
+        self.note(name, |known| {
+            known.facts.rules = warnings;
+            known.facts.synchronization = SynchronizationFact::default();
+        });
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(name) else {
             return;
         };
-        known.rules = Ok(());
         if known
             .running
             .as_ref()
@@ -358,9 +378,41 @@ impl Publishing {
         let before = known.member.clone();
         change(known);
         let differs = known.member != before;
+        self.report(known);
         drop(all);
         if differs {
             self.tell_members();
+        }
+    }
+
+    /// What owners are told of one.
+    fn report(&self, known: &mut Known) {
+        let member = &known.member;
+        if let SchemaFact::Published(schema) = &known.facts.schema
+            && !self.options.disabled.contains(&Controller::ApiExport)
+        {
+            let standing = self.standing.borrow();
+            known.facts.export = standing.against(schema, &member.needs, &self.export);
+        }
+        if known.facts.synchronization != SynchronizationFact::Disabled || known.running.is_some() {
+            let workspaces = self.workspaces.engaged();
+            known.facts.synchronization = SynchronizationFact::Enabled(workspaces);
+        }
+        self.conditions
+            .report(&known.uid, &member.name, &known.facts);
+    }
+
+    pub fn report_all(&self) {
+        for known in self.known.lock().values_mut() {
+            self.report(known);
+        }
+    }
+
+    /// Tells owners whenever the export stands otherwise.
+    pub async fn report_standing(self: Arc<Self>) {
+        let mut standing = self.standing.clone();
+        while standing.changed().await.is_ok() {
+            self.report_all();
         }
     }
 

@@ -37,7 +37,7 @@ fn object(map: BTreeMap<String, Value>) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_content_is_read_back_from_the_state_as_it_was_written(spec in content(), status in content()) {

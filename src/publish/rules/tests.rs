@@ -23,9 +23,7 @@ impl Stage {
     }
 
     /// With what is served beside copies, and whether workspaces serve a status.
-    fn with_status(mut spec: Value, subresources: Vec<&'static str>, remote_status: bool) -> Self {
-        spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
-        let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
+    fn with_status(spec: Value, subresources: Vec<&'static str>, remote_status: bool) -> Self {
         let types = Types {
             local: Gvk::new("local.com", "v1", "Thing"),
             remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing"),
@@ -33,6 +31,12 @@ impl Stage {
             subresources,
             remote_status,
         };
+        Self::of(spec, types)
+    }
+
+    pub(super) fn of(mut spec: Value, types: Types) -> Self {
+        spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
+        let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
         let agent = Agent {
             name: "agent".into(),
             namespace: "hawser".into(),

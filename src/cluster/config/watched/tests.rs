@@ -7,6 +7,8 @@ use tokio::time::advance;
 
 use super::super::tests::{Files, authority, kubeconfig};
 use super::*;
+use crate::cluster::connection::{Call, Connection, Limits};
+use crate::cluster::ground::Ground;
 
 /// A watched configuration and what was handed over.
 struct Scene {
@@ -142,4 +144,23 @@ async fn what_is_refused_is_offered_again() {
     assert!(scene.next_look().await.is_empty());
     *scene.refuse.lock() = false;
     assert_eq!(scene.next_look().await, ["second@one"]);
+}
+
+#[tokio::test]
+async fn a_connection_lives_on_with_the_credentials_of_a_changed_file() {
+    let ground = Ground::start().await;
+    let files = Files::new();
+    let good = ground.playground.kcp_kubeconfig().to_string();
+    let token = ground.playground.kcp_kubeconfig()["users"][0]["user"]["token"].clone();
+    let stale = good.replace(token.as_str().unwrap(), "stale");
+    assert_ne!(stale, good);
+    let path = files.write("config", &stale);
+    let (mut watched, config) = Watched::start(Source::workspace(&path)).unwrap();
+    let connection = Connection::new(config, Limits::default()).unwrap();
+    let version = || connection.call(Call::get("/api/v1/namespaces"));
+    assert_eq!(version().await.unwrap().status, 401);
+
+    files.write("config", &good);
+    watched.look(&mut |config| connection.renew(config));
+    assert_eq!(version().await.unwrap().status, 200);
 }

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::problem::SchemaError;
 use crate::cluster::connection::{AskError, Call, Connection};
 use crate::cluster::discovery::{Discovery, DiscoveryError, Kind};
+use crate::object::Object;
 use crate::publish::crd::{Crd, CrdError, CrdSchema};
 use crate::publish::openapi::{self, Served, ServedVersion};
 
@@ -17,6 +18,17 @@ const ANYTHING: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields
 pub struct CrdPrint {
     pub uid: String,
     pub generation: i64,
+}
+
+impl CrdPrint {
+    /// Of a CRD as its metadata show it.
+    pub fn of(crd: &Object) -> Self {
+        let generation = &crd.as_value()["metadata"]["generation"];
+        Self {
+            uid: crd.uid().unwrap_or_default().to_owned(),
+            generation: generation.as_i64().unwrap_or_default(),
+        }
+    }
 }
 
 /// A kind of the service cluster, defined.
