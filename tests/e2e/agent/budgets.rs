@@ -10,7 +10,7 @@ use testbed::eventually;
 use super::SOON;
 use super::plane::Kind;
 use super::stage::Stage;
-use super::world::{Counted as _, World};
+use super::world::{Counted as _, World, shown};
 
 on_the_playground!(
     a_new_object_costs_three_requests,
@@ -76,24 +76,6 @@ impl Stage<'_> {
         }
         Ok(())
     }
-}
-
-fn shown(request: &LoggedRequest) -> String {
-    format!(
-        "{} {} {}/{} {}/{}{} {}",
-        request.user,
-        request.verb,
-        request.group,
-        request.resource,
-        request.namespace,
-        request.name,
-        if request.subresource.is_empty() {
-            String::new()
-        } else {
-            format!("/{}", request.subresource)
-        },
-        request.code,
-    )
 }
 
 async fn a_new_object_costs_three_requests(world: &World) -> Result<()> {

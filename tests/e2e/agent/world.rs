@@ -396,6 +396,18 @@ impl Drop for World {
                 eprintln!("--- agent {number} of {} ends:\n{tail}", self.agent);
             }
         }
+        let requests = self.agents_requests(0);
+        let tail: Vec<String> = requests[requests.len().saturating_sub(80)..]
+            .iter()
+            .map(shown)
+            .collect();
+        #[expect(
+            clippy::print_stderr,
+            reason = "the test has failed, and this says why"
+        )]
+        {
+            eprintln!("--- its requests end:\n{}", tail.join("\n"));
+        }
     }
 }
 
@@ -506,6 +518,23 @@ impl Counted for LoggedRequest {
     fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }
+}
+
+/// A request in one line.
+pub(super) fn shown(request: &LoggedRequest) -> String {
+    format!(
+        "{} {} {} {} {}/{} {}/{} {} {}",
+        request.number,
+        request.user,
+        request.verb,
+        request.cluster,
+        request.group,
+        request.resource,
+        request.namespace,
+        request.name,
+        request.subresource,
+        request.code,
+    )
 }
 
 /// True if an object has this at a JSON pointer; `null` is what is not there.
