@@ -29,6 +29,7 @@ pub mod dispatch;
 pub mod events;
 pub mod export;
 pub mod feeds;
+mod notices;
 pub mod observing;
 pub mod options;
 pub mod passes;

@@ -9,5 +9,6 @@ mod ground;
 mod helm;
 mod openapi;
 mod playground;
+mod schemas;
 mod test_command;
 mod workspaces;

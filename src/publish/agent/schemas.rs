@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::notices::{self, Notice};
 use crate::cluster::connection::{AskError, Call, Connection};
 use crate::cluster::discovery::Discovery;
 use crate::publish::compiled::Types;
@@ -30,6 +31,8 @@ use definition::{Before, Definition};
 pub use manifest::{Manifest, PUBLISHED_RESOURCES};
 pub use problem::{Hope, SchemaError};
 
+/// Who events on published resources come from, as in the original.
+const COMPONENT: &str = "syncagent-apiresourceschema";
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 
 /// What the watch of CRDs knows of one.
@@ -77,6 +80,8 @@ pub struct Schemas {
     pub discovery: Arc<Discovery>,
     pub agent: String,
     memos: Memos,
+    /// The trouble that owners were told of last, by the uid of the published resource.
+    told: Mutex<HashMap<String, String>>,
 }
 
 /// What was found, by the uid of the published resource.
@@ -103,12 +108,29 @@ impl Schemas {
             discovery,
             agent: agent.into(),
             memos: Memos::default(),
+            told: Mutex::default(),
         }
     }
 
     /// Sees to it that the schema of a published resource stands in kcp and its name in the status.
     /// `watched` answers what is known of a CRD by its name.
     pub async fn settle(
+        &self,
+        manifest: &Manifest,
+        watched: impl Fn(&str) -> Watched,
+        trust: Trust,
+    ) -> Result<Settled, SchemaError> {
+        let settled = self.attempt(manifest, watched, trust).await;
+        match &settled {
+            Ok(_) => {
+                self.told.lock().remove(&manifest.uid);
+            }
+            Err(error) => self.tell(manifest, error).await,
+        }
+        settled
+    }
+
+    async fn attempt(
         &self,
         manifest: &Manifest,
         watched: impl Fn(&str) -> Watched,
@@ -136,6 +158,38 @@ impl Schemas {
     /// Forgets a published resource that is gone.
     pub fn forget(&self, uid: &str) {
         self.memos.lock().remove(uid);
+        self.told.lock().remove(uid);
+    }
+
+    /// Tells the owner by an event, once for the same trouble. A server that does not answer is
+    /// nothing that an owner could change.
+    async fn tell(&self, manifest: &Manifest, error: &SchemaError) {
+        if error.hope() == Hope::Retry {
+            return;
+        }
+        let message = error.to_string();
+        let before = self
+            .told
+            .lock()
+            .insert(manifest.uid.clone(), message.clone());
+        if before.as_ref() == Some(&message) {
+            return;
+        }
+        let about = json!({
+            "apiVersion": "syncagent.kcp.io/v1alpha1", "kind": "PublishedResource",
+            "metadata": {
+                "name": manifest.name, "uid": manifest.uid,
+                "resourceVersion": manifest.version.map(|version| version.to_string()),
+            },
+        });
+        let notice = Notice {
+            about: &about,
+            component: COMPONENT,
+            kind: "Warning",
+            reason: "ReconcilingError",
+            message: &message,
+        };
+        notices::send(&self.service, notice).await;
     }
 
     fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
@@ -160,7 +214,7 @@ impl Schemas {
     }
 
     async fn establish(&self, manifest: &Manifest, asked: u64) -> Result<Settled, SchemaError> {
-        let before = match self.memos.lock().remove(&manifest.uid) {
+        let before = match self.memos.lock().get(&manifest.uid) {
             Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
                 Before::CustomResource
             }
@@ -169,7 +223,12 @@ impl Schemas {
         let resource = &manifest.spec.resource;
         let (group, kind) = (&resource.api_group, &resource.kind);
         let definition =
-            definition::retrieve(&self.service, &self.discovery, group, kind, before).await?;
+            definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
+        if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
+            // Whatever is found the next time is something else.
+            self.memos.lock().remove(&manifest.uid);
+        }
+        let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec)?;
         settled.warnings.extend(self.offer(&published).await?);
         let memo = Memo {
