@@ -10,6 +10,7 @@
 //! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`events`] | what consumers are told of their objects |
+//! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
 //! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -23,6 +24,7 @@
 pub mod atlas;
 pub mod bindings;
 pub mod brake;
+pub mod braking;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;

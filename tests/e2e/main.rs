@@ -7,6 +7,7 @@ mod docs;
 mod examples;
 mod ground;
 mod helm;
+mod installation;
 mod openapi;
 mod playground;
 mod schemas;

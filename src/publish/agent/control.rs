@@ -128,7 +128,7 @@ impl Control {
         for cluster in moved.disengaged {
             self.dispatch.disengaged(&cluster);
         }
-        for cluster in moved.engaged {
+        for cluster in moved.engaged.into_iter().chain(moved.leaving) {
             self.dispatch.engaged(&cluster);
         }
     }

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
@@ -161,6 +162,7 @@ struct Agent {
     publishing: Arc<Publishing>,
     exporter: Option<(Exporter, Wires)>,
     conditions: Arc<Conditions>,
+    braking: Arc<Braking>,
     metrics: Arc<Metrics>,
     /// Watches of control kinds, and the task that hears them.
     feeds: Vec<Arc<feeds::Watched>>,
@@ -207,6 +209,7 @@ impl Agent {
             Box::new(Seen::new(&cache, &published, &definitions)),
             Quiet::default(),
         ));
+        let braking = Arc::new(Braking::new(options.deletion_brake, metrics));
         let (members, heard_members) = watch::channel(Members::None);
         let (standing, heard_standing) = watch::channel(Standing::default());
         let publishing = Arc::new(Publishing {
@@ -225,6 +228,7 @@ impl Agent {
                 options.agent_name.clone(),
             ),
             conditions: Arc::clone(&conditions),
+            braking: Arc::clone(&braking),
             export: located.export.clone(),
             standing: heard_standing,
             members,
@@ -289,6 +293,7 @@ impl Agent {
             publishing,
             exporter: (!disabled).then_some((exporter, wires)),
             conditions,
+            braking,
             metrics: Arc::clone(metrics),
             feeds: watched,
             control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
@@ -353,6 +358,7 @@ impl Agent {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
+            workspaces: Arc::clone(&self.workspaces),
             wire: Wire::new(self.places),
             finished: Box::new(Observing {
                 metrics: Arc::clone(&self.metrics),
@@ -362,6 +368,7 @@ impl Agent {
                     cache: Arc::clone(&self.cache),
                 },
             }),
+            braking: self.braking,
             fence,
         });
         let dispatch = Arc::clone(&self.dispatch);

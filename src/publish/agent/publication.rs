@@ -211,6 +211,16 @@ impl Publication {
         feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
     }
 
+    /// How many copies there are.
+    pub fn copies(&self) -> usize {
+        self.local.first().map_or(0, |copies| copies.table().len())
+    }
+
+    /// Every endpoint that is watched.
+    pub fn sources(&self) -> Vec<SourceId> {
+        self.remote.read().keys().cloned().collect()
+    }
+
     /// What is wrong with a feed now, for the owner.
     pub fn problems(&self) -> Vec<String> {
         let remote = self.remote.read();
