@@ -1,5 +1,6 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
+mod agent;
 mod cli;
 mod differential;
 mod docs;
