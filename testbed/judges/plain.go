@@ -37,6 +37,8 @@ var clusterCases = []named{
 	{"informers", informers},
 	{"metadata-informer", metadataInformer},
 	{"custom-resources", customResources},
+	{"raw-requests", rawRequests},
+	{"raw-custom-requests", rawCustomRequests},
 	{"manager", manager},
 	{"leader-election", leaderElection},
 }
