@@ -218,7 +218,7 @@ impl WhileAtWork<'_> {
             return Ok(());
         }
         tokio::time::sleep(BINDINGS_WORD).await;
-        if self.workspaces.is_leaving(self.workspace) {
+        if !self.workspaces.is_bound(self.workspace) {
             return Err(Failure::Conflict);
         }
         Ok(())
@@ -320,7 +320,7 @@ impl Dialect for Front<'_> {
         }
         let path = self.path(view)?;
         let mut subject = rules(path.as_deref());
-        if self.workspaces.is_leaving(&self.id.cluster)
+        if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {
             // Its objects go with the binding, by nobody's will.
