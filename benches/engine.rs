@@ -224,7 +224,7 @@ fn main() {
             recheck: None,
             asked: decision.asked,
         };
-        let memo = Memo::of(&report, 1, &world).expect("in step");
+        let memo = Memo::of(&report, 1).expect("in step");
         criterion.bench_function(&format!("know by prints, {size}, in step"), |b| {
             b.iter(|| assert!(black_box(&memo).holds(1, black_box(&world))));
         });

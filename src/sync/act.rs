@@ -5,7 +5,7 @@ use std::future::Future;
 
 use futures::future::join_all;
 
-use super::decide::{Decision, Outcome, Question, RETRY, decide};
+use super::decide::{Decision, Known, Outcome, Question, RETRY, decide};
 use super::look::{Listening, PassView, Store};
 use super::reason::{Code, Reason};
 use super::request::{Answer, Effect, Request, Step};
@@ -35,8 +35,8 @@ pub struct Report {
     pub happened: Vec<(Option<LinkId>, Effect)>,
     pub requests: usize,
     pub recheck: Option<std::time::Duration>,
-    /// Everything the last decision asked: the reverse index of the subject.
-    pub asked: Vec<Question>,
+    /// Everything the last decision asked, with the answers that it was made by.
+    pub asked: Vec<(Question, Known)>,
 }
 
 /// A pass of an object that changes under our hands ends after this many rounds and is tried
@@ -99,9 +99,9 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
             ..Decision::default()
         },
     };
-    for question in listening.into_asked() {
-        if !decision.asked.contains(&question) {
-            decision.asked.push(question);
+    for (question, known) in listening.into_asked() {
+        if !decision.asked.iter().any(|(asked, _)| *asked == question) {
+            decision.asked.push((question, known));
         }
     }
     decision

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::object::Object;
 
-use super::decide::Question;
+use super::decide::{Known, Question};
 use super::request::{Answer, Failure, Request, Ticket};
 use super::subject::{Key, Labels, Scope};
 use super::view::{Found, Note, Proof, Seen, View};
@@ -154,7 +154,7 @@ impl View for PassView<'_> {
 /// A view that notes what it is asked.
 pub struct Listening<'a> {
     view: &'a dyn View,
-    asked: RefCell<Vec<Question>>,
+    asked: RefCell<Vec<(Question, Known)>>,
 }
 
 impl<'a> Listening<'a> {
@@ -165,27 +165,33 @@ impl<'a> Listening<'a> {
         }
     }
 
-    pub fn into_asked(self) -> Vec<Question> {
+    pub fn into_asked(self) -> Vec<(Question, Known)> {
         self.asked.into_inner()
     }
 
-    fn ask(&self, question: Question) {
+    /// Keeps the first answer: where a cache has changed since, the decision is not one about its
+    /// present state.
+    fn heard(&self, question: Question, known: impl FnOnce() -> Known) {
         let mut asked = self.asked.borrow_mut();
-        if !asked.contains(&question) {
-            asked.push(question);
+        if !asked.iter().any(|(before, _)| *before == question) {
+            asked.push((question, known()));
         }
     }
 }
 
 impl View for Listening<'_> {
     fn get(&self, key: &Key) -> Seen {
-        self.ask(Question::Object(key.clone()));
-        self.view.get(key)
+        let seen = self.view.get(key);
+        let known = || Known::Object(seen.clone());
+        self.heard(Question::Object(key.clone()), known);
+        seen
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        self.ask(Question::Marked(scope.clone(), labels.clone()));
-        self.view.find(scope, labels)
+        let found = self.view.find(scope, labels);
+        let known = || Known::Marked(found.clone());
+        self.heard(Question::Marked(scope.clone(), labels.clone()), known);
+        found
     }
 
     fn proof(&self, key: &Key) -> Proof {

@@ -838,16 +838,33 @@ fn a_pass_at_rest_stands_until_an_answer_changes() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.cache.deliver(&stage.world, |_| true);
     let report = stage.pass(&front);
-    let memo = Memo::of(&report, 1, &stage.cache).expect("it came to rest");
+    let memo = Memo::of(&report, 1).expect("it came to rest");
     assert!(memo.holds(1, &stage.cache));
     assert!(!memo.holds(2, &stage.cache));
     for key in [front.source(), front.copy_key(), front.memory()] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage.cache.deliver(&stage.world, |_| true);
-        let memo = Memo::of(&stage.pass(&front), 1, &stage.cache).expect("it came to rest");
+        let memo = Memo::of(&stage.pass(&front), 1).expect("it came to rest");
         stage.world.patch(&key, json!({"spec": {"size": 2}}));
         assert!(memo.holds(1, &stage.cache), "nothing was heard yet");
         stage.cache.deliver(&stage.world, |_| true);
+        assert!(!memo.holds(1, &stage.cache), "{key} changed");
+    }
+}
+
+#[test]
+fn a_change_that_is_heard_of_during_a_pass_is_one_for_the_next() {
+    for key in ["source", "copy"] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        let report = stage.pass(&front);
+        let key = match key {
+            "source" => front.source(),
+            _ => front.copy_key(),
+        };
+        stage.world.patch(&key, json!({"spec": {"size": 2}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        let memo = Memo::of(&report, 1).expect("it came to rest");
         assert!(!memo.holds(1, &stage.cache), "{key} changed");
     }
 }

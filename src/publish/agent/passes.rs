@@ -96,7 +96,7 @@ impl Passes {
         let report = run(&front, &*self.cache, &cluster).await;
         let took = started.elapsed();
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules, &*self.cache));
+        publication.remember(id, Memo::of(&report, rules));
         let pass = Pass {
             publication: &publication,
             id,
