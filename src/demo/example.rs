@@ -18,7 +18,7 @@ pub(super) const PUBLIC_PATH: &str =
 
 /// Manifests.
 pub(super) struct Example {
-    /// Of PublishedResources.
+    /// That of `PublishedResource`.
     pub(super) definition: Value,
     pub(super) crd: Value,
     pub(super) published: Value,

@@ -24,12 +24,12 @@ const FILES: [(&str, &str); 6] = [
 /// Commands, each with what it shows.
 const COMMANDS: [(&str, &str); 8] = [
     (
-        "the consumer's object, with the status that came back",
-        "kubectl --kubeconfig consumer.kubeconfig get database orders -o yaml",
+        "the consumer's object, with the status that came back and what he was told",
+        "kubectl --kubeconfig consumer.kubeconfig describe database orders",
     ),
     (
         "its copy, with all that the consumer does not see",
-        "kubectl --kubeconfig service.kubeconfig get postgresclusters --all-namespaces -o yaml",
+        "kubectl --kubeconfig service.kubeconfig get postgresclusters --all-namespaces --output=yaml",
     ),
     (
         "what the provider has said about the API, and whether it holds",
@@ -41,8 +41,8 @@ const COMMANDS: [(&str, &str); 8] = [
     ),
     (
         "",
-        "kubectl --kubeconfig service.kubeconfig wait --for=jsonpath='{.spec.storageGiB}'=50 \
-         postgresclusters --all --all-namespaces",
+        "kubectl --kubeconfig service.kubeconfig get postgresclusters --all-namespaces \
+         --output=custom-columns=NAME:.metadata.name,STORAGE:.spec.storageGiB",
     ),
     (
         "another database",
