@@ -105,7 +105,25 @@ fn commands(said: &str) -> Vec<String> {
     shown.map(|line| format!("{enter}\n{line}\n")).collect()
 }
 
-async fn shell(script: &str) -> Result<String> {
+/// The commands of a part of a page, but for those that build and start what is running already.
+fn of_page(page: &str, from: &str, to: &str) -> Result<String> {
+    let text = fs::read_to_string(binaries::repository().join(page))?;
+    let (_, part) = text.split_once(from).context("no beginning")?;
+    let (part, _) = part.split_once(to).context("no end")?;
+    let starts = |line: &&str| {
+        let starting = ["cargo ", "target/release/hawser ", "hawser ", "ready: "];
+        starting.iter().any(|start| line.starts_with(start))
+    };
+    let lines: Vec<&str> = part
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| !starts(line))
+        .collect();
+    ensure!(!lines.is_empty(), "{page} shows nothing");
+    Ok(lines.join("\n"))
+}
+
+async fn shell(dir: &Path, script: &str) -> Result<String> {
     let scratch = tempfile::tempdir()?;
     let kubectl = binaries::find("kubectl")?;
     let tools = kubectl.parent().context("no directory")?;
@@ -113,7 +131,7 @@ async fn shell(script: &str) -> Result<String> {
     let output = Launch::new("shell", "/bin/sh")
         .args(["-ec", script])
         .env("PATH", format!("{}:{path}", tools.display()))
-        .dir(scratch.path())
+        .dir(dir)
         .run(scratch.path(), SOON)
         .await?;
     ensure!(
@@ -163,7 +181,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
     let shown = commands(&said);
     ensure!(shown.len() > 6, "{said}");
     for command in &shown {
-        let output = shell(command).await?;
+        let output = shell(demo.scratch.path(), command).await?;
         if command.contains("describe") {
             ensure!(output.contains("ObjectPlaced"), "{command}{output}");
         }
@@ -209,6 +227,32 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
         "{log}"
     );
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_pages_say_of_it_works() -> Result<()> {
+    let demo = Demo::start(&[])?;
+    demo.says(SOON, "ready:").await?;
+    for (page, from, to, shown) in [
+        ("README.md", "## Try it", "## Test", "ObjectStatusSynced"),
+        (
+            "docs/getting-started.md",
+            "## On one machine",
+            "## For real",
+            "team=red",
+        ),
+        (
+            "docs/playground.md",
+            "## Flags",
+            "## From a test",
+            "/clusters/",
+        ),
+    ] {
+        let script = of_page(page, from, to).with_context(|| page.to_owned())?;
+        let output = shell(demo.scratch.path(), &script).await?;
+        ensure!(output.contains(shown), "{page}: {output}");
+    }
+    demo.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
