@@ -238,7 +238,7 @@ async fn what_the_pages_say_of_it_works() -> Result<()> {
         (
             "docs/getting-started.md",
             "## On one machine",
-            "## For real",
+            "## Step by step",
             "team=red",
         ),
         (

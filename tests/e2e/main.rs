@@ -1,5 +1,6 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
+mod agent;
 mod cli;
 mod demo;
 mod differential;
@@ -7,7 +8,9 @@ mod docs;
 mod examples;
 mod ground;
 mod helm;
+mod installation;
 mod openapi;
 mod playground;
+mod schemas;
 mod test_command;
 mod workspaces;

@@ -343,3 +343,46 @@ async fn a_feed_ends_when_it_is_dropped() {
     );
     ground.playground.stop().await;
 }
+
+/// Looks at the health of its feed when it is told that the list is complete.
+#[derive(Default)]
+struct Looks {
+    health: std::sync::OnceLock<watch::Receiver<Health>>,
+    found: parking_lot::Mutex<Option<Health>>,
+}
+
+impl Listener for Looks {
+    fn changed(&self, _: Change) {}
+
+    fn completed(&self, _: &Arc<Table>) {
+        let health = self
+            .health
+            .get()
+            .expect("the feed runs only while the test waits");
+        *self.found.lock() = Some(health.borrow().clone());
+    }
+}
+
+#[tokio::test]
+async fn who_hears_that_a_list_is_complete_finds_it_complete() {
+    let ground = Ground::start().await;
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    let table = cache.add(&side, &kind, &"here".into(), Coverage::default());
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: None,
+        query: None,
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    let looks = Arc::new(Looks::default());
+    let feed = Feed::start(selection, table, Arc::clone(&looks) as _, PATIENT);
+    assert!(looks.health.set(feed.health.clone()).is_ok());
+    feed.completed().await;
+    // Told right behind it, by the same task and without a pause.
+    tokio::task::yield_now().await;
+    let found = looks.found.lock().clone();
+    assert!(found.is_some_and(|health| health.complete));
+}
