@@ -270,8 +270,14 @@ async fn several_run_beside_each_other_and_end_wherever_they_are() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_comes_through_what_goes_wrong_on_demand() -> Result<()> {
-    let fault = ["--fault", "rate=0.15 status=503", "--seed", "5"];
-    let demo = Demo::start(&fault)?;
+    let faults = [
+        "--fault=resource=workspaces times=2 status=503",
+        "--fault=resource=apibindings times=2 status=503",
+        "--fault=resource=databases times=4 status=503",
+        "--fault=resource=postgresclusters times=4 status=503",
+        "--fault=verb=create resource=publishedresources times=1 when=after status=500",
+    ];
+    let demo = Demo::start(&faults)?;
     demo.says(SOON, "ready:").await?;
     demo.end().await
 }
