@@ -222,6 +222,11 @@ fn main() {
             happened: Vec::new(),
             requests: 0,
             recheck: None,
+            prints: decision
+                .asked
+                .iter()
+                .map(|question| world.print(question))
+                .collect(),
             asked: decision.asked,
         };
         let memo = Memo::of(&report, 1).expect("in step");

@@ -30,7 +30,7 @@ pub mod view;
 #[cfg(test)]
 use crate::object::Object;
 pub use act::{Cluster, Dialect, Report, run};
-pub use decide::{Decision, Known, Outcome, decide};
+pub use decide::{Decision, Outcome, decide};
 pub use look::{PassView, Store};
 pub use memo::{Memo, Print, Prints};
 pub use memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};

@@ -369,13 +369,10 @@ impl Reader {
         }
         if finished.first {
             self.table.tell_all(|change| self.listener.changed(change));
-        }
-        // Who hears that the list is complete may look at once whether it is.
-        self.health
-            .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
-        if finished.first {
             self.listener.completed(&self.table);
         }
+        self.health
+            .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
         Ok(())
     }
 

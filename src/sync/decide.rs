@@ -13,7 +13,7 @@ use super::reason::{Class, Code, Reason};
 use super::related::{Below, turn, waves};
 use super::request::{Effect, Failure, Request, Step};
 use super::subject::{Fate, Identity, Intent, Key, Labels, Link, LinkId, Scope, Source, Subject};
-use super::view::{Found, Seen, View};
+use super::view::View;
 
 /// What is to be done now, and where each link stands. No steps is a fixed point.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Decision {
     pub recheck: Option<Duration>,
     /// Everything the view was asked, found or not. Whatever changes one of the answers can
     /// change the decision; nothing else can.
-    pub asked: Vec<(Question, Known)>,
+    pub asked: Vec<Question>,
 }
 
 /// Where a link stands.
@@ -41,13 +41,6 @@ pub struct Outcome {
 pub enum Question {
     Object(Key),
     Marked(Scope, Labels),
-}
-
-/// The answer of a view to a question.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Known {
-    Object(Seen),
-    Marked(Found),
 }
 
 /// How long to wait before what did not answer is tried again; the caller adds back-off.

@@ -10,9 +10,8 @@ use serde_json::{Map, Value};
 use crate::object::Object;
 
 use super::act::Report;
-use super::decide::{Known, Question};
+use super::decide::Question;
 use super::reason::Class;
-use super::view::{Found, Seen};
 
 /// The fingerprint of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,18 +57,6 @@ impl Print {
         Self::cut(hash)
     }
 
-    /// The print of an answer; none where nothing was known.
-    fn of_known(known: &Known) -> Option<Self> {
-        match known {
-            Known::Object(Seen::Present(object)) => Some(Self::of(object)),
-            Known::Object(Seen::Absent) => Some(Self::ABSENT),
-            Known::Marked(Found::All(all)) => {
-                Some(Self::of_all(all.iter().map(|(_, object)| Self::of(object))))
-            }
-            Known::Object(Seen::Unknown) | Known::Marked(Found::Unknown) => None,
-        }
-    }
-
     fn cut(hash: Sha256) -> Self {
         let mut print = [0; 16];
         print.copy_from_slice(&hash.finalize()[..16]);
@@ -93,18 +80,15 @@ pub struct Memo {
 
 impl Memo {
     /// Notes a pass, if it came to rest with nothing to be tried again.
-    ///
-    /// What counts is what the pass saw, not what the caches have come to know by now: a change that
-    /// was heard of while the pass was under way is one for the next pass.
     pub fn of(report: &Report, rules: u64) -> Option<Self> {
         let settled = |outcome: &super::Outcome| outcome.reason.code.class() == Class::Settled;
         if !report.outcomes.iter().all(settled) {
             return None;
         }
-        let print = |(question, known): &(Question, Known)| {
-            Some((question.clone(), Print::of_known(known)?))
-        };
-        let answers = report.asked.iter().map(print).collect::<Option<_>>()?;
+        let asked = report.asked.iter().zip(&report.prints);
+        let answer =
+            |(question, print): (&Question, &Option<Print>)| Some((question.clone(), (*print)?));
+        let answers = asked.map(answer).collect::<Option<_>>()?;
         Some(Self { rules, answers })
     }
 

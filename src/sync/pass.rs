@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::object::Object;
 
-use super::decide::{Known, Question};
+use super::decide::Question;
 use super::look::Listening;
 use super::memory::{Entry, Memory};
 use super::reason::{Code, Reason};
@@ -103,7 +103,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn into_asked(self) -> (Vec<Step>, Vec<(Question, Known)>) {
+    pub(super) fn into_asked(self) -> (Vec<Step>, Vec<Question>) {
         (self.steps, self.view.into_asked())
     }
 
