@@ -23,7 +23,7 @@ use crate::sync::reason::Class;
 use crate::sync::subject::Fate;
 use crate::sync::{
     Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
-    Subject, View, run,
+    Store as _, Subject, View, run,
 };
 
 /// A pass that was run.
@@ -126,7 +126,10 @@ impl Passes {
             publication.found_copy(id, copy);
         }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules));
+        // Of what is gone nothing is kept.
+        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
+        let memo = Memo::of(&report, rules).filter(|_| !gone);
+        publication.remember(id, memo);
         let pass = Pass {
             publication: &publication,
             id,
