@@ -135,7 +135,8 @@ async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
         fed.feed.health(),
         Health {
             complete: true,
-            problem: None
+            problem: None,
+            forbidden: false
         }
     );
 }
