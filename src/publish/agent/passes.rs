@@ -55,6 +55,9 @@ pub struct Passes {
     pub fence: Fence,
 }
 
+/// How long the deletion of a copy waits for the news that its workspace unbinds.
+const BINDINGS_WORD: Duration = Duration::from_millis(150);
+
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
 
@@ -100,6 +103,7 @@ impl Passes {
             publication: &publication,
             fence: &self.fence,
             braking: &self.braking,
+            workspaces: &self.workspaces,
             workspace: &id.cluster,
             asked: AtomicBool::new(false),
         };
@@ -114,8 +118,15 @@ impl Passes {
                 self.braking.withdraw(copy);
             }
         }
+        for copy in report
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.copy.as_ref())
+        {
+            publication.found_copy(id, copy);
+        }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules, &*self.cache));
+        publication.remember(id, Memo::of(&report, rules));
         let pass = Pass {
             publication: &publication,
             id,
@@ -193,9 +204,25 @@ struct WhileAtWork<'a> {
     publication: &'a Publication,
     fence: &'a Fence,
     braking: &'a Braking,
+    workspaces: &'a Workspaces,
     workspace: &'a str,
     /// Whether a copy was to be deleted.
     asked: AtomicBool,
+}
+
+impl WhileAtWork<'_> {
+    /// Objects go into deletion with the binding that brought them, and the two are told by watches
+    /// that know nothing of each other: the binding's word is waited for.
+    async fn stays_bound(&self) -> Result<(), Failure> {
+        if !self.publication.compiled().keeps_on_unbind() {
+            return Ok(());
+        }
+        tokio::time::sleep(BINDINGS_WORD).await;
+        if self.workspaces.is_leaving(self.workspace) {
+            return Err(Failure::Conflict);
+        }
+        Ok(())
+    }
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -212,6 +239,9 @@ impl Cluster for WhileAtWork<'_> {
             && *key.kind == *self.publication.local_kind
         {
             self.asked.store(true, Ordering::Relaxed);
+            if let Err(failure) = self.stays_bound().await {
+                return Answer::Failed(failure);
+            }
             let copies = self.publication.copies();
             if let Err(hold) = self.braking.ask(key, self.workspace, copies) {
                 return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
