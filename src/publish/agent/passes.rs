@@ -23,7 +23,7 @@ use crate::sync::reason::Class;
 use crate::sync::subject::Fate;
 use crate::sync::{
     Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
-    Subject, View, run,
+    Store as _, Subject, View, run,
 };
 
 /// A pass that was run.
@@ -126,7 +126,10 @@ impl Passes {
             publication.found_copy(id, copy);
         }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules));
+        // Of what is gone nothing is kept.
+        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
+        let memo = Memo::of(&report, rules).filter(|_| !gone);
+        publication.remember(id, memo);
         let pass = Pass {
             publication: &publication,
             id,
@@ -218,7 +221,7 @@ impl WhileAtWork<'_> {
             return Ok(());
         }
         tokio::time::sleep(BINDINGS_WORD).await;
-        if self.workspaces.is_leaving(self.workspace) {
+        if !self.workspaces.is_bound(self.workspace) {
             return Err(Failure::Conflict);
         }
         Ok(())
@@ -320,7 +323,7 @@ impl Dialect for Front<'_> {
         }
         let path = self.path(view)?;
         let mut subject = rules(path.as_deref());
-        if self.workspaces.is_leaving(&self.id.cluster)
+        if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {
             // Its objects go with the binding, by nobody's will.
