@@ -4,6 +4,7 @@
 //! load, the playground and the watchers that take the times are in this process.
 #![allow(
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::cast_precision_loss,
     reason = "what a benchmark finds is for its terminal, and its counts are small"
 )]

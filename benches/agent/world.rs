@@ -186,7 +186,7 @@ impl World {
         let endpoint = endpoint
             .and_then(Value::as_str)
             .context("the slice has no endpoint")?;
-        self.endpoint = endpoint.to_owned();
+        endpoint.clone_into(&mut self.endpoint);
         Ok(())
     }
 
