@@ -374,10 +374,13 @@ impl Reader {
         }
         if finished.first {
             self.table.tell_all(|change| self.listener.changed(change));
-            self.listener.completed(&self.table);
         }
+        // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
             .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
+        if finished.first {
+            self.listener.completed(&self.table);
+        }
         Ok(())
     }
 
