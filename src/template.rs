@@ -18,6 +18,7 @@ mod lists;
 mod maps;
 mod numbers;
 mod patterns;
+pub mod provenance;
 mod printf;
 mod semver;
 mod structure;
