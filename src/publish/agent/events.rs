@@ -169,6 +169,7 @@ fn words(code: Code) -> &'static str {
         | Code::NeedsToSee
         | Code::WaitingForDeletion
         | Code::WaitingForNamespace
+        | Code::Held
         | Code::WaitingForOthers
         | Code::NotSeen
         | Code::NoAnswer
