@@ -214,7 +214,9 @@ impl Making<'_> {
         } else {
             // What of an unknown entry was made is wanted until it is known better.
             let kept: Vec<_> = self.unclear(&made).collect();
-            self.around.ledger.wants(&self.by, wanted.iter().chain(&kept));
+            self.around
+                .ledger
+                .wants(&self.by, wanted.iter().chain(&kept));
         }
         let left = self.left(&made, leaving, &wanted);
         made.links.extend(left);
@@ -232,7 +234,8 @@ impl Making<'_> {
             Ok((resolved, kinds)) => {
                 for (index, reason) in resolved.refused.into_iter().enumerate() {
                     let number = format!("refused {index}");
-                    made.links.push(refusal(&self.rules.sides().kcp, entry, &number, reason));
+                    made.links
+                        .push(refusal(&self.rules.sides().kcp, entry, &number, reason));
                 }
                 (resolved.pairs, kinds)
             }
@@ -241,7 +244,8 @@ impl Making<'_> {
                 if self.view.note(&request).is_none() {
                     made.needs.push(request);
                 } else {
-                    let reason = Reason::new(Code::NotSeen, format!("entry {:?}", entry.identifier));
+                    let reason =
+                        Reason::new(Code::NotSeen, format!("entry {:?}", entry.identifier));
                     let link = refusal(&self.rules.sides().kcp, entry, "unseen", reason);
                     made.links.push(link);
                 }
@@ -260,7 +264,8 @@ impl Making<'_> {
                 Ok(link) => made.links.push(link),
                 Err(reason) => {
                     let number = format!("pair {index}");
-                    made.links.push(refusal(&self.rules.sides().kcp, entry, &number, reason));
+                    made.links
+                        .push(refusal(&self.rules.sides().kcp, entry, &number, reason));
                 }
             }
         }
@@ -273,8 +278,15 @@ impl Making<'_> {
     ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
         let known = |side, name: &TypeName| {
             self.around.kinds.get(side, name).cloned().ok_or_else(|| {
-                let TypeName { group, version, resource } = name;
-                Reason::new(Code::KindNotServed, format!("{resource} of {group:?} in {version}"))
+                let TypeName {
+                    group,
+                    version,
+                    resource,
+                } = name;
+                Reason::new(
+                    Code::KindNotServed,
+                    format!("{resource} of {group:?} in {version}"),
+                )
             })
         };
         let source = known(entry.origin, &entry.source)?;
@@ -396,7 +408,10 @@ impl Making<'_> {
             let source = identity.source(sides, remote);
             let target = match &record.copy {
                 CopyRecord::Unrecorded => identity.target(sides, remote),
-                recorded => recorded.key().cloned().unwrap_or_else(|| identity.target(sides, remote)),
+                recorded => recorded
+                    .key()
+                    .cloned()
+                    .unwrap_or_else(|| identity.target(sides, remote)),
             };
             let entry = self.compiled.related.iter().find(|entry| {
                 entry.identifier == identity.identifier() && entry.origin == identity.origin
@@ -409,7 +424,8 @@ impl Making<'_> {
                 target: Target::Named(target.clone()),
                 rules: Arc::new(LeftRules { target }),
                 policy: Policy {
-                    hold: (identity.origin == Origin::Kcp).then(|| Finalizer::new(marks::FINALIZER)),
+                    hold: (identity.origin == Origin::Kcp)
+                        .then(|| Finalizer::new(marks::FINALIZER)),
                     source_gone: Fate::Delete,
                     retract: if stays { Fate::Keep } else { Fate::Delete },
                     ..Policy::related()
@@ -449,7 +465,10 @@ impl Making<'_> {
             unclear.then_some(identity)
         });
         identities.flat_map(move |identity| {
-            [identity.source(sides, remote), identity.target(sides, remote)]
+            [
+                identity.source(sides, remote),
+                identity.target(sides, remote),
+            ]
         })
     }
 }
@@ -469,7 +488,10 @@ pub fn remembered(memory: &Memory, sides: &Sides, remote: &Remote) -> BTreeSet<K
 /// The two ends of a related link, by the name that it has in the memory: original and copy.
 pub fn ends(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<(Origin, Key, Key)> {
     let identity = Identity::read(id)?;
-    let (source, target) = (identity.source(sides, remote), identity.target(sides, remote));
+    let (source, target) = (
+        identity.source(sides, remote),
+        identity.target(sides, remote),
+    );
     Some((identity.origin, source, target))
 }
 

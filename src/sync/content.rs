@@ -147,9 +147,10 @@ fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Optio
     let entry = pass.entry(link);
     let known = entry.is_some_and(|entry| {
         let snapshot = entry.snapshot.as_ref();
-        let intended = matches!(entry.copy, CopyRecord::Intended(_));
+        // What is known by the memory alone has to be found by it when nothing else leads there.
+        let loose = matches!(entry.copy, CopyRecord::Intended(_) | CopyRecord::Unrecorded);
         snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
-            && !(intended && link.policy.identity == Identity::Memory)
+            && !(loose && link.policy.identity == Identity::Memory)
     });
     if known {
         return None;

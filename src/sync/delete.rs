@@ -163,8 +163,7 @@ fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
 
 /// The patch that takes the link's own finalizer off its source.
 fn let_go(link: &Link, source: LastSource<'_>) -> Option<Turn> {
-    let (Some(key), Some(finalizer), Some(source)) =
-        (link.source.key(), &link.policy.hold, source)
+    let (Some(key), Some(finalizer), Some(source)) = (link.source.key(), &link.policy.hold, source)
     else {
         return None;
     };

@@ -68,7 +68,9 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
         Ok(Sight::Absent) => {
             let fate = match link.source {
                 Source::NotWanted | Source::Unwanted(_) => Fate::Delete,
-                Source::Live(_) | Source::Rendered(_) | Source::Refused(_) => link.policy.source_gone,
+                Source::Live(_) | Source::Rendered(_) | Source::Refused(_) => {
+                    link.policy.source_gone
+                }
             };
             return (retract(pass, link, None, fate, Extent::Link), false);
         }

@@ -10,7 +10,8 @@ use crate::mutation::{Pipeline, Step};
 use crate::paths::{self, Use};
 use crate::publish::related::{Entry, shares_namespaces};
 use crate::publish::types::{
-    Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
+    Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite,
+    SelectorSpec,
 };
 use crate::template::{self, Engine, Template};
 
@@ -65,7 +66,10 @@ pub(super) fn related(
         }
     }
     if compiled.is_none() && !problems.iter().any(Problem::is_error) {
-        problems.push(Problem::new("spec.related", "the entries cannot be compiled"));
+        problems.push(Problem::new(
+            "spec.related",
+            "the entries cannot be compiled",
+        ));
     }
     compiled
 }

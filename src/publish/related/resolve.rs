@@ -103,7 +103,9 @@ impl Ground<'_> {
         if resolved.pairs.len() > FAN_OUT {
             let said = format!("{} and not more than {FAN_OUT}", resolved.pairs.len());
             resolved.pairs.truncate(FAN_OUT);
-            resolved.refused.push(Reason::new(Code::TooManyRelated, said));
+            resolved
+                .refused
+                .push(Reason::new(Code::TooManyRelated, said));
         }
         // However many there are, they are told of in a few lines.
         resolved.refused.truncate(FAN_OUT);
@@ -162,7 +164,10 @@ impl Ground<'_> {
                         Some(rewriting) => rewriting.apply(&text).map_err(|e| refused(&e)),
                         None => Ok(text),
                     };
-                    found.into_iter().map(rewrite).collect::<Result<Vec<_>, _>>()
+                    found
+                        .into_iter()
+                        .map(rewrite)
+                        .collect::<Result<Vec<_>, _>>()
                 };
                 let from = read(origin)?;
                 if from.is_empty() {
@@ -224,7 +229,10 @@ impl Ground<'_> {
             if wanted {
                 // Whatever becomes of it concerns this object, also when its labels go.
                 self.view.get(&key);
-                pairs.push((key.name.to_string(), self.renamed(selecting, &key, &object)?));
+                pairs.push((
+                    key.name.to_string(),
+                    self.renamed(selecting, &key, &object)?,
+                ));
             }
         }
         Ok(pairs)

@@ -22,14 +22,18 @@ pub(super) struct PairRules {
 }
 
 impl PairRules {
-    fn mutate(&self, pipeline: &Pipeline, object: &Object, other: &Object) -> Result<Object, Reason> {
+    fn mutate(
+        &self,
+        pipeline: &Pipeline,
+        object: &Object,
+        other: &Object,
+    ) -> Result<Object, Reason> {
         if pipeline.is_empty() {
             return Ok(object.clone());
         }
         let value = pipeline.apply(object.as_value(), Some(other.as_value()));
         let value = value.map_err(|error| self.failed(&error))?;
-        Object::new(value)
-            .map_err(|_| Reason::new(Code::MutationFailed, "the result is no object"))
+        Object::new(value).map_err(|_| Reason::new(Code::MutationFailed, "the result is no object"))
     }
 
     /// What went wrong, without anything of what is in the object: it may be a Secret.
