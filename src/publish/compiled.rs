@@ -132,6 +132,10 @@ impl Compiled {
         }
     }
 
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
     pub fn types(&self) -> &Types {
         &self.types
     }

@@ -17,6 +17,7 @@ use crate::sync::{
 
 use super::compiled::Compiled;
 use super::marks::{self, Remote};
+use super::memory::codec::tells_of_related;
 use super::rules::{ObjectRules, PRIMARY, Sides};
 use super::types::Origin;
 
@@ -120,12 +121,16 @@ pub fn extend(
     };
     let memory = match view.get(&place.key) {
         Seen::Unknown => return Ok(subject),
+        Seen::Present(stored)
+            if rules.compiled().related.is_empty() && !tells_of_related(&stored) =>
+        {
+            return Ok(subject);
+        }
         Seen::Absent => Memory::default(),
         Seen::Present(stored) => place.codec.read(&stored, &subject.links),
     };
     let compiled = rules.compiled();
-    let left = memory.entries.keys().filter_map(Identity::read);
-    if compiled.related.is_empty() && left.count() == 0 {
+    if compiled.related.is_empty() && memory.entries.is_empty() {
         return Ok(subject);
     }
     let Found::All(copies) = view.find(&rules.local_scope(), &rules.remote().labels()) else {

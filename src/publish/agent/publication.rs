@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::feeds::{Feeds, Watched};
+use super::related::Works;
 use super::workspaces::Endpoint;
 use crate::cluster::cache::{Cache, Coverage, SourceId, Table};
 use crate::cluster::connection::Connection;
@@ -73,11 +74,17 @@ pub struct Publication {
     memos: Mutex<HashMap<SubjectId, Memo>>,
     /// What the servers do not allow, in words.
     refused: Mutex<BTreeSet<String>>,
+    /// What travels with its objects.
+    pub related: Works,
     stopped: AtomicBool,
 }
 
 pub fn secret_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new("", "v1", "Secret"))
+}
+
+pub fn config_map_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new("", "v1", "ConfigMap"))
 }
 
 pub fn namespace_kind() -> Arc<Gvk> {
@@ -158,6 +165,8 @@ impl Publication {
             watch(&secret_kind(), "secrets", states),
             watch(&namespace_kind(), "namespaces", Coverage::default()),
         ];
+        let related = Works::new(sides, &plan.compiled);
+        related.watch_local(&plan.compiled, service, feeds);
         Arc::new(Self {
             plan,
             sides: sides.clone(),
@@ -167,6 +176,7 @@ impl Publication {
             remote: RwLock::default(),
             memos: Mutex::default(),
             refused: Mutex::default(),
+            related,
             stopped: AtomicBool::new(false),
         })
     }
@@ -184,6 +194,7 @@ impl Publication {
 
     /// Watches at exactly these endpoints from now on; answers those that are new.
     pub fn attach(&self, endpoints: &[Endpoint], feeds: &Feeds) -> Vec<SourceId> {
+        self.related.watch_remote(self.compiled(), endpoints, feeds);
         let mut new = Vec::new();
         let mut remote = self.remote.write();
         remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
@@ -212,6 +223,7 @@ impl Publication {
         let remote = self.remote.read();
         let feeds = remote.get(source);
         feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
+            && self.related.sees(source)
     }
 
     /// How many copies there are.
@@ -268,7 +280,9 @@ impl Publication {
                 feed.table().side()
             ))
         };
-        feeds.filter_map(problem).collect()
+        let mut problems: Vec<_> = feeds.filter_map(problem).collect();
+        problems.extend(self.related.problems());
+        problems
     }
 
     /// Every object that is known of an endpoint, or of one workspace of it.

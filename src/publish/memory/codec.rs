@@ -338,6 +338,19 @@ fn bytes(stored: &Object, slot: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
+/// Whether a memory tells of related objects.
+pub fn tells_of_related(stored: &Object) -> bool {
+    let text = bytes(stored, RECORDS).unwrap_or_default();
+    // As it stands in the name of a link, which is a text within a text.
+    let mark = b"{\\\"related\\\":";
+    text.windows(mark.len()).any(|part| part == mark)
+}
+
+/// The links that a memory has records of.
+pub fn link_ids(stored: &Object) -> Vec<LinkId> {
+    records(stored).keys().map(|id| LinkId::new(id)).collect()
+}
+
 fn records(stored: &Object) -> BTreeMap<String, Record> {
     bytes(stored, RECORDS)
         .and_then(|text| serde_json::from_slice(&text).ok())
