@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -96,6 +96,9 @@ pub enum CallClass {
     /// Never waits.
     Lease,
 }
+
+/// Who asks, for those who read the logs of servers.
+const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -306,7 +309,8 @@ impl Connection {
         let mut request = Request::builder()
             .method(call.method)
             .uri(uri)
-            .header(ACCEPT, call.accept);
+            .header(ACCEPT, call.accept)
+            .header(USER_AGENT, AGENT);
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
         }

@@ -57,6 +57,7 @@ mod ownership;
 mod plane;
 mod process;
 mod publishing;
+mod races;
 mod related;
 mod service;
 mod shapes;

@@ -11,7 +11,7 @@ use super::atlas::Places;
 use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
-use super::related::Company;
+use super::related::{Company, Standing};
 use super::workspaces::Workspaces;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{self, Urgency, Work};
@@ -56,6 +56,9 @@ pub struct Passes {
     /// Closes when another agent may be the one to write.
     pub fence: Fence,
 }
+
+/// How long the deletion of a copy waits for the news that its workspace unbinds.
+const BINDINGS_WORD: Duration = Duration::from_millis(150);
 
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
@@ -103,6 +106,7 @@ impl Passes {
             publication: &publication,
             fence: &self.fence,
             braking: &self.braking,
+            workspaces: &self.workspaces,
             workspace: &id.cluster,
             asked: AtomicBool::new(false),
         };
@@ -117,10 +121,24 @@ impl Passes {
                 self.braking.withdraw(copy);
             }
         }
-        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
-        publication.related.note(&publication, id, &report, gone);
+        let standing = match self.cache.get(&publication.anchor(id)) {
+            Seen::Absent => Standing::Gone,
+            Seen::Present(_) | Seen::Unknown => Standing::There,
+        };
+        let works = &publication.related;
+        if works.note(&publication, id, &report, standing, &*self.cache) {
+            let tenant = Arc::clone(&id.cluster);
+            self.dispatch.queue.add(id.clone(), &tenant, work.urgency);
+        }
+        for copy in report
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.copy.as_ref())
+        {
+            publication.found_copy(id, copy);
+        }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules, &*self.cache));
+        publication.remember(id, Memo::of(&report, rules));
         let pass = Pass {
             publication: &publication,
             id,
@@ -198,9 +216,25 @@ struct WhileAtWork<'a> {
     publication: &'a Publication,
     fence: &'a Fence,
     braking: &'a Braking,
+    workspaces: &'a Workspaces,
     workspace: &'a str,
     /// Whether a copy was to be deleted.
     asked: AtomicBool,
+}
+
+impl WhileAtWork<'_> {
+    /// Objects go into deletion with the binding that brought them, and the two are told by watches
+    /// that know nothing of each other: the binding's word is waited for.
+    async fn stays_bound(&self) -> Result<(), Failure> {
+        if !self.publication.compiled().keeps_on_unbind() {
+            return Ok(());
+        }
+        tokio::time::sleep(BINDINGS_WORD).await;
+        if self.workspaces.is_leaving(self.workspace) {
+            return Err(Failure::Conflict);
+        }
+        Ok(())
+    }
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -217,6 +251,9 @@ impl Cluster for WhileAtWork<'_> {
             && *key.kind == *self.publication.local_kind
         {
             self.asked.store(true, Ordering::Relaxed);
+            if let Err(failure) = self.stays_bound().await {
+                return Answer::Failed(failure);
+            }
             let copies = self.publication.copies();
             if let Err(hold) = self.braking.ask(key, self.workspace, copies) {
                 return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));

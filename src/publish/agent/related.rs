@@ -26,7 +26,7 @@ use crate::publish::related::{self, Claimant, Kinds, Ledger, RelatedKind, Surrou
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use crate::sync::decide::Question;
-use crate::sync::{Key, Report};
+use crate::sync::{Key, Prints, Report};
 
 mod index;
 mod quieting;
@@ -98,6 +98,13 @@ pub struct Works {
     index: Mutex<Index>,
     /// Nothing waits any longer for kinds that nobody serves.
     begun: std::sync::atomic::AtomicBool,
+}
+
+/// Whether an object of a workspace is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    There,
+    Gone,
 }
 
 /// For how long passes wait for kinds to be found when a published resource is put to work.
@@ -239,17 +246,22 @@ impl Works {
         all.filter_map(problem).collect()
     }
 
-    /// Takes down what a pass asked, by which its subject is found again.
-    pub fn note(&self, publication: &Publication, id: &SubjectId, report: &Report, gone: bool) {
-        if publication.compiled().related().is_empty() {
-            return;
+    /// Takes down what a pass asked, by which its subject is found again; whether something of that
+    /// changed before, which nobody was told of.
+    pub fn note(
+        &self,
+        publication: &Publication,
+        id: &SubjectId,
+        report: &Report,
+        standing: Standing,
+        prints: &dyn Prints,
+    ) -> bool {
+        let entries = publication.compiled().related();
+        if entries.is_empty() {
+            return false;
         }
         let anchor = publication.anchor(id);
-        let namespaces = publication
-            .compiled()
-            .related()
-            .iter()
-            .any(|entry| entry.selects_namespaces());
+        let namespaces = entries.iter().any(|entry| entry.selects_namespaces());
         let concerns = |question: &&Question| match question {
             Question::Object(key) => {
                 let own = *key == anchor || self.is_state(publication, key);
@@ -261,11 +273,15 @@ impl Works {
                     || self.local.read().contains_key(&scope.kind)
             }
         };
-        let questions = match gone {
-            true => Vec::new(),
-            false => report.asked.iter().filter(concerns).cloned().collect(),
+        let questions = match standing {
+            Standing::Gone => Vec::new(),
+            Standing::There => report.asked.iter().filter(concerns).cloned().collect(),
         };
-        self.index.lock().set(id, questions);
+        let new = self.index.lock().set(id, questions);
+        let mut answers = report.asked.iter().zip(&report.prints);
+        answers.any(|(question, print)| {
+            new.contains(question) && print.is_some() && prints.print(question) != *print
+        })
     }
 
     fn is_state(&self, publication: &Publication, key: &Key) -> bool {

@@ -160,7 +160,12 @@ async fn credentials_come_change_and_are_revoked(world: &World) -> Result<()> {
     await_held(team, "default", "creds", Some("1")).await;
     stage.await_told("lamp", &[("down.0", "creds")]).await;
     let copy = team.get(&secrets().at("default", "creds")).await?;
-    for field in ["labels", "finalizers", "ownerReferences"] {
+    // The label is kcp's own, by which it knows what was claimed.
+    ensure!(
+        !copy["metadata"].to_string().contains("syncagent"),
+        "{copy}"
+    );
+    for field in ["finalizers", "ownerReferences"] {
         ensure!(copy["metadata"][field].is_null(), "{copy}");
     }
     let patch = json!({"stringData": {"k": "2"}});
@@ -169,7 +174,8 @@ async fn credentials_come_change_and_are_revoked(world: &World) -> Result<()> {
     await_held(team, "default", "creds", Some("2")).await;
     // The provider says what it is, whatever the consumer does with it.
     let own = secrets().at("default", "creds");
-    team.merge(&own, json!({"stringData": {"k": "mine"}})).await?;
+    team.merge(&own, json!({"stringData": {"k": "mine"}}))
+        .await?;
     await_held(team, "default", "creds", Some("2")).await;
     service.delete(&at).await?;
     await_held(team, "default", "creds", None).await;
@@ -193,7 +199,8 @@ async fn what_a_consumer_provides_goes_along_and_is_taken_back(world: &World) ->
     await_held(service, stage.home(), "one", Some("1")).await;
     ensure!(finalizers(team, "one").await? == json!([FINALIZER]));
     let one = secrets().at("default", "one");
-    team.merge(&one, json!({"stringData": {"k": "new"}})).await?;
+    team.merge(&one, json!({"stringData": {"k": "new"}}))
+        .await?;
     await_held(service, stage.home(), "one", Some("new")).await;
     let elsewhere = json!({"spec": {"up": "two"}});
     stage.team.patch(&stage.kind, "lamp", elsewhere).await?;
@@ -261,7 +268,11 @@ async fn six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second(
     let begin = Instant::now();
     let spec = json!({"up": ["up0", "up1", "up2"], "down": ["down0", "down1", "down2"]});
     stage.team.make(&stage.kind, "lamp", spec).await;
-    let told = [("down.0", "down0"), ("down.1", "down1"), ("down.2", "down2")];
+    let told = [
+        ("down.0", "down0"),
+        ("down.1", "down1"),
+        ("down.2", "down2"),
+    ];
     stage.await_told("lamp", &told).await;
     let took = begin.elapsed();
     for n in 0..3 {

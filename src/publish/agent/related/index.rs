@@ -22,14 +22,20 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// What a subject asked in its last pass; nothing where it is gone.
-    pub(super) fn set(&mut self, id: &SubjectId, questions: Vec<Question>) {
+    /// What a subject asked in its last pass; nothing where it is gone. What it had not asked before
+    /// is answered: changes of that were not told to it until now.
+    pub(super) fn set(&mut self, id: &SubjectId, questions: Vec<Question>) -> Vec<Question> {
         if self.asked.get(id) == Some(&questions) {
-            return;
+            return Vec::new();
         }
-        for question in self.asked.remove(id).unwrap_or_default() {
-            self.drop(id, &question);
+        let before = self.asked.remove(id).unwrap_or_default();
+        for question in &before {
+            self.drop(id, question);
         }
+        let new = questions
+            .iter()
+            .filter(|question| !before.contains(question));
+        let new = new.cloned().collect();
         for question in &questions {
             match question {
                 Question::Object(key) => {
@@ -45,6 +51,7 @@ impl Index {
         if !questions.is_empty() {
             self.asked.insert(id.clone(), questions);
         }
+        new
     }
 
     fn drop(&mut self, id: &SubjectId, question: &Question) {
