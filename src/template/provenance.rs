@@ -67,8 +67,11 @@ impl Reading<'_> {
     fn expr(&self, expr: &Expr) -> bool {
         let known = |path: &[_]| matches!(path, [field] if self.is_known(field));
         match expr {
-            Expr::String(..) | Expr::Number(..) | Expr::Bool(..) | Expr::Nil(_) => true,
-            Expr::Identifier(..) => true,
+            Expr::String(..)
+            | Expr::Number(..)
+            | Expr::Bool(..)
+            | Expr::Nil(_)
+            | Expr::Identifier(..) => true,
             Expr::Field(_, path) => self.at_root && known(path),
             Expr::Variable(_, name, path) => name == "$" && known(path),
             Expr::Pipe(_, pipe) => pipe.decl.is_empty() && self.pipe(pipe),

@@ -251,30 +251,20 @@ impl Table {
         let values = self
             .coverage
             .place(|label| labels.get(label).map(String::as_str));
-        Some(match values {
-            Some(values) => {
-                let keys = state.index.get(&values).into_iter().flatten();
-                Box::new(keys.filter(move |key| *key.cluster == *cluster))
-            }
-            None => {
-                // Few of many objects have the labels: those whose text does not are not parsed.
-                let marks = labels
-                    .iter()
-                    .map(|(k, v)| format!("{}:{}", json!(k), json!(v)));
-                let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
-                let said = move |entry: &Entry| {
-                    let mut marks = marks.iter();
-                    marks.all(|mark| mark.find(&entry.body).is_some())
-                };
-                let all = state.entries.iter();
-                let of_cluster = all.filter(move |(key, _)| *key.cluster == *cluster);
-                Box::new(
-                    of_cluster
-                        .filter(move |(_, entry)| said(entry))
-                        .map(|(key, _)| key),
-                )
-            }
-        })
+        if let Some(values) = values {
+            let keys = state.index.get(&values).into_iter().flatten();
+            return Some(Box::new(keys.filter(move |key| *key.cluster == *cluster)));
+        }
+        // Few of many objects have the labels: those whose text has not are not parsed.
+        let marks = labels
+            .iter()
+            .map(|(key, value)| format!("{}:{}", json!(key), json!(value)));
+        let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
+        let may_have = move |(key, entry): &(&Key, &Entry)| {
+            *key.cluster == *cluster && marks.iter().all(|m| m.find(&entry.body).is_some())
+        };
+        let all = state.entries.iter().filter(may_have);
+        Some(Box::new(all.map(|(key, _)| key)))
     }
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {

@@ -69,7 +69,7 @@ impl Company {
                 })
                 .collect(),
         };
-        self.ledger.remembered(&claimant(secret, &remote), keys);
+        self.ledger.remembered(&claimant(secret, &remote), &keys);
     }
 
     pub fn around<'a>(&'a self, kinds: &'a Kinds) -> Surroundings<'a> {
@@ -88,13 +88,15 @@ fn claimant(secret: &Object, remote: &Remote) -> Claimant {
     }
 }
 
+type ByKind = HashMap<Arc<Gvk>, Arc<Watched>>;
+
 /// The related objects of one published resource.
 pub struct Works {
     sides: Sides,
     kinds: RwLock<Arc<Kinds>>,
     /// What is watched of the service cluster, and of each endpoint.
-    local: RwLock<HashMap<Arc<Gvk>, Arc<Watched>>>,
-    remote: RwLock<HashMap<SourceId, HashMap<Arc<Gvk>, Arc<Watched>>>>,
+    local: RwLock<ByKind>,
+    remote: RwLock<HashMap<SourceId, ByKind>>,
     index: Mutex<Index>,
     /// Nothing waits any longer for kinds that nobody serves.
     begun: std::sync::atomic::AtomicBool,

@@ -83,9 +83,9 @@ fn shared_namespace(
 ) {
     let naming = spec.naming.as_ref();
     let namespace = naming.and_then(|naming| naming.namespace.as_deref());
-    if entry.consumers_name_copies() && shares_namespaces(namespace) {
-        let message = "copies of several workspaces come into one namespace, and consumers have a say \
-                       in their names: who comes second is refused";
+    if entry.consumers_choose() && shares_namespaces(namespace) {
+        let message = "objects of several workspaces come into one namespace, and consumers have a say \
+                       in which of them are meant";
         let problem = Problem::new(format!("{field}.object"), message).warning();
         problems.push(problem.with_hint(
             "let naming.namespace or the names depend on the workspace, as with {{ .ClusterName }}",

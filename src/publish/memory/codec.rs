@@ -342,7 +342,7 @@ fn bytes(stored: &Object, slot: &str) -> Option<Vec<u8>> {
 pub fn tells_of_related(stored: &Object) -> bool {
     let text = bytes(stored, RECORDS).unwrap_or_default();
     // As it stands in the name of a link, which is a text within a text.
-    let mark = b"{\\\"related\\\":";
+    let mark = br#"\"related\":"#;
     text.windows(mark.len()).any(|part| part == mark)
 }
 

@@ -274,9 +274,9 @@ impl Entry {
         matches!(self.namespaces, Some(Values::Selector(_)))
     }
 
-    /// Whether consumers have a say in what objects on the service cluster are called.
-    pub fn consumers_name_copies(&self) -> bool {
-        self.origin == Origin::Kcp && self.names.author(self.origin) == Author::Consumer
+    /// Whether consumers have a say in which objects of the service cluster are meant.
+    pub fn consumers_choose(&self) -> bool {
+        self.names.author(self.origin) == Author::Consumer
     }
 }
 

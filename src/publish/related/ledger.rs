@@ -45,12 +45,16 @@ impl Ledger {
     pub fn claim(&self, by: &Claimant, copy: &Key) -> Result<(), Claimant> {
         let key = any_version(copy);
         let mut state = self.0.lock();
-        let holders = state.by_key.get(&key).into_iter().flatten();
-        if let Some(other) = holders.into_iter().find(|h| h.cluster != by.cluster) {
-            return Err(other.clone());
+        if let Some(other) = state.stranger(by, &key) {
+            return Err(other);
         }
         state.add(by, key);
         Ok(())
+    }
+
+    /// Who of another workspace has this object.
+    pub fn stranger(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
+        self.0.lock().stranger(by, &any_version(key))
     }
 
     /// From now on exactly these objects are wanted.
@@ -60,7 +64,7 @@ impl Ledger {
     }
 
     /// What a memory says. It does not count once its owner was looked at.
-    pub fn remembered(&self, by: &Claimant, keys: BTreeSet<Key>) {
+    pub fn remembered(&self, by: &Claimant, keys: &BTreeSet<Key>) {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
             let keys = keys.iter().map(any_version).collect();
@@ -77,6 +81,11 @@ impl Ledger {
 }
 
 impl State {
+    fn stranger(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
+        let mut holders = self.by_key.get(key)?.iter();
+        holders.find(|holder| holder.cluster != by.cluster).cloned()
+    }
+
     fn add(&mut self, by: &Claimant, key: Key) {
         self.by_key
             .entry(key.clone())
@@ -150,7 +159,7 @@ mod tests {
         ledger.claim(&two, &key("v2", "s")).unwrap();
         assert!(ledger.is_shared(&one, &key("v1", "s")));
         ledger.wants(&one, []);
-        ledger.remembered(&one, [key("v1", "s")].into());
+        ledger.remembered(&one, &[key("v1", "s")].into());
         assert!(!ledger.is_shared(&two, &key("v1", "s")));
     }
 
@@ -158,10 +167,10 @@ mod tests {
     fn a_memory_counts_until_its_owner_was_looked_at() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.remembered(&one, [key("v1", "s")].into());
+        ledger.remembered(&one, &[key("v1", "s")].into());
         assert!(ledger.is_shared(&two, &key("v1", "s")));
         ledger.wants(&one, [&key("v1", "t")]);
-        ledger.remembered(&one, [key("v1", "s")].into());
+        ledger.remembered(&one, &[key("v1", "s")].into());
         assert!(!ledger.is_shared(&two, &key("v1", "s")));
         assert!(ledger.is_shared(&two, &key("v1", "t")));
     }

@@ -83,7 +83,8 @@ fn text(source: &Key, target: &Key) -> String {
         ("apiVersion", &*source.kind.api_version()),
         ("kind", &*source.kind.kind),
     ] {
-        text.push_str(&format!("\"{field}\":"));
+        gojson::write_text(&mut text, field);
+        text.push(':');
         gojson::write_text(&mut text, value);
         text.push(',');
     }

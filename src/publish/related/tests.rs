@@ -1,14 +1,22 @@
 //! Related objects, over objects in hand.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "documents are written down where they are passed"
+)]
+
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::publish::compiled::Compiled;
 use crate::publish::compiled::{Agent, Types};
+use crate::publish::marks;
 use crate::publish::naming::LocalScope;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::rules::subject_of;
 use crate::publish::types::PublishedResourceSpec;
-use crate::sync::{Dialect, Outcome, Request, Step};
+use crate::sync::{Code, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;
@@ -155,6 +163,7 @@ impl Stage {
         codes
     }
 
+    #[expect(clippy::unused_self, reason = "the tests read better so")]
     pub(super) fn secret(&self, side: &str, cluster: &str, namespace: &str, name: &str) -> Key {
         assert!(side == "kcp" || cluster.is_empty());
         let kind = Arc::new(Gvk::new("", "v1", "Secret"));
@@ -195,7 +204,6 @@ impl Stage {
                     return 0;
                 };
                 assert!(!text.is_empty());
-                use base64::Engine as _;
                 let text = base64::engine::general_purpose::STANDARD
                     .decode(records)
                     .unwrap();

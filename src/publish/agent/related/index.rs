@@ -126,7 +126,7 @@ mod tests {
         Scope::new(&Side::new("service"), &kind, "")
     }
 
-    fn asking(index: &Index, name: &str, labels: serde_json::Value) -> Vec<String> {
+    fn asking(index: &Index, name: &str, labels: &serde_json::Value) -> Vec<String> {
         let object = json!({"metadata": {"name": name, "labels": labels}});
         let key = scope().key(Some("ns"), name);
         let found = index.asking(&key, &Object::new(object).unwrap());
@@ -147,14 +147,14 @@ mod tests {
         index.set(&id("one"), vec![labels(&[("a", "1")])]);
         index.set(&id("two"), vec![labels(&[("a", "1"), ("b", "2")])]);
         index.set(&id("all"), vec![labels(&[]), object]);
-        assert_eq!(asking(&index, "x", json!({})), ["all", "object"]);
-        assert_eq!(asking(&index, "y", json!({"a": "1"})), ["all", "one"]);
+        assert_eq!(asking(&index, "x", &json!({})), ["all", "object"]);
+        assert_eq!(asking(&index, "y", &json!({"a": "1"})), ["all", "one"]);
         let both = json!({"a": "1", "b": "2"});
-        assert_eq!(asking(&index, "y", both.clone()), ["all", "one", "two"]);
+        assert_eq!(asking(&index, "y", &both), ["all", "one", "two"]);
         index.set(&id("all"), vec![]);
         index.set(&id("one"), vec![labels(&[("b", "2")])]);
-        assert_eq!(asking(&index, "y", json!({"a": "1"})), [""; 0]);
-        assert_eq!(asking(&index, "y", both), ["one", "two"]);
+        assert_eq!(asking(&index, "y", &json!({"a": "1"})), [""; 0]);
+        assert_eq!(asking(&index, "y", &both), ["one", "two"]);
         for name in ["object", "one", "two"] {
             index.set(&id(name), vec![]);
         }

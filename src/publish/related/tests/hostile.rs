@@ -350,3 +350,28 @@ fn objects_without_a_namespace_are_not_named_by_consumers() {
         assert_eq!(stage.rest(C, "a"), [want], "{origin}");
     }
 }
+
+#[test]
+fn in_a_namespace_that_workspaces_share_nobody_reads_what_is_anothers() {
+    let spec = json!({"naming": {"namespace": "shared", "name": "{{ .ClusterName }}-{{ .Object.metadata.name }}"},
+        "related": [entry("up", "kcp", by_path("spec.up")), entry("down", "service", by_path("spec.down"))]});
+    let stage = Stage::of(spec);
+    assert_eq!(stage.compiled.warnings().len(), 2);
+    // What the victim sent, and what its object was given.
+    stage.put(&stage.secret("kcp", "c2", "default", "sent"), "treasure");
+    stage.create("c2", "a", json!({"up": "sent"}));
+    assert_eq!(stage.rest("c2", "a"), [Code::InStep]);
+    let given = stage.secret("service", "", "shared", "given");
+    stage.put(&given, "treasure");
+    let owner =
+        json!([{"apiVersion": "local.com/v1", "kind": "Thing", "name": "c2-a", "uid": "u"}]);
+    stage
+        .hands
+        .patch(&given, json!({"metadata": {"ownerReferences": owner}}));
+    for name in ["sent", "given"] {
+        stage.create(C, name, json!({ "down": name }));
+        assert_eq!(stage.rest(C, name), [Code::NotLinked], "{name}");
+        let taken = stage.secret("kcp", C, "default", name);
+        assert!(stage.hands.object(&taken).is_none(), "{name}");
+    }
+}

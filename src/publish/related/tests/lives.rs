@@ -287,7 +287,7 @@ impl Stage {
             };
             let keys = remembered(&memory, rules.sides(), rules.remote());
             assert!(!keys.is_empty());
-            self.ledger.remembered(&by, keys);
+            self.ledger.remembered(&by, &keys);
         }
     }
 }
