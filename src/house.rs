@@ -99,6 +99,7 @@ const RULES: &[Rule] = &[
         must_not_know: &[
             "crate::sync",
             "crate::publish",
+            "crate::demo",
             "crate::template",
             "crate::mutation",
             "crate::paths",
@@ -118,7 +119,7 @@ const RULES: &[Rule] = &[
     Rule {
         room: "publish",
         except: &[],
-        must_not_know: &["crate::playground", "crate::cli"],
+        must_not_know: &["crate::playground", "crate::demo", "crate::cli"],
     },
     Rule {
         room: "publish",

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cli;
+mod demo;
 mod differential;
 mod docs;
 mod examples;

@@ -138,7 +138,10 @@ impl Passes {
             publication.found_copy(id, copy);
         }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules));
+        // Of what is gone nothing is kept.
+        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
+        let memo = Memo::of(&report, rules).filter(|_| !gone);
+        publication.remember(id, memo);
         let pass = Pass {
             publication: &publication,
             id,
@@ -230,7 +233,7 @@ impl WhileAtWork<'_> {
             return Ok(());
         }
         tokio::time::sleep(BINDINGS_WORD).await;
-        if self.workspaces.is_leaving(self.workspace) {
+        if !self.workspaces.is_bound(self.workspace) {
             return Err(Failure::Conflict);
         }
         Ok(())
@@ -335,7 +338,7 @@ impl Dialect for Front<'_> {
         let kinds = self.publication.related.kinds();
         let around = self.company.around(&kinds);
         let mut subject = related::extend(subject_of(rules.clone()), &rules, around, view)?;
-        if self.workspaces.is_leaving(&self.id.cluster)
+        if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {
             // Its objects go with the binding, by nobody's will.

@@ -28,6 +28,7 @@ on_the_playground!(
     any_kind_travels_and_its_status_with_it,
     what_several_objects_share_goes_with_the_last,
     no_consumer_reads_or_writes_where_nothing_was_opened,
+    the_example_with_credentials_does_what_it_says,
 );
 
 const FINALIZER: &str = "syncagent.kcp.io/cleanup";
@@ -406,5 +407,51 @@ async fn no_consumer_reads_or_writes_where_nothing_was_opened(world: &World) -> 
     let log = stage.agent.log();
     ensure!(log.contains("NamespaceClosed"), "the owner finds why");
     ensure!(!log.contains("gold") && !log.contains("Z29sZA"), "{log}");
+    Ok(())
+}
+
+async fn the_example_with_credentials_does_what_it_says(world: &World) -> Result<()> {
+    let example = testbed::binaries::repository().join("examples/credentials");
+    let read = |file: &str| -> Result<Value> {
+        Ok(serde_saphyr::from_str(&std::fs::read_to_string(
+            example.join(file),
+        )?)?)
+    };
+    let manifest = read("published-resource.yaml")?;
+    let crd = read("crd.yaml")?;
+    let stage = world.stage_with(&crd, manifest["spec"].clone()).await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    put(team, "default", "my-ca", "ca").await?;
+    let object = read("object.yaml")?;
+    stage
+        .team
+        .make_at(&stage.kind.within("default"), &object)
+        .await;
+    let copy = stage.copy("orders").await;
+    await_held(service, stage.home(), "my-ca", Some("ca")).await;
+    // What the operator does: credentials beside the Queue, which own them.
+    let name = copy["metadata"]["name"].as_str().context("no name")?;
+    let mut credentials = secret(&format!("{name}-credentials"), "pass", json!({}));
+    credentials["stringData"]["admin-password"] = "gold".into();
+    credentials["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": copy["apiVersion"], "kind": copy["kind"], "name": name,
+        "uid": copy["metadata"]["uid"],
+    }]);
+    service
+        .create(&secrets().within(stage.home()), &credentials)
+        .await?;
+    await_held(team, "default", "orders-credentials", Some("pass")).await;
+    let given = team
+        .get(&secrets().at("default", "orders-credentials"))
+        .await?;
+    ensure!(given["data"].get("admin-password").is_none(), "{given}");
+    let told = [("credentials.0", "orders-credentials")];
+    stage.await_told("orders", &told).await;
+    stage.team.delete(&stage.kind, "orders").await?;
+    stage.team.await_gone(&stage.kind, "orders").await;
+    ensure!(
+        held(team, "default", "orders-credentials").await?.is_none()
+            && held(service, stage.home(), "my-ca").await?.is_none()
+    );
     Ok(())
 }
