@@ -52,7 +52,7 @@ pub(super) fn content(
         return Ok(Turn::step(request, Effect::Synced).of(key));
     }
     let mut turn = Turn::end(Code::InStep).of(key);
-    if pass.remembers() && link.policy.content == Content::Merge {
+    if pass.remembers() && link.policy.content.is_remembered() {
         turn.memory = remember(pass, link, copy, desired);
     }
     status(pass, link, source, copy, &mut turn)?;
@@ -77,16 +77,21 @@ fn change(
 ) -> Result<Change, Request> {
     match (link.policy.content, &pass.subject.memory) {
         (Content::Once, _) => Ok(Change::Merge(Map::new())),
-        (Content::Overwrite, _) | (Content::Merge, None) => {
+        (Content::Overwrite, _) | (Content::Merge | Content::Restore, None) => {
             Ok(Change::Overwrite(overwrite(object, desired)))
         }
-        (Content::Merge, Some(memory)) => {
+        (mode @ (Content::Merge | Content::Restore), Some(memory)) => {
             let snapshot = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
             if let Some(snapshot) = snapshot {
-                if snapshot.remembers(desired) {
-                    return Ok(Change::Merge(Map::new()));
+                let mut body = if snapshot.remembers(desired) {
+                    Map::new()
+                } else {
+                    merge(&snapshot.base_for(desired), desired)
+                };
+                if mode == Content::Restore {
+                    lay_over(&mut body, overwrite(object, desired));
                 }
-                return Ok(Change::Merge(merge(&snapshot.base_for(desired), desired)));
+                return Ok(Change::Merge(body));
             }
             // The state is lost. That is not believed of caches, neither of the state's nor of
             // the copy's: what agrees is recorded without a write that could be refused.
@@ -142,9 +147,10 @@ fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Optio
     let entry = pass.entry(link);
     let known = entry.is_some_and(|entry| {
         let snapshot = entry.snapshot.as_ref();
-        let intended = matches!(entry.copy, CopyRecord::Intended(_));
+        // What is known by the memory alone has to be found by it when nothing else leads there.
+        let loose = matches!(entry.copy, CopyRecord::Intended(_) | CopyRecord::Unrecorded);
         snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
-            && !(intended && link.policy.identity == Identity::Memory)
+            && !(loose && link.policy.identity == Identity::Memory)
     });
     if known {
         return None;
@@ -197,6 +203,18 @@ fn status(
         _ => turn.steps.push((request, Effect::StatusSynced)),
     }
     Ok(())
+}
+
+/// Adds what a second patch sets to a first one. It removes nothing.
+fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
+    for (field, value) in second {
+        match (patch.get_mut(&field), value) {
+            (Some(Value::Object(there)), Value::Object(more)) => lay_over(there, more),
+            (_, value) => {
+                patch.insert(field, value);
+            }
+        }
+    }
 }
 
 /// What of the top level is not content.
