@@ -230,31 +230,14 @@ impl Works {
     }
 
     fn is_complete(&self) -> bool {
-        let remote = self.remote.read();
-        let local = self.local.read();
-        let mut all = local
-            .values()
-            .chain(remote.values().flat_map(HashMap::values));
-        all.all(|feed| feed.is_complete())
+        self.feeds().iter().all(|feed| feed.is_complete())
     }
 
-    /// What is wrong with a feed now, for the owner.
-    pub fn problems(&self) -> Vec<String> {
-        let remote = self.remote.read();
-        let local = self.local.read();
-        let all = local
-            .values()
-            .chain(remote.values().flat_map(HashMap::values));
-        let problem = |feed: &Arc<Watched>| {
-            let problem = feed.health().problem?;
-            let table = feed.table();
-            Some(format!(
-                "{} of {} cannot be watched and is looked at every few seconds: {problem}",
-                table.kind(),
-                table.side()
-            ))
-        };
-        all.filter_map(problem).collect()
+    /// Everything that is watched.
+    pub fn feeds(&self) -> Vec<Arc<Watched>> {
+        let (local, remote) = (self.local.read(), self.remote.read());
+        let remote = remote.values().flat_map(HashMap::values);
+        local.values().chain(remote).cloned().collect()
     }
 
     /// Takes down what a pass asked, by which its subject is found again; whether something of that

@@ -122,8 +122,8 @@ fn happen(stage: &mut Stage, event: &Event) {
         }
         Event::LocalDelete(n) => {
             let all = stage.hands.objects();
-            let copies = all.keys().filter(|key| key.kind.kind == "Thing");
-            if let Some(copy) = copies.skip(*n).next() {
+            let mut copies = all.keys().filter(|key| key.kind.kind == "Thing");
+            if let Some(copy) = copies.nth(*n) {
                 stage.hands.delete(copy);
             }
         }
