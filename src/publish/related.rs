@@ -5,7 +5,7 @@
 //! to is one more link of the subject. What a memory still tells of and no entry leads to any more is
 //! a link too, until it is taken back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::object::{Gvk, Object};
@@ -163,26 +163,31 @@ fn own_copy(
     ours.into_iter().next().map(|(_, object)| object)
 }
 
-/// What a memory says that was made, and what was held for it.
-pub fn remembered(memory: &Memory, sides: &Sides, remote: &Remote) -> BTreeSet<Key> {
-    let identities = memory.entries.keys().filter_map(Identity::read);
-    identities
-        .flat_map(|identity| {
-            let source = identity.source(sides, remote);
-            let held = (identity.origin == Origin::Kcp).then_some(source);
-            held.into_iter().chain([identity.target(sides, remote)])
-        })
-        .collect()
+/// The two ends of a related link, each with what its kind is called in paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub origin: Origin,
+    pub source: (Key, String),
+    pub target: (Key, String),
 }
 
-/// The two ends of a related link, by the name that it has in the memory: original and copy.
-pub fn ends(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<(Origin, Key, Key)> {
-    let identity = Identity::read(id)?;
-    let (source, target) = (
-        identity.source(sides, remote),
-        identity.target(sides, remote),
-    );
-    Some((identity.origin, source, target))
+impl Ends {
+    /// By the name that the link has in the memory; none for links of another sort.
+    pub fn read(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<Self> {
+        let identity = Identity::read(id)?;
+        let (source, target) = identity.resources();
+        Some(Self {
+            origin: identity.origin,
+            source: (identity.source(sides, remote), source.to_owned()),
+            target: (identity.target(sides, remote), target.to_owned()),
+        })
+    }
+
+    /// What is wanted of it: the copy, and the original where that is held.
+    pub fn wanted(&self) -> impl Iterator<Item = &Key> {
+        let held = (self.origin == Origin::Kcp).then_some(&self.source.0);
+        held.into_iter().chain([&self.target.0])
+    }
 }
 
 #[cfg(test)]

@@ -93,6 +93,7 @@ impl Passes {
         if publication.rests(id, &self.cache) {
             return settled;
         }
+        self.dispatch.company.teach(self.wire.atlas());
         let started = tokio::time::Instant::now();
         let front = Front {
             publication: &publication,

@@ -274,21 +274,15 @@ impl Publication {
     /// What may not be watched, in words.
     fn unwatched(&self) -> Vec<String> {
         let remote = self.remote.read();
-        let feeds = self.local.iter().chain(remote.values().flatten());
+        let feeds = self.local.iter().chain(remote.values().flatten()).cloned();
+        let feeds = feeds.chain(self.related.feeds());
         let forbidden = feeds.filter(|feed| feed.health().forbidden);
-        let mut unwatched: Vec<_> = forbidden
+        forbidden
             .map(|feed| {
                 let (kind, side) = (feed.table().kind(), feed.table().side());
                 format!("list and watch {} {}", kind.kind, self.place(side))
             })
-            .collect();
-        unwatched.extend(
-            self.related
-                .unwatched()
-                .into_iter()
-                .map(|(kind, side)| format!("list and watch {} {}", kind.kind, self.place(&side))),
-        );
-        unwatched
+            .collect()
     }
 
     fn place(&self, side: &Side) -> &'static str {

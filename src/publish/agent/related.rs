@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
+use super::atlas::Places;
 use super::feeds::{Feeds, Watched};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind};
 use super::publishing::Publishing;
@@ -22,11 +23,11 @@ use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
-use crate::publish::related::{self, Claimant, Kinds, Ledger, RelatedKind, Surroundings, TypeName};
+use crate::publish::related::{Claimant, Ends, Kinds, Ledger, RelatedKind, Surroundings, TypeName};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use crate::sync::decide::Question;
-use crate::sync::{Key, Prints, Report, Side};
+use crate::sync::{Key, Prints, Report};
 
 mod index;
 mod quieting;
@@ -39,6 +40,8 @@ use quieting::Quieting;
 pub struct Company {
     ledger: Ledger,
     quieting: Quieting,
+    /// What was heard of and whose names nobody has learned yet.
+    names: Mutex<Vec<Ends>>,
 }
 
 impl Company {
@@ -57,19 +60,25 @@ impl Company {
             namespace: None,
             name: String::new(),
         };
-        let keys = match change.what {
-            What::Gone => BTreeSet::new(),
+        let ends: Vec<_> = match change.what {
+            What::Gone => Vec::new(),
             _ if !memory::codec::tells_of_related(secret) => return,
             What::Initial | What::Changed => memory::codec::link_ids(secret)
                 .iter()
-                .filter_map(|id| related::ends(id, sides, &remote))
-                .flat_map(|(origin, source, target)| {
-                    let held = (origin == Origin::Kcp).then_some(source);
-                    held.into_iter().chain([target])
-                })
+                .filter_map(|id| Ends::read(id, sides, &remote))
                 .collect(),
         };
+        let keys = ends.iter().flat_map(Ends::wanted).cloned().collect();
         self.ledger.remembered(&claimant(secret, &remote), &keys);
+        self.names.lock().extend(ends);
+    }
+
+    /// Lets requests find the kinds of which memories tell, though no entry may name them any more.
+    pub fn teach(&self, places: &Places) {
+        let heard = std::mem::take(&mut *self.names.lock());
+        for (key, resource) in heard.iter().flat_map(|ends| [&ends.source, &ends.target]) {
+            places.learn_kind(&key.side, &key.kind, resource);
+        }
     }
 
     pub fn around<'a>(&'a self, kinds: &'a Kinds) -> Surroundings<'a> {
@@ -221,25 +230,14 @@ impl Works {
     }
 
     fn is_complete(&self) -> bool {
-        let remote = self.remote.read();
-        let local = self.local.read();
-        let mut all = local
-            .values()
-            .chain(remote.values().flat_map(HashMap::values));
-        all.all(|feed| feed.is_complete())
+        self.feeds().iter().all(|feed| feed.is_complete())
     }
 
-    /// What may not be watched: it is looked at every few seconds instead.
-    pub fn unwatched(&self) -> Vec<(Arc<Gvk>, Side)> {
-        let remote = self.remote.read();
-        let local = self.local.read();
-        let all = local
-            .values()
-            .chain(remote.values().flat_map(HashMap::values));
-        let forbidden = all.filter(|feed| feed.health().forbidden);
-        let named =
-            forbidden.map(|feed| (Arc::clone(feed.table().kind()), feed.table().side().clone()));
-        named.collect()
+    /// Everything that is watched.
+    pub fn feeds(&self) -> Vec<Arc<Watched>> {
+        let (local, remote) = (self.local.read(), self.remote.read());
+        let remote = remote.values().flat_map(HashMap::values);
+        local.values().chain(remote).cloned().collect()
     }
 
     /// Takes down what a pass asked, by which its subject is found again; whether something of that

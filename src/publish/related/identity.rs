@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::entry::Entry;
 use crate::object::Gvk;
 use crate::publish::marks::Remote;
 use crate::publish::rules::Sides;
@@ -24,14 +25,17 @@ pub(super) struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
     kind: Gvk,
+    /// What the kind is called in paths: whoever takes the copy back may know no entry that says it.
+    resource: String,
     namespace: Option<String>,
     name: String,
 }
 
 impl Place {
-    fn of(key: &Key) -> Self {
+    fn of(key: &Key, resource: &str) -> Self {
         Self {
             kind: (*key.kind).clone(),
+            resource: resource.to_owned(),
             namespace: key.namespace.as_deref().map(str::to_owned),
             name: key.name.to_string(),
         }
@@ -48,13 +52,18 @@ impl Place {
 }
 
 impl Identity {
-    pub(super) fn new(identifier: &str, origin: Origin, source: &Key, target: &Key) -> Self {
+    pub(super) fn new(entry: &Entry, source: &Key, target: &Key) -> Self {
         Self {
-            related: identifier.to_owned(),
-            origin,
-            source: Place::of(source),
-            target: Place::of(target),
+            related: entry.identifier.clone(),
+            origin: entry.origin,
+            source: Place::of(source, &entry.source.resource),
+            target: Place::of(target, &entry.target.resource),
         }
+    }
+
+    /// What the kinds of original and copy are called in paths.
+    pub(super) fn resources(&self) -> (&str, &str) {
+        (&self.source.resource, &self.target.resource)
     }
 
     pub(super) fn identifier(&self) -> &str {

@@ -223,7 +223,7 @@ impl Making<'_> {
                     })?;
             }
         }
-        let id = Identity::new(&entry.identifier, entry.origin, &source, &target).id();
+        let id = Identity::new(entry, &source, &target).id();
         self.settled(entry, &source, kinds.0).inspect_err(|_| {
             made.waiting.insert(id.clone());
         })?;

@@ -20,6 +20,7 @@ use crate::sync::{Code, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;
+mod properties;
 mod variants;
 
 /// Two control planes in hand, and the rules of one published resource.

@@ -275,7 +275,7 @@ fn what_several_objects_share_goes_with_the_last_of_them() {
 
 impl Stage {
     /// What a process hears of memories when it starts.
-    fn recall(&self, cluster: &str, names: &[&str]) {
+    pub(super) fn recall(&self, cluster: &str, names: &[&str]) {
         for name in names {
             let rules = self.rules(cluster, name);
             let place = subject_of(rules.clone()).memory.unwrap();
@@ -285,8 +285,11 @@ impl Stage {
                 memory: Arc::clone(&place.key.name),
                 cluster: cluster.into(),
             };
-            let keys = remembered(&memory, rules.sides(), rules.remote());
-            assert!(!keys.is_empty());
+            let ends = memory.entries.keys();
+            let ends = ends.filter_map(|id| Ends::read(id, rules.sides(), rules.remote()));
+            let keys = ends
+                .flat_map(|ends| ends.wanted().cloned().collect::<Vec<_>>())
+                .collect();
             self.ledger.remembered(&by, &keys);
         }
     }

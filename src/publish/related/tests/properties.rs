@@ -1,0 +1,198 @@
+//! Whatever happens in whatever order: at rest the copies are those that are wanted, and nothing else is
+//! left.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const C: &str = "c1";
+const OBJECTS: [&str; 2] = ["a", "b"];
+const SECRETS: [&str; 3] = ["s0", "s1", "s2"];
+
+#[derive(Clone, Debug)]
+enum Event {
+    Create(usize),
+    Delete(usize),
+    /// What an object refers to from now on.
+    Up(usize, Option<usize>),
+    Down(usize, Option<usize>),
+    /// A consumer's or a provider's Secret gets a value or goes.
+    Provide(usize, Option<u8>),
+    Issue(usize, Option<u8>),
+    /// A consumer deletes what it was given, a provider's what came along.
+    Drop(usize),
+    LocalDelete(usize),
+    Pass(usize),
+    /// The process starts anew with or without entries.
+    Restart(bool),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (who, secret, v) = (0..2_usize, 0..3_usize, 0..3_u8);
+    let reference = || prop::option::of(0..3_usize);
+    prop_oneof![
+        3 => who.clone().prop_map(Event::Create),
+        2 => who.clone().prop_map(Event::Delete),
+        4 => (who.clone(), reference()).prop_map(|(w, s)| Event::Up(w, s)),
+        4 => (who.clone(), reference()).prop_map(|(w, s)| Event::Down(w, s)),
+        4 => (secret.clone(), prop::option::of(v.clone())).prop_map(|(s, v)| Event::Provide(s, v)),
+        4 => (secret.clone(), prop::option::of(v)).prop_map(|(s, v)| Event::Issue(s, v)),
+        1 => secret.prop_map(Event::Drop),
+        1 => who.clone().prop_map(Event::LocalDelete),
+        8 => who.prop_map(Event::Pass),
+        1 => any::<bool>().prop_map(Event::Restart),
+    ]
+}
+
+fn spec(entries: bool) -> Value {
+    if !entries {
+        return json!({});
+    }
+    // Under names of their own, so that copies never meet originals.
+    let object = |path: &str, side: &str| {
+        let prefix = |name: &str| {
+            format!("{{{{ with .Object.spec.{path} }}}}{name}{{{{ . }}}}{{{{ end }}}}")
+        };
+        let (copy, original) = (
+            prefix(&format!("{path}-copy-")),
+            prefix(&format!("{path}-")),
+        );
+        let text =
+            format!("{{{{ if eq .Side \"{side}\" }}}}{original}{{{{ else }}}}{copy}{{{{ end }}}}");
+        json!({"template": {"template": text}})
+    };
+    let mut down = entry("down", "service", object("down", "service"));
+    down["cleanup"] = true.into();
+    json!({"related": [entry("up", "kcp", object("up", "kcp")), down]})
+}
+
+struct Keys {
+    up: Key,
+    up_copy: Key,
+    down: Key,
+    down_copy: Key,
+}
+
+fn keys(stage: &Stage, secret: usize) -> Keys {
+    let name = SECRETS[secret];
+    Keys {
+        up: stage.secret("kcp", C, "default", &format!("up-{name}")),
+        up_copy: stage.secret("service", "", C, &format!("up-copy-{name}")),
+        down: stage.secret("service", "", C, &format!("down-{name}")),
+        down_copy: stage.secret("kcp", C, "default", &format!("down-copy-{name}")),
+    }
+}
+
+fn write(stage: &Stage, key: &Key, value: Option<u8>) {
+    match (value, stage.hands.object(key)) {
+        (Some(v), Some(_)) => {
+            stage
+                .hands
+                .patch(key, json!({"data": {"k": v.to_string()}}));
+        }
+        (Some(v), None) => stage.put(key, &v.to_string()),
+        (None, _) => {
+            stage.hands.delete(key);
+        }
+    }
+}
+
+fn happen(stage: &mut Stage, event: &Event) {
+    let refer = |stage: &Stage, who: usize, field: &str, to: Option<usize>| {
+        let to = to.map(|secret| SECRETS[secret]);
+        stage.set(C, OBJECTS[who], json!({ field: to }));
+    };
+    match event {
+        Event::Create(w) => {
+            if stage.hands.object(&stage.anchor(C, OBJECTS[*w])).is_none() {
+                stage.create(C, OBJECTS[*w], json!({"up": "s0", "down": "s0"}));
+            }
+        }
+        Event::Delete(w) => {
+            stage.hands.delete(&stage.anchor(C, OBJECTS[*w]));
+        }
+        Event::Up(w, to) => refer(stage, *w, "up", *to),
+        Event::Down(w, to) => refer(stage, *w, "down", *to),
+        Event::Provide(s, v) => write(stage, &keys(stage, *s).up, *v),
+        Event::Issue(s, v) => write(stage, &keys(stage, *s).down, *v),
+        Event::Drop(s) => {
+            let keys = keys(stage, *s);
+            stage.hands.delete(&keys.up_copy);
+            stage.hands.delete(&keys.down_copy);
+        }
+        Event::LocalDelete(n) => {
+            let all = stage.hands.objects();
+            let mut copies = all.keys().filter(|key| key.kind.kind == "Thing");
+            if let Some(copy) = copies.nth(*n) {
+                stage.hands.delete(copy);
+            }
+        }
+        Event::Pass(w) => {
+            stage.pass(C, OBJECTS[*w]);
+        }
+        Event::Restart(entries) => {
+            stage.restarted(spec(*entries));
+            let known: Vec<_> = OBJECTS
+                .into_iter()
+                .filter(|name| {
+                    let subject = subject_of(stage.rules(C, name));
+                    stage.hands.object(&subject.memory.unwrap().key).is_some()
+                })
+                .collect();
+            stage.recall(C, &known);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn at_rest_there_are_the_copies_that_are_wanted_and_nothing_else(
+        events in prop::collection::vec(event(), 1..40)
+    ) {
+        let mut stage = Stage::of(spec(true));
+        for event in &events {
+            happen(&mut stage, event);
+        }
+        happen(&mut stage, &Event::Restart(true));
+        for _ in 0..4 {
+            for name in OBJECTS {
+                stage.pass(C, name);
+            }
+        }
+        for name in OBJECTS {
+            stage.rest(C, name);
+        }
+        let referred = |field: &str, name: &str| {
+            OBJECTS.iter().any(|object| {
+                let found = stage.hands.object(&stage.anchor(C, object));
+                found.is_some_and(|found| found.as_value()["spec"][field] == *name)
+            })
+        };
+        let mut wanted = 0;
+        for (number, name) in SECRETS.iter().enumerate() {
+            let keys = keys(&stage, number);
+            for (field, original, copy) in [
+                ("up", &keys.up, &keys.up_copy),
+                ("down", &keys.down, &keys.down_copy),
+            ] {
+                let want = stage.value(original).filter(|_| referred(field, name));
+                prop_assert_eq!(stage.value(copy), want.clone(), "{} {}", field, name);
+                wanted += usize::from(want.is_some());
+                if let Some(original) = stage.hands.object(original) {
+                    let held = original.has_finalizer(marks::FINALIZER);
+                    prop_assert_eq!(held, field == "up" && want.is_some(), "{} {}", field, name);
+                    prop_assert!(!original.in_deletion());
+                }
+            }
+        }
+        prop_assert!(stage.remembered() >= wanted);
+        for name in OBJECTS {
+            let anchor = stage.hands.object(&stage.anchor(C, name));
+            prop_assert!(anchor.is_none_or(|anchor| !anchor.in_deletion()));
+        }
+        if OBJECTS.iter().all(|name| stage.hands.object(&stage.anchor(C, name)).is_none()) {
+            prop_assert_eq!(stage.remembered(), 0);
+        }
+    }
+}
