@@ -10,6 +10,7 @@
 //! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`events`] | what consumers are told of their objects |
+//! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
 //! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -17,18 +18,21 @@
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
 //! | [`observing`] | what becomes known of passes: events and numbers |
+//! | [`sweep`] | state Secrets whose object is gone |
 //! | [`atlas`] | where the engine's requests go |
 //! | [`process`] | all of it together, from start to end |
 
 pub mod atlas;
 pub mod bindings;
 pub mod brake;
+pub mod braking;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;
 pub mod events;
 pub mod export;
 pub mod feeds;
+mod notices;
 pub mod observing;
 pub mod options;
 pub mod passes;
@@ -37,6 +41,7 @@ pub mod publication;
 pub mod publishing;
 pub mod schemas;
 pub mod startup;
+pub mod sweep;
 pub mod workspaces;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
-use super::types::{PublishedResourceSpec, Safety, TemplateEngine};
+use super::types::{OnUnbind, PublishedResourceSpec, Safety, TemplateEngine};
 use crate::mutation::Pipeline;
 use crate::object::{Gvk, Object};
 use crate::template::Engine;
@@ -145,6 +145,11 @@ impl Compiled {
     /// Whether the labels of an object's namespace are needed to tell if it is wanted.
     pub fn needs_namespace(&self) -> bool {
         self.filters.needs_namespace()
+    }
+
+    /// Whether copies stay when their workspace no longer binds the API.
+    pub fn keeps_on_unbind(&self) -> bool {
+        self.safety.on_unbind.unwrap_or_default() == OnUnbind::Keep
     }
 
     /// Whether the path of an object's workspace has to be known before anything is made.

@@ -128,39 +128,27 @@ fn full_claims(export: &Value) -> Vec<Value> {
     list.unwrap_or_default()
 }
 
-/// An event about a change that was written, in words for the owner of the export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    pub warning: bool,
-    pub reason: &'static str,
-    pub message: String,
-}
-
 impl Merge {
-    /// The events that tell of it.
-    pub fn notices(&self) -> Vec<Notice> {
+    /// The events that tell of it once it is written: type, reason, and words for the owner of the
+    /// export.
+    pub fn notices(&self) -> Vec<(&'static str, &'static str, String)> {
         let mut notices = Vec::new();
-        let mut say = |warning, reason, what: &str, names: &[String]| {
+        let mut say = |kind, reason, what: &str, names: &[String]| {
             if !names.is_empty() {
-                notices.push(Notice {
-                    warning,
-                    reason,
-                    message: format!("{what}: {}.", names.join(", ")),
-                });
+                notices.push((kind, reason, format!("{what}: {}.", names.join(", "))));
             }
         };
         let claims: Vec<String> = self.added_claims.iter().map(Claim::to_string).collect();
-        let added = &self.added_schemas;
-        say(false, "AddingResourceSchemas", "Adding schemas", added);
-        let replaced = &self.replaced_schemas;
+        let (added, replaced) = (&self.added_schemas, &self.replaced_schemas);
+        say("Normal", "AddingResourceSchemas", "Adding schemas", added);
         say(
-            true,
+            "Warning",
             "RemovingResourceSchemas",
             "Replacing schemas",
             replaced,
         );
         say(
-            false,
+            "Normal",
             "AddingPermissionClaims",
             "Adding permission claims",
             &claims,

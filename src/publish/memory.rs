@@ -3,13 +3,15 @@
 
 pub mod codec;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::object::{Object, numbers};
+use crate::object::{Gvk, Object, numbers};
 
 use super::gojson;
 use super::hashes::{sha1_hex, sha1_short};
-use super::marks::Remote;
+use super::marks::{self, Remote};
 
 /// The name of the Secret with the states of one object of a workspace, of which `api_version` and
 /// `kind` are those in the workspace.
@@ -45,6 +47,21 @@ pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
     (!object.kind().is_empty()).then_some(object)
 }
 
+/// Which object of a workspace a Secret keeps the states of, and of which kind that is; none where its
+/// name does not bear out what is in it.
+pub fn primary_of(secret: &Object) -> Option<(Remote, Gvk)> {
+    let cluster = secret.label(marks::CLUSTER)?;
+    let data = secret.root().get("data")?.as_object()?;
+    let snapshots = data.values().filter_map(|stored| {
+        let text = STANDARD.decode(stored.as_str()?).ok()?;
+        parse_snapshot(&text)
+    });
+    let mut named = snapshots.map(|snapshot| (Remote::of(&snapshot, cluster), snapshot.gvk()));
+    named.find(|(remote, kind)| {
+        secret_name(remote, &kind.api_version(), &kind.kind) == secret.name()
+    })
+}
+
 /// The text of a state: compact, with sorted keys.
 pub fn snapshot_text(state: &Object) -> String {
     gojson::to_string(state.as_value())
@@ -53,6 +70,21 @@ pub fn snapshot_text(state: &Object) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_tells_whose_states_it_keeps_where_its_name_bears_it_out() {
+        let snapshot = r#"{"apiVersion":"kcp.example.com/v1","kind":"CronTab","metadata":{"name":"my-crontab","namespace":"default"}}"#;
+        let secret = |name: &str| {
+            let labels = json!({ marks::CLUSTER: "abc123" });
+            let data = json!({ "a": "bm90aGluZw==", "b": STANDARD.encode(snapshot) });
+            Object::new(json!({ "metadata": { "name": name, "labels": labels }, "data": data }))
+                .unwrap()
+        };
+        let (remote, kind) = primary_of(&secret("obj-state-abc123-3d62e88a9631d524a143")).unwrap();
+        assert_eq!((&*remote.cluster, &*remote.name), ("abc123", "my-crontab"));
+        assert_eq!(kind, Gvk::new("kcp.example.com", "v1", "CronTab"));
+        assert_eq!(primary_of(&secret("obj-state-abc123-another")), None);
+    }
 
     #[test]
     fn the_secret_is_named_as_in_the_contract() {

@@ -202,6 +202,7 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
         Failure::NotFound if matches!(request, Request::Create { .. }) => Code::NamespaceMissing,
         _ if !request.writes() => Code::NotSeen,
         Failure::Forbidden(_) => Code::Forbidden,
+        Failure::Held(_) => Code::Held,
         Failure::Unavailable(_) => Code::NoAnswer,
         Failure::NotFound
         | Failure::Conflict

@@ -99,6 +99,7 @@ codes! {
     NeedsToSee: Working, "something has to be looked at first";
     WaitingForDeletion: Waiting, "the copy is being deleted";
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";
+    Held: Waiting, "the deletion waits for somebody to allow it";
     WaitingForOthers: Waiting, "other objects of the same subject come first";
     NotSeen: Retry, "the current state could not be read";
     NoAnswer: Retry, "a server did not answer";

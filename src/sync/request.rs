@@ -195,6 +195,9 @@ pub enum Failure {
     Forbidden(String),
     #[error("too large")]
     TooLarge,
+    /// Not sent: somebody has to allow it first.
+    #[error("held: {0}")]
+    Held(String),
     /// No answer, or one that says to come back. Whether a write was executed is not known.
     #[error("no answer: {0}")]
     Unavailable(String),

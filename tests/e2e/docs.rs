@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::{Playground, PlaygroundOptions};
 use http::Request;
 use serde_json::Value;
-use testbed::ServiceCluster;
-use testbed::binaries::repository;
+use testbed::binaries::{self, repository};
+use testbed::{Launch, ServiceCluster};
 
 use crate::workspaces::{self, create};
+
+const SOON: Duration = Duration::from_mins(1);
 
 /// The pages for users.
 fn pages() -> Result<Vec<PathBuf>> {
@@ -200,6 +204,95 @@ fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
         })
         .collect();
     assert_eq!(shown, known);
+    Ok(())
+}
+
+#[test]
+fn the_page_on_publishing_has_the_reasons_of_the_condition() -> Result<()> {
+    let source = std::fs::read_to_string(repository().join("src/publish/ready.rs"))?;
+    let text = std::fs::read_to_string(repository().join("docs/publishing.md"))?;
+    let reasons = |text: &str, before: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(before));
+        let cells = lines.filter_map(|line| line.split('|').next());
+        let words = cells.flat_map(quoted).map(str::to_owned);
+        words
+            .filter(|word| word.starts_with(char::is_uppercase))
+            .collect()
+    };
+    let known = reasons(&source, "//! |");
+    let (_, table) = text
+        .split_once("The reasons of `Ready`:\n\n")
+        .context("no reasons")?;
+    let (table, _) = table.split_once("\n\n").context("no end")?;
+    assert_eq!(reasons(table, "|"), known);
+    ensure!(known.len() > 10, "{known:?}");
+    Ok(())
+}
+
+/// Runs the blocks of a shell as a reader would: what serves goes on beside the rest.
+async fn follow(blocks: &[&str], place: &Path) -> Result<String> {
+    let mut serving = Vec::new();
+    let mut said = String::new();
+    let kubectl = binaries::find("kubectl")?;
+    let hawser = Path::new(env!("CARGO_BIN_EXE_hawser"));
+    let programs: Vec<_> = [&kubectl, hawser]
+        .iter()
+        .filter_map(|program| program.parent())
+        .collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(
+        programs
+            .into_iter()
+            .map(Path::to_owned)
+            .chain(std::env::split_paths(&path)),
+    )?;
+    for (number, block) in blocks.iter().enumerate() {
+        let launch = |script: &str| {
+            Launch::new("bash", "/bin/bash")
+                .args(["-euo", "pipefail", "-c", script])
+                .env("PATH", path.clone())
+                .env("HOME", place)
+                .dir(place)
+        };
+        if block.starts_with("hawser ") {
+            let log = place.join(format!("{number}.log"));
+            let process = launch(&format!("exec {block}")).log(log).spawn()?;
+            if block.starts_with("hawser playground") {
+                process.await_log(SOON, "ready: ").await?;
+            }
+            serving.push(process);
+            continue;
+        }
+        let output = launch(block).run(place, SOON).await?;
+        said.push_str(&output.stdout);
+        let logs: Vec<_> = serving.iter().map(|process| process.log_tail(15)).collect();
+        ensure!(
+            output.exit.success(),
+            "{block}\n{}{}\n{}",
+            output.stdout,
+            output.stderr,
+            logs.join("\n")
+        );
+    }
+    for process in serving.iter().rev() {
+        let exit = process.stop(SOON).await?;
+        ensure!(exit.success(), "{}: {exit:?}", process.name());
+    }
+    Ok(said)
+}
+
+#[tokio::test]
+async fn one_machine_is_enough_for_the_commands_that_are_shown() -> Result<()> {
+    let text = std::fs::read_to_string(repository().join("docs/getting-started.md"))?;
+    let blocks = blocks(&text, "sh");
+    ensure!(blocks.len() > 5, "only {} blocks", blocks.len());
+    let place = tempfile::tempdir()?;
+    for directory in ["crds", "examples"] {
+        symlink(repository().join(directory), place.path().join(directory))?;
+    }
+    let said = follow(&blocks, place.path()).await?;
+    let wanted = "url: postgres://orders.databases.example.org:5432";
+    ensure!(said.contains(wanted), "{said}");
     Ok(())
 }
 

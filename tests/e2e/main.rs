@@ -1,12 +1,15 @@
 //! Tests against real control planes, in one binary so that they link once and share a cluster.
 
+mod agent;
 mod cli;
 mod differential;
 mod docs;
 mod examples;
 mod ground;
 mod helm;
+mod installation;
 mod openapi;
 mod playground;
+mod schemas;
 mod test_command;
 mod workspaces;

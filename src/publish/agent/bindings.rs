@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub enum Binding {
     Ready,
     Pending,
+    /// In deletion: what it bound goes with it.
+    Leaving,
     Gone,
 }
 
@@ -16,13 +18,16 @@ pub enum Binding {
 pub enum Engagement {
     Same,
     Engaged,
+    /// It still takes part, but its last bindings are in deletion.
+    Leaving,
     Disengaged,
 }
 
 /// A workspace takes part from its first ready binding to the end of its last one.
 #[derive(Debug, Default)]
 pub struct Bindings {
-    seen: HashMap<Arc<str>, HashSet<Arc<str>>>,
+    /// The bindings of each workspace, and whether they are in deletion.
+    seen: HashMap<Arc<str>, HashMap<Arc<str>, bool>>,
     engaged: HashSet<Arc<str>>,
 }
 
@@ -43,11 +48,19 @@ impl Bindings {
                 }
             }
             Binding::Pending => {
-                seen.insert(Arc::clone(name));
+                seen.insert(Arc::clone(name), false);
                 Engagement::Same
             }
+            Binding::Leaving => {
+                let known = seen.insert(Arc::clone(name), true);
+                if known != Some(true) && self.is_leaving(cluster) {
+                    Engagement::Leaving
+                } else {
+                    Engagement::Same
+                }
+            }
             Binding::Ready => {
-                seen.insert(Arc::clone(name));
+                seen.insert(Arc::clone(name), false);
                 if self.engaged.insert(Arc::clone(cluster)) {
                     Engagement::Engaged
                 } else {
@@ -55,6 +68,13 @@ impl Bindings {
                 }
             }
         }
+    }
+
+    /// Whether a workspace that takes part is about to end that.
+    pub fn is_leaving(&self, cluster: &str) -> bool {
+        let bindings = self.seen.get(cluster);
+        self.engaged.contains(cluster)
+            && bindings.is_some_and(|bindings| bindings.values().all(|leaving| *leaving))
     }
 
     pub fn engaged(&self) -> usize {
@@ -105,6 +125,30 @@ mod tests {
             heard(&mut bindings, "b", Binding::Ready),
             Engagement::Engaged
         );
+    }
+
+    #[test]
+    fn a_workspace_is_leaving_while_its_last_bindings_are_in_deletion() {
+        let mut bindings = Bindings::default();
+        heard(&mut bindings, "a", Binding::Ready);
+        heard(&mut bindings, "b", Binding::Ready);
+        assert_eq!(
+            heard(&mut bindings, "a", Binding::Leaving),
+            Engagement::Same
+        );
+        assert_eq!(
+            heard(&mut bindings, "b", Binding::Leaving),
+            Engagement::Leaving
+        );
+        assert_eq!(
+            heard(&mut bindings, "b", Binding::Leaving),
+            Engagement::Same
+        );
+        assert!(bindings.is_leaving("c"));
+        heard(&mut bindings, "a", Binding::Gone);
+        assert!(bindings.is_leaving("c"));
+        heard(&mut bindings, "c", Binding::Ready);
+        assert!(!bindings.is_leaving("c"));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The deletion brake of one kind: copies that would go in masses stay until somebody says so.
 //!
-//! A mass is more than a share of all copies within a window. A cause is something that makes objects
+//! A mass is more than a share of all copies within a window, of which no one tenant accounts for nearly
+//! all: a consumer who clears a workspace means it. A cause is something that makes objects
 //! look deleted although nobody deleted them: a type that vanished, a binding, an endpoint, a list that
 //! came back empty. Either makes a *hold* with an id of its own; a hold ends when its id is approved,
 //! when its cause is gone, or when none of what it holds is wanted gone any more.
 //!
 //! Pure. It is asked right before a deletion would be sent, and nothing it let go is asked back.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -140,11 +141,15 @@ struct Held<K> {
 
 #[derive(Clone, Debug)]
 struct Window<K> {
-    gone: VecDeque<(Duration, K)>,
+    gone: VecDeque<(Duration, K, Arc<str>)>,
     keys: HashSet<K>,
+    tenants: HashMap<Arc<str>, usize>,
     /// How many copies there were, decreasing: the first is the largest number within the window.
     totals: VecDeque<(Duration, usize)>,
 }
+
+/// The part of a mass, one in so many, that others than the busiest tenant have in it at least.
+const OTHERS: usize = 3;
 
 /// How long a hold of a process before this one stays although nothing asks for it: lists have to be
 /// complete and every object looked at.
@@ -158,6 +163,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             gone: Window {
                 gone: VecDeque::new(),
                 keys: HashSet::new(),
+                tenants: HashMap::new(),
                 totals: VecDeque::new(),
             },
             causes: Vec::new(),
@@ -198,8 +204,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             if self.gone.keys.contains(key) {
                 return Verdict::Go;
             }
-            if !self.is_mass(self.gone.keys.len() + 1) {
-                self.gone.push(key, now);
+            if !self.is_mass(tenant) {
+                self.gone.push(key, tenant, now);
                 return Verdict::Go;
             }
             whys.push(Why::Mass);
@@ -288,11 +294,14 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         approved.any(|(approved, keys)| approved == why && keys.contains(key))
     }
 
-    fn is_mass(&self, count: usize) -> bool {
+    /// Whether one more of this tenant makes it a mass.
+    fn is_mass(&self, tenant: &str) -> bool {
+        let count = self.gone.keys.len() + 1;
         let total = self.gone.largest_total();
         // In 128 bits nothing overflows, whatever the numbers are.
         let share = u128::from(self.options.share) * total as u128;
-        count >= self.options.at_least && count as u128 * 100 > share
+        let others = count - self.gone.busiest_with(tenant);
+        count >= self.options.at_least && count as u128 * 100 > share && others >= count / OTHERS
     }
 
     fn hold(&mut self, key: &K, why: Why, now: Duration) -> HoldId {
@@ -327,9 +336,17 @@ impl<K: Clone + Eq + Hash> Brake<K> {
 }
 
 impl<K: Clone + Eq + Hash> Window<K> {
-    fn push(&mut self, key: &K, now: Duration) {
+    fn push(&mut self, key: &K, tenant: &str, now: Duration) {
+        let tenant = Arc::from(tenant);
         self.keys.insert(key.clone());
-        self.gone.push_back((now, key.clone()));
+        *self.tenants.entry(Arc::clone(&tenant)).or_default() += 1;
+        self.gone.push_back((now, key.clone(), tenant));
+    }
+
+    /// How many the busiest tenant has, with one more of this one.
+    fn busiest_with(&self, tenant: &str) -> usize {
+        let most = self.tenants.values().max().copied().unwrap_or_default();
+        most.max(1 + self.tenants.get(tenant).copied().unwrap_or_default())
     }
 
     fn saw(&mut self, total: usize, now: Duration) {
@@ -349,9 +366,15 @@ impl<K: Clone + Eq + Hash> Window<K> {
         while self.totals.front().is_some_and(|(at, _)| old(*at)) {
             self.totals.pop_front();
         }
-        while self.gone.front().is_some_and(|(at, _)| old(*at)) {
-            if let Some((_, key)) = self.gone.pop_front() {
+        while self.gone.front().is_some_and(|(at, ..)| old(*at)) {
+            if let Some((_, key, tenant)) = self.gone.pop_front() {
                 self.keys.remove(&key);
+                if let Some(count) = self.tenants.get_mut(&tenant) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.tenants.remove(&tenant);
+                    }
+                }
             }
         }
     }

@@ -69,12 +69,17 @@ struct Desk {
     open: HashMap<String, Pending>,
     /// The newest answers to our own patches, by uid: the watch may be behind them.
     answered: HashMap<String, Answered>,
-    /// The definition that drops conditions.
-    #[allow(
-        clippy::option_option,
-        reason = "not known to be dropped, and dropped by an unknown type"
-    )]
-    dropped_by: Option<Option<CrdPrint>>,
+    drops: Drops,
+}
+
+/// Whether conditions are kept.
+#[derive(Default, PartialEq)]
+enum Drops {
+    /// As far as is known.
+    #[default]
+    Nobody,
+    /// This definition, which may be one that is not watched, does not know them.
+    By(Option<CrdPrint>),
 }
 
 #[derive(Clone)]
@@ -110,7 +115,7 @@ impl Conditions {
         let current = self.known.published(name);
         let definition = self.known.definition();
         let mut desk = self.desk.lock();
-        if desk.dropped_by.as_ref() == Some(&definition) {
+        if desk.drops == Drops::By(definition) {
             desk.open.remove(uid);
             return;
         }
@@ -201,7 +206,7 @@ impl Conditions {
         let definition = self.known.definition();
         let patch = {
             let desk = self.desk.lock();
-            if desk.dropped_by.as_ref() == Some(&definition) {
+            if desk.drops == Drops::By(definition.clone()) {
                 return;
             }
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -221,13 +226,13 @@ impl Conditions {
         let kept = conditions.is_some_and(|all| all.iter().any(|one| one["type"] == READY));
         let mut desk = self.desk.lock();
         if !kept {
-            if desk.dropped_by.is_none() {
+            if desk.drops == Drops::Nobody {
                 tracing::info!(
                     publishedresource = name,
                     "the installed type of PublishedResources keeps no conditions: none are written"
                 );
             }
-            desk.dropped_by = Some(definition);
+            desk.drops = Drops::By(definition);
             desk.open.clear();
             return;
         }

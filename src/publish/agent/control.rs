@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::dispatch::{Dispatch, News};
 use super::export::Seen;
@@ -66,6 +66,8 @@ pub struct Control {
     pub workspaces: Arc<Workspaces>,
     pub publishing: Arc<Publishing>,
     pub export: watch::Sender<Seen>,
+    /// Told when more is known than before.
+    pub complete: Arc<Notify>,
 }
 
 impl Control {
@@ -113,6 +115,7 @@ impl Control {
             });
         } else {
             self.dispatch.completed(source);
+            self.complete.notify_one();
         }
     }
 
@@ -128,7 +131,7 @@ impl Control {
         for cluster in moved.disengaged {
             self.dispatch.disengaged(&cluster);
         }
-        for cluster in moved.engaged {
+        for cluster in moved.engaged.into_iter().chain(moved.leaving) {
             self.dispatch.engaged(&cluster);
         }
     }

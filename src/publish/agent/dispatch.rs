@@ -142,6 +142,15 @@ impl Dispatch {
         self.queue.forget(|id| *id.cluster == *cluster);
     }
 
+    /// Every object of a publication, wherever it is.
+    pub fn again(&self, publication: &Publication) {
+        for source in publication.sources() {
+            for id in publication.subjects(&source, None) {
+                self.add(id, Urgency::Live);
+            }
+        }
+    }
+
     /// Everything that is known already of an endpoint.
     pub fn initial(&self, publication: &Publication, source: &SourceId, cluster: Option<&str>) {
         for id in publication.subjects(source, cluster) {

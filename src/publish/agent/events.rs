@@ -162,6 +162,7 @@ fn words(code: Code) -> &'static str {
         | Code::NeedsToSee
         | Code::WaitingForDeletion
         | Code::WaitingForNamespace
+        | Code::Held
         | Code::WaitingForOthers
         | Code::NotSeen
         | Code::NoAnswer

@@ -19,7 +19,6 @@ use crate::cluster::connection::Connection;
 use crate::publish::claims::Needs;
 use crate::publish::export::{ExportProblem, Published};
 
-mod notices;
 mod writer;
 
 use writer::{Outcome, Writer};

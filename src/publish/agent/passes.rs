@@ -1,14 +1,17 @@
 //! Passes: workers take objects from the queue, run the engine over them, and give them back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use super::workspaces::Workspaces;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{self, Urgency, Work};
 use crate::cluster::wire::Wire;
@@ -17,6 +20,7 @@ use crate::process::lease::Fence;
 use crate::publish::marks;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use crate::sync::reason::Class;
+use crate::sync::subject::Fate;
 use crate::sync::{
     Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
     Subject, View, run,
@@ -43,8 +47,10 @@ pub struct Passes {
     pub sides: Sides,
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
+    pub workspaces: Arc<Workspaces>,
     pub wire: Wire<Arc<Places>>,
     pub finished: Box<dyn Finished>,
+    pub braking: Arc<Braking>,
     /// Closes when another agent may be the one to write.
     pub fence: Fence,
 }
@@ -87,14 +93,27 @@ impl Passes {
             publication: &publication,
             id,
             sides: &self.sides,
+            workspaces: &self.workspaces,
         };
         let cluster = WhileAtWork {
             wire: &self.wire,
             publication: &publication,
             fence: &self.fence,
+            braking: &self.braking,
+            workspace: &id.cluster,
+            asked: AtomicBool::new(false),
         };
         let report = run(&front, &*self.cache, &cluster).await;
         let took = started.elapsed();
+        if !cluster.asked.into_inner() {
+            for copy in report
+                .outcomes
+                .iter()
+                .filter_map(|outcome| outcome.copy.as_ref())
+            {
+                self.braking.withdraw(copy);
+            }
+        }
         let rules = publication.compiled().fingerprint();
         publication.remember(id, Memo::of(&report, rules, &*self.cache));
         let pass = Pass {
@@ -173,6 +192,10 @@ struct WhileAtWork<'a> {
     wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
     fence: &'a Fence,
+    braking: &'a Braking,
+    workspace: &'a str,
+    /// Whether a copy was to be deleted.
+    asked: AtomicBool,
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -185,7 +208,20 @@ impl Cluster for WhileAtWork<'_> {
         {
             return Answer::Failed(Failure::Unavailable(fenced.to_string()));
         }
-        self.wire.send(request).await
+        if let Request::Delete { key, .. } = request
+            && *key.kind == *self.publication.local_kind
+        {
+            self.asked.store(true, Ordering::Relaxed);
+            let copies = self.publication.copies();
+            if let Err(hold) = self.braking.ask(key, self.workspace, copies) {
+                return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
+            }
+        }
+        let answer = self.wire.send(request).await;
+        if self.publication.allowed(request, &answer) {
+            self.braking.stir();
+        }
+        answer
     }
 }
 
@@ -194,6 +230,7 @@ struct Front<'a> {
     publication: &'a Publication,
     id: &'a SubjectId,
     sides: &'a Sides,
+    workspaces: &'a Workspaces,
 }
 
 impl Front<'_> {
@@ -252,7 +289,17 @@ impl Dialect for Front<'_> {
             });
         }
         let path = self.path(view)?;
-        Ok(rules(path.as_deref()))
+        let mut subject = rules(path.as_deref());
+        if self.workspaces.is_leaving(&self.id.cluster)
+            && self.publication.compiled().keeps_on_unbind()
+        {
+            // Its objects go with the binding, by nobody's will.
+            for link in &mut subject.links {
+                link.policy.source_gone = Fate::Keep;
+                link.policy.retract = Fate::Keep;
+            }
+        }
+        Ok(subject)
     }
 
     fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {

@@ -1,18 +1,20 @@
 //! All of the agent together, from start to end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
@@ -24,8 +26,9 @@ use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::Passes;
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
-use super::schemas::{CrdPrint, Schemas};
+use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
+use super::sweep::Sweep;
 use super::workspaces::Workspaces;
 use crate::cluster::cache::{Cache, Coverage};
 use crate::cluster::config::{ConfigError, Environment, Source, Watched};
@@ -74,6 +77,7 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::missing(GATES));
     let _pages = pages(&options, &metrics, &health, &stop).await?;
+    let _beats = AbortOnDropHandle::new(tokio::spawn(beating(Arc::clone(&health))));
     let planes = Planes::connect(&options, &metrics)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
@@ -161,6 +165,8 @@ struct Agent {
     publishing: Arc<Publishing>,
     exporter: Option<(Exporter, Wires)>,
     conditions: Arc<Conditions>,
+    braking: Arc<Braking>,
+    complete: Arc<Notify>,
     metrics: Arc<Metrics>,
     /// Watches of control kinds, and the task that hears them.
     feeds: Vec<Arc<feeds::Watched>>,
@@ -207,6 +213,7 @@ impl Agent {
             Box::new(Seen::new(&cache, &published, &definitions)),
             Quiet::default(),
         ));
+        let braking = Arc::new(Braking::new(options.deletion_brake, metrics));
         let (members, heard_members) = watch::channel(Members::None);
         let (standing, heard_standing) = watch::channel(Standing::default());
         let publishing = Arc::new(Publishing {
@@ -223,8 +230,14 @@ impl Agent {
                 export_workspace.clone(),
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
+                if options.disabled.contains(&Controller::ApiResourceSchema) {
+                    Authority::Reads
+                } else {
+                    Authority::Writes
+                },
             ),
             conditions: Arc::clone(&conditions),
+            braking: Arc::clone(&braking),
             export: located.export.clone(),
             standing: heard_standing,
             members,
@@ -255,7 +268,7 @@ impl Agent {
             feeds.watch(export),
         ];
         let (export_seen, seen) = watch::channel(export::Seen::Unknown);
-        let stopped = CancellationToken::new();
+        let (stopped, complete) = (CancellationToken::new(), Arc::new(Notify::new()));
         let counted = Arc::clone(metrics);
         let exporter = Exporter {
             workspace: export_workspace,
@@ -276,6 +289,7 @@ impl Agent {
             workspaces: Arc::clone(&workspaces),
             publishing: Arc::clone(&publishing),
             export: export_seen,
+            complete: Arc::clone(&complete),
         };
         let disabled = options.disabled.contains(&Controller::ApiExport);
         Self {
@@ -289,6 +303,8 @@ impl Agent {
             publishing,
             exporter: (!disabled).then_some((exporter, wires)),
             conditions,
+            braking,
+            complete,
             metrics: Arc::clone(metrics),
             feeds: watched,
             control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
@@ -307,7 +323,6 @@ impl Agent {
         let leadership = tokio::select! {
             leadership = self.lead() => leadership,
             () = stop.cancelled() => return Ok(()),
-            () = beating(health) => return Ok(()),
         };
         let lost = leadership
             .as_ref()
@@ -320,7 +335,6 @@ impl Agent {
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
             () = lost.cancelled() => Err(AgentError::LeadershipLost),
-            () = beating(health) => Ok(()),
         };
         if ended.is_ok() {
             info!("told to stop: what is under way is finished first");
@@ -349,10 +363,21 @@ impl Agent {
 
     fn work(self, fence: Fence) -> Work {
         let (recorder, sender) = events::line(Timestamp::now);
+        let sweep = Sweep {
+            agent: self.options.agent_name.clone(),
+            sides: self.sides.clone(),
+            cache: Arc::clone(&self.cache),
+            dispatch: Arc::clone(&self.dispatch),
+            wire: Wire::new(Arc::clone(&self.places)),
+            fence: fence.clone(),
+            reason: self.complete,
+            forbidden: AtomicBool::new(false),
+        };
         let passes = Arc::new(Passes {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
+            workspaces: Arc::clone(&self.workspaces),
             wire: Wire::new(self.places),
             finished: Box::new(Observing {
                 metrics: Arc::clone(&self.metrics),
@@ -362,6 +387,7 @@ impl Agent {
                     cache: Arc::clone(&self.cache),
                 },
             }),
+            braking: self.braking,
             fence,
         });
         let dispatch = Arc::clone(&self.dispatch);
@@ -376,6 +402,7 @@ impl Agent {
         let stopped = self.stopped.clone();
         let aside = [
             tokio::spawn(sender.run()),
+            tokio::spawn(sweep.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
             tokio::spawn(Arc::clone(&self.publishing).report_standing()),
         ];
@@ -416,7 +443,7 @@ impl Work {
 }
 
 /// Says that the process turns, for as long as it does.
-async fn beating(health: &Health) {
+async fn beating(health: Arc<Health>) {
     let mut beats = tokio::time::interval(Duration::from_secs(5));
     loop {
         beats.tick().await;

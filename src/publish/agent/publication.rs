@@ -1,6 +1,6 @@
 //! One published resource at work: its rules, the feeds it lives on, and what its objects came to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,14 +8,14 @@ use parking_lot::{Mutex, RwLock};
 
 use super::feeds::{Feeds, Watched};
 use super::workspaces::Endpoint;
-use crate::cluster::cache::{Cache, Coverage, SourceId};
+use crate::cluster::cache::{Cache, Coverage, SourceId, Table};
 use crate::cluster::connection::Connection;
 use crate::cluster::feed::{Clusters, Content, Selection};
 use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
-use crate::sync::{Key, Memo, Scope, Side};
+use crate::sync::{Answer, Failure, Key, Memo, Request, Scope, Side};
 
 use super::feeds::Wanted;
 
@@ -71,6 +71,8 @@ pub struct Publication {
     /// What is watched of each endpoint: the objects first.
     remote: RwLock<HashMap<SourceId, Vec<Arc<Watched>>>>,
     memos: Mutex<HashMap<SubjectId, Memo>>,
+    /// What the servers do not allow, in words.
+    refused: Mutex<BTreeSet<String>>,
     stopped: AtomicBool,
 }
 
@@ -164,6 +166,7 @@ impl Publication {
             local,
             remote: RwLock::default(),
             memos: Mutex::default(),
+            refused: Mutex::default(),
             stopped: AtomicBool::new(false),
         })
     }
@@ -209,6 +212,48 @@ impl Publication {
         let remote = self.remote.read();
         let feeds = remote.get(source);
         feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
+    }
+
+    /// How many copies there are.
+    pub fn copies(&self) -> usize {
+        self.local.first().map_or(0, |copies| copies.table().len())
+    }
+
+    /// Takes note of whether a request was allowed; whether that is news.
+    pub fn allowed(&self, request: &Request, answer: &Answer) -> bool {
+        let right = || {
+            let key = request.key()?;
+            let place = if key.side == self.sides.kcp {
+                "in kcp"
+            } else {
+                "on the service cluster"
+            };
+            Some(format!("{} {} {place}", request.verb(), key.kind.kind))
+        };
+        let mut refused = self.refused.lock();
+        match answer {
+            Answer::Failed(Failure::Forbidden(_)) => {
+                right().is_some_and(|right| refused.insert(right))
+            }
+            Answer::Failed(_) => false,
+            _ if refused.is_empty() => false,
+            _ => right().is_some_and(|right| refused.remove(&right)),
+        }
+    }
+
+    /// What the servers do not allow.
+    pub fn refused(&self) -> BTreeSet<String> {
+        self.refused.lock().clone()
+    }
+
+    /// What is known of the states of objects.
+    pub fn states(&self) -> Option<&Arc<Table>> {
+        self.local.get(1).map(|states| states.table())
+    }
+
+    /// Every endpoint that is watched.
+    pub fn sources(&self) -> Vec<SourceId> {
+        self.remote.read().keys().cloned().collect()
     }
 
     /// What is wrong with a feed now, for the owner.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
 use super::export::{Member, Members, Progress, Standing};
@@ -61,6 +62,7 @@ pub struct Publishing {
     pub places: Arc<Places>,
     pub schemas: Schemas,
     pub conditions: Arc<Conditions>,
+    pub braking: Arc<Braking>,
     /// The name of the export, and how it stands.
     pub export: String,
     pub standing: watch::Receiver<Standing>,
@@ -220,7 +222,7 @@ impl Publishing {
             .settle(&manifest, |crd| self.definition(crd), Trust::Memory)
             .await
         {
-            Ok(settled) => self.settled(name, &manifest, settled),
+            Ok(settled) => self.settled(name, object, &manifest, settled),
             Err(error) => self.unsettled(name, &manifest, &error),
         }
     }
@@ -237,10 +239,25 @@ impl Publishing {
     fn settled(
         self: &Arc<Self>,
         name: &Arc<str>,
+        object: &Object,
         manifest: &Manifest,
         settled: Settled,
     ) -> Outcome {
-        let schema = settled.schema.clone();
+        // Where somebody else makes the schemas, theirs is the one that counts.
+        let schema = if self
+            .options
+            .disabled
+            .contains(&Controller::ApiResourceSchema)
+        {
+            let Some(recorded) = manifest.recorded.clone() else {
+                self.stop(name);
+                self.note(name, |known| known.member.progress = Progress::Pending);
+                return Outcome::Settled;
+            };
+            recorded
+        } else {
+            settled.schema.clone()
+        };
         let disabled = self.options.disabled.contains(&Controller::Sync);
         let synchronizes = manifest.spec.synchronizes() && !disabled;
         self.note(name, |known| {
@@ -262,7 +279,8 @@ impl Publishing {
             self.stop(name);
             return Outcome::Settled;
         }
-        self.put_to_work(name, manifest, settled);
+        self.put_to_work(name, object, manifest, settled);
+        self.hear_approval(name, object);
         Outcome::Settled
     }
 
@@ -278,7 +296,11 @@ impl Publishing {
             }
             known.facts.schema = failed;
             known.member.schema.clone_from(&manifest.recorded);
-            known.member.progress = Progress::Failed;
+            // A server that does not answer is waited for, as long as anything is.
+            known.member.progress = match error.hope() {
+                Hope::Retry => Progress::Pending,
+                Hope::Change | Hope::Later(_) => Progress::Failed,
+            };
         });
         match error.hope() {
             Hope::Change => Outcome::Settled,
@@ -300,7 +322,13 @@ impl Publishing {
     }
 
     /// Compiles its rules, and puts them in the place of those at work, where they differ.
-    fn put_to_work(self: &Arc<Self>, name: &Arc<str>, manifest: &Manifest, settled: Settled) {
+    fn put_to_work(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        object: &Object,
+        manifest: &Manifest,
+        settled: Settled,
+    ) {
         let identity = Identity {
             name: self.options.agent_name.clone(),
             namespace: self.options.namespace.clone(),
@@ -341,6 +369,9 @@ impl Publishing {
         }
         let namespace = &self.options.namespace;
         let new = Publication::prepare(plan, &self.sides, &self.service, &self.feeds, namespace);
+        if known.running.is_none() {
+            self.braking.resume(&new.local_kind, object);
+        }
         known.running = Some(Arc::clone(&new));
         drop(all);
         self.places.learn(&new);
@@ -385,6 +416,21 @@ impl Publishing {
         }
     }
 
+    /// Lets deletions go that the owner approved.
+    fn hear_approval(&self, name: &Arc<str>, published: &Object) {
+        let running = self
+            .known
+            .lock()
+            .get(name)
+            .and_then(|known| known.running.clone());
+        if let Some(publication) = running
+            && self.braking.hear(&publication.local_kind, published)
+        {
+            info!(publishedresource = %name, "deletions that were held have been approved");
+            self.dispatch.again(&publication);
+        }
+    }
+
     /// What owners are told of one.
     fn report(&self, known: &mut Known) {
         let member = &known.member;
@@ -398,6 +444,9 @@ impl Publishing {
             let workspaces = self.workspaces.engaged();
             known.facts.synchronization = SynchronizationFact::Enabled(workspaces);
         }
+        let running = known.running.as_ref();
+        known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
+        known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
     }
@@ -408,10 +457,18 @@ impl Publishing {
         }
     }
 
-    /// Tells owners whenever the export stands otherwise.
+    /// Tells owners whenever the export stands otherwise, or deletions are held or released.
     pub async fn report_standing(self: Arc<Self>) {
         let mut standing = self.standing.clone();
-        while standing.changed().await.is_ok() {
+        let mut brakes = self.braking.changes();
+        loop {
+            let changed = tokio::select! {
+                changed = standing.changed() => changed,
+                changed = brakes.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
             self.report_all();
         }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::notices::{self, Notice};
 use crate::cluster::connection::{AskError, Call, Connection};
 use crate::cluster::discovery::Discovery;
 use crate::publish::compiled::Types;
@@ -30,6 +31,8 @@ use definition::{Before, Definition};
 pub use manifest::{Manifest, PUBLISHED_RESOURCES};
 pub use problem::{Hope, SchemaError};
 
+/// Who events on published resources come from, as in the original.
+const COMPONENT: &str = "syncagent-apiresourceschema";
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 
 /// What the watch of CRDs knows of one.
@@ -67,6 +70,15 @@ pub struct Settled {
     pub warnings: Vec<String>,
 }
 
+/// Whether schemas are written at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// They are made, and their names recorded.
+    Writes,
+    /// Somebody else does so: only what they would be is found out.
+    Reads,
+}
+
 /// Makes schemas. Shared by all published resources.
 pub struct Schemas {
     /// The service cluster.
@@ -76,7 +88,10 @@ pub struct Schemas {
     /// Of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
+    authority: Authority,
     memos: Memos,
+    /// The trouble that owners were told of last, by the uid of the published resource.
+    told: Mutex<HashMap<String, String>>,
 }
 
 /// What was found, by the uid of the published resource.
@@ -96,19 +111,38 @@ impl Schemas {
         workspace: Connection,
         discovery: Arc<Discovery>,
         agent: impl Into<String>,
+        authority: Authority,
     ) -> Self {
         Self {
             service,
             workspace,
             discovery,
             agent: agent.into(),
+            authority,
             memos: Memos::default(),
+            told: Mutex::default(),
         }
     }
 
     /// Sees to it that the schema of a published resource stands in kcp and its name in the status.
     /// `watched` answers what is known of a CRD by its name.
     pub async fn settle(
+        &self,
+        manifest: &Manifest,
+        watched: impl Fn(&str) -> Watched,
+        trust: Trust,
+    ) -> Result<Settled, SchemaError> {
+        let settled = self.attempt(manifest, watched, trust).await;
+        match &settled {
+            Ok(_) => {
+                self.told.lock().remove(&manifest.uid);
+            }
+            Err(error) => self.tell(manifest, error).await,
+        }
+        settled
+    }
+
+    async fn attempt(
         &self,
         manifest: &Manifest,
         watched: impl Fn(&str) -> Watched,
@@ -136,6 +170,38 @@ impl Schemas {
     /// Forgets a published resource that is gone.
     pub fn forget(&self, uid: &str) {
         self.memos.lock().remove(uid);
+        self.told.lock().remove(uid);
+    }
+
+    /// Tells the owner by an event, once for the same trouble. A server that does not answer is
+    /// nothing that an owner could change.
+    async fn tell(&self, manifest: &Manifest, error: &SchemaError) {
+        if error.hope() == Hope::Retry {
+            return;
+        }
+        let message = error.to_string();
+        let before = self
+            .told
+            .lock()
+            .insert(manifest.uid.clone(), message.clone());
+        if before.as_ref() == Some(&message) {
+            return;
+        }
+        let about = json!({
+            "apiVersion": "syncagent.kcp.io/v1alpha1", "kind": "PublishedResource",
+            "metadata": {
+                "name": manifest.name, "uid": manifest.uid,
+                "resourceVersion": manifest.version.map(|version| version.to_string()),
+            },
+        });
+        let notice = Notice {
+            about: &about,
+            component: COMPONENT,
+            kind: "Warning",
+            reason: "ReconcilingError",
+            message: &message,
+        };
+        notices::send(&self.service, notice).await;
     }
 
     fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
@@ -160,7 +226,7 @@ impl Schemas {
     }
 
     async fn establish(&self, manifest: &Manifest, asked: u64) -> Result<Settled, SchemaError> {
-        let before = match self.memos.lock().remove(&manifest.uid) {
+        let before = match self.memos.lock().get(&manifest.uid) {
             Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
                 Before::CustomResource
             }
@@ -169,9 +235,16 @@ impl Schemas {
         let resource = &manifest.spec.resource;
         let (group, kind) = (&resource.api_group, &resource.kind);
         let definition =
-            definition::retrieve(&self.service, &self.discovery, group, kind, before).await?;
+            definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
+        if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
+            // Whatever is found the next time is something else.
+            self.memos.lock().remove(&manifest.uid);
+        }
+        let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec)?;
-        settled.warnings.extend(self.offer(&published).await?);
+        if self.authority == Authority::Writes {
+            settled.warnings.extend(self.offer(&published).await?);
+        }
         let memo = Memo {
             asked,
             settled: settled.clone(),
@@ -254,7 +327,7 @@ impl Schemas {
 
     /// Writes the name of the schema into the status, if it is not there.
     async fn record(&self, manifest: &Manifest, schema: &str) -> Result<(), SchemaError> {
-        if manifest.recorded.as_deref() == Some(schema) {
+        if manifest.recorded.as_deref() == Some(schema) || self.authority == Authority::Reads {
             return Ok(());
         }
         let written = self

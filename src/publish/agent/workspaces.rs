@@ -78,6 +78,8 @@ impl Endpoint {
 pub struct Moved {
     pub endpoints: bool,
     pub engaged: Vec<Arc<str>>,
+    /// What bound the API is in deletion there.
+    pub leaving: Vec<Arc<str>>,
     pub disengaged: Vec<Arc<str>>,
 }
 
@@ -103,6 +105,13 @@ impl Workspaces {
     pub fn engaged(&self) -> usize {
         let state = self.state.lock();
         state.bindings.values().map(Bindings::engaged).sum()
+    }
+
+    /// Whether a workspace is about to take part no longer.
+    pub fn is_leaving(&self, cluster: &str) -> bool {
+        let state = self.state.lock();
+        let mut endpoints = state.bindings.values();
+        endpoints.any(|bindings| bindings.is_leaving(cluster))
     }
 
     /// Where a workspace is served; none while it does not take part.
@@ -183,11 +192,16 @@ impl Workspaces {
         let bindings = state.bindings.entry(Arc::clone(source)).or_default();
         let binding = match change.what {
             What::Gone => Binding::Gone,
+            _ if change.object.in_deletion() => Binding::Leaving,
             _ if is_ready(&change.object) => Binding::Ready,
             _ => Binding::Pending,
         };
         match bindings.heard(cluster, &change.key.name, binding) {
             Engagement::Same => {}
+            Engagement::Leaving => {
+                info!(cluster = %cluster, "a workspace is about to take part no longer");
+                moved.leaving.push(Arc::clone(cluster));
+            }
             Engagement::Engaged => {
                 info!(cluster = %cluster, "a workspace takes part");
                 self.cache.route(&self.sides.kcp, cluster, source);

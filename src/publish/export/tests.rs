@@ -67,7 +67,7 @@ fn an_empty_export_gets_schemas_claims_and_mark_in_one_object() {
     let said: Vec<(&str, String)> = merge
         .notices()
         .into_iter()
-        .map(|n| (n.reason, n.message))
+        .map(|(_, reason, message)| (reason, message))
         .collect();
     assert_eq!(
         said,
@@ -131,11 +131,11 @@ fn every_other_field_and_annotation_is_sent_back_as_it_came() {
         {"group": "", "resource": "pods", "resourceSelector": [{"name": "x"}]},
     ]);
     assert_eq!(merged.object.as_ref(), Some(&expected));
-    let removed = Notice {
-        warning: true,
-        reason: "RemovingResourceSchemas",
-        message: "Replacing schemas: v1.zeds.a.org.".to_owned(),
-    };
+    let removed = (
+        "Warning",
+        "RemovingResourceSchemas",
+        "Replacing schemas: v1.zeds.a.org.".to_owned(),
+    );
     assert!(merged.notices().contains(&removed));
 }
 

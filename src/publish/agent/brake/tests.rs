@@ -18,6 +18,11 @@ fn brake() -> Brake<usize> {
     Brake::new(OPTIONS, 7)
 }
 
+/// Nobody has nearly all.
+fn tenant(key: usize) -> &'static str {
+    ["a", "b", "c"][key % 3]
+}
+
 /// Asks for so many copies at one time and counts what may go.
 fn ask_all(
     brake: &mut Brake<usize>,
@@ -25,7 +30,9 @@ fn ask_all(
     now: Duration,
     total: usize,
 ) -> usize {
-    let verdicts = keys.into_iter().map(|key| brake.ask(&key, "a", now, total));
+    let verdicts = keys
+        .into_iter()
+        .map(|key| brake.ask(&key, tenant(key), now, total));
     verdicts.filter(|verdict| *verdict == Verdict::Go).count()
 }
 
@@ -52,9 +59,17 @@ fn a_mass_is_more_than_the_share_and_twenty_at_least() {
 }
 
 #[test]
+fn who_clears_a_workspace_means_it_and_holds_up_nobody() {
+    let mut brake = brake();
+    let all = (0..90).filter(|key| brake.ask(key, "a", at(0), 100) == Verdict::Go);
+    assert_eq!(all.count(), 90);
+    assert_eq!(brake.ask(&95, "b", at(1), 10), Verdict::Go);
+}
+
+#[test]
 fn copies_that_vanish_while_others_are_asked_for_do_not_shrink_the_whole() {
     let mut brake = brake();
-    let go = (0..100).filter(|key| brake.ask(key, "a", at(0), 100 - key) == Verdict::Go);
+    let go = (0..100).filter(|key| brake.ask(key, tenant(*key), at(0), 100 - key) == Verdict::Go);
     assert_eq!(go.count(), 50);
 }
 
@@ -119,7 +134,7 @@ fn a_hold_ends_when_nothing_it_holds_is_wanted_gone_any_more() {
     assert_eq!(brake.count(), 1, "silence is no answer");
     brake.withdraw(&99, at(10_000));
     assert_eq!(brake.held(), vec![]);
-    assert_eq!(brake.ask(&1, "a", at(10_000), 50), Verdict::Go);
+    assert_eq!(brake.ask(&1, tenant(1), at(10_000), 50), Verdict::Go);
 }
 
 #[test]
@@ -197,12 +212,12 @@ fn a_restart_is_no_approval() {
     brake.resume("hold-1", at(0));
     brake.resume("hold-1", at(0));
     brake.tick(at(60));
-    let held = brake.ask(&1, "a", at(60), 100);
+    let held = brake.ask(&1, tenant(1), at(60), 100);
     assert_eq!(held, Verdict::Held(HoldId("hold-1".into())));
     brake.tick(at(6000));
     assert_eq!(brake.count(), 1);
     assert!(brake.approve("hold-1"));
-    assert_eq!(brake.ask(&1, "a", at(6000), 100), Verdict::Go);
+    assert_eq!(brake.ask(&1, tenant(1), at(6000), 100), Verdict::Go);
 
     let mut brake = self::brake();
     brake.resume("hold-1", at(0));
@@ -229,8 +244,11 @@ fn ids_differ_between_processes_and_between_holds() {
 #[test]
 fn extreme_numbers_overflow_nothing() {
     let mut brake: Brake<usize> = Brake::new(OPTIONS, u64::MAX);
-    assert_eq!(brake.ask(&1, "a", Duration::MAX, usize::MAX), Verdict::Go);
-    assert_eq!(brake.ask(&1, "a", Duration::ZERO, 0), Verdict::Go);
+    assert_eq!(
+        brake.ask(&1, tenant(1), Duration::MAX, usize::MAX),
+        Verdict::Go
+    );
+    assert_eq!(brake.ask(&1, tenant(1), Duration::ZERO, 0), Verdict::Go);
     brake.resume("hold", Duration::MAX);
     brake.tick(Duration::MAX);
 }
@@ -244,7 +262,7 @@ proptest! {
         let mut brake = brake();
         let mut now = 0;
         for (key, gap) in gaps.into_iter().enumerate() {
-            prop_assert_eq!(brake.ask(&key, "a", at(now), total), Verdict::Go);
+            prop_assert_eq!(brake.ask(&key, tenant(key), at(now), total), Verdict::Go);
             now += gap;
         }
     }
@@ -263,7 +281,7 @@ proptest! {
         let mut went = HashSet::new();
         let mut held = HashSet::new();
         for (key, second) in asked {
-            match brake.ask(&key, "a", at(second), total) {
+            match brake.ask(&key, &key.to_string(), at(second), total) {
                 Verdict::Go => prop_assert!(went.insert(key) || held.is_empty()),
                 Verdict::Held(_) => drop(held.insert(key)),
             }

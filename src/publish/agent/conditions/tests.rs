@@ -18,7 +18,7 @@ const QUICK: Quiet = Quiet {
 
 /// What the test lets the watches see.
 #[derive(Clone, Default)]
-struct Watches(Arc<Mutex<Sight>>);
+struct Eyes(Arc<Mutex<Sight>>);
 
 #[derive(Default)]
 struct Sight {
@@ -26,7 +26,7 @@ struct Sight {
     definition: Option<CrdPrint>,
 }
 
-impl Known for Watches {
+impl Known for Eyes {
     fn published(&self, name: &str) -> Option<Arc<Value>> {
         self.0.lock().published.get(name).cloned()
     }
@@ -38,7 +38,7 @@ impl Known for Watches {
 
 struct Running {
     scene: Scene,
-    watches: Watches,
+    watches: Eyes,
     conditions: Arc<Conditions>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -47,7 +47,7 @@ struct Running {
 impl Running {
     async fn start(dialect: Dialect, quiet: Quiet) -> Self {
         let scene = Scene::set(dialect).await;
-        let watches = Watches::default();
+        let watches = Eyes::default();
         watches.0.lock().definition = Some(CrdPrint {
             uid: "u".into(),
             generation: 1,
@@ -231,7 +231,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     running.report("tabs", &with(2));
     let log = running.scene.ground.playground.requests();
     let noticed = async {
-        while running.conditions.desk.lock().dropped_by.is_none() {
+        while running.conditions.desk.lock().drops == Drops::Nobody {
             tokio::task::yield_now().await;
         }
     };

@@ -483,3 +483,19 @@ async fn the_task_ends_when_told_to_even_where_kcp_does_not_answer() {
     };
     scene.workspace.ask(call).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_server_that_knows_no_export_for_a_moment_is_asked_again_whatever_the_watch_shows() {
+    let scene = scene().await;
+    let seen = Arc::new(export(&scene).await);
+    scene
+        .ground
+        .playground
+        .faults()
+        .add(answer("update", 404).once());
+    let mut running = Running::start(&scene, PATIENT);
+    running.seen.send_replace(Seen::Present(seen));
+    running.select(&[settled("v1.as.a.org")]);
+    running.lists(&["v1.as.a.org"]).await;
+    running.end().await;
+}

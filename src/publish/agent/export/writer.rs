@@ -4,16 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ExportState, Exporter, Member, Seen, Standing, notices};
+use super::{ExportState, Exporter, Member, Seen, Standing};
 use crate::cluster::connection::{AskError, Call, CallError};
+use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::Needs;
 use crate::publish::export::{Merge, Published, merge};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
+/// Who events on the export come from, as in the original.
+const COMPONENT: &str = "syncagent-apiexport";
 /// How often a conflict is answered by another attempt before it counts as a failure.
 const ATTEMPTS: usize = 5;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -24,7 +28,7 @@ const FORGIVEN: Duration = Duration::from_mins(5);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     InStep,
-    /// There is no export; asked again after this time where no watch tells of it.
+    /// There is no export; asked again after this time, unless the watch is going to tell.
     Missing(Option<Duration>),
     /// Somebody undid what we wrote: it is written again after this time.
     Undone(Duration),
@@ -81,7 +85,7 @@ impl<'e> Writer<'e> {
 
     /// Brings the export up to date with the published resources.
     pub(super) async fn write(&mut self, members: &[Member], seen: Seen) -> (Outcome, Standing) {
-        let watched = !matches!(seen, Seen::Unknown);
+        let is_told = matches!(seen, Seen::Absent);
         match self.attempt(members, seen).await {
             Ok((outcome, standing)) => {
                 self.failures = 0;
@@ -90,7 +94,8 @@ impl<'e> Writer<'e> {
             Err(Obstacle::Missing) => {
                 self.held = None;
                 self.failures = 0;
-                let pause = (!watched).then_some(self.exporter.pace.missing);
+                // A server that is starting says so too, of what its watch still shows.
+                let pause = (!is_told).then_some(self.exporter.pace.missing);
                 let standing = Standing {
                     state: ExportState::Missing,
                     ..Standing::default()
@@ -210,7 +215,7 @@ impl<'e> Writer<'e> {
         (!left.is_zero()).then_some(left)
     }
 
-    fn wrote(&mut self, members: &[Member], answer: &Value, merged: &Merge) {
+    fn wrote(&mut self, members: &[Member], answer: &Arc<Value>, merged: &Merge) {
         let again = !self.is_news(members);
         let undone = self.written.as_ref().map_or(0, |written| written.undone);
         self.written = Some(Written {
@@ -225,10 +230,21 @@ impl<'e> Writer<'e> {
             claims = ?merged.added_claims.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "export written"
         );
-        let workspace = &self.exporter.workspace;
-        let notices = merged.notices();
-        self.notices
-            .extend(notices.iter().map(|n| notices::send(workspace, answer, n)));
+        for (kind, reason, message) in merged.notices() {
+            let workspace = self.exporter.workspace.clone();
+            let about = Arc::clone(answer);
+            let sent = async move {
+                let notice = Notice {
+                    about: &about,
+                    component: COMPONENT,
+                    kind,
+                    reason,
+                    message: &message,
+                };
+                notices::send(&workspace, notice).await;
+            };
+            self.notices.push(sent.boxed());
+        }
     }
 
     fn failed(&mut self, obstacle: &Obstacle) -> (Outcome, Standing) {

@@ -10,7 +10,8 @@ const NAME: &str = "v0595d221.crontabs.example.com";
 fn schemas(scene: &Scene) -> Schemas {
     let service = scene.ground.service.clone();
     let discovery = Arc::new(Discovery::new(service.clone()));
-    Schemas::new(service, scene.workspace.clone(), discovery, "agent")
+    let workspace = scene.workspace.clone();
+    Schemas::new(service, workspace, discovery, "agent", Authority::Writes)
 }
 
 async fn scene() -> (Scene, Schemas, Manifest) {
@@ -480,4 +481,106 @@ async fn copies_are_written_in_the_version_that_the_crd_stores_and_it_is_told_if
         "{:?}",
         settled.warnings
     );
+}
+
+#[tokio::test]
+async fn an_owner_is_told_of_a_trouble_by_one_event_and_of_another_by_another() {
+    let (scene, schemas, _) = scene().await;
+    let missing = scene.publish("missing", of_crontabs("nowhere.org")).await;
+    let wrong =
+        json!({"resource": {"apiGroup": "example.com", "kind": "CronTab", "versions": ["v7"]}});
+    let wrong: PublishedResourceSpec = serde_json::from_value(wrong).unwrap();
+    let other = Manifest {
+        spec: Arc::new(wrong),
+        ..missing.clone()
+    };
+    for manifest in [&missing, &missing, &other] {
+        settle(&schemas, manifest).await.unwrap_err();
+    }
+    let events = scene
+        .ground
+        .service
+        .ask(Call::get("/api/v1/namespaces/default/events"))
+        .await
+        .unwrap();
+    let said: BTreeSet<(&str, &str)> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| {
+            assert_eq!(event["involvedObject"]["uid"], *missing.uid);
+            assert_eq!(event["source"]["component"], "syncagent-apiresourceschema");
+            let words = event["message"].as_str().unwrap();
+            (event["reason"].as_str().unwrap(), &words[..20])
+        })
+        .collect();
+    assert_eq!(
+        said,
+        BTreeSet::from([
+            ("ReconcilingError", "none of the versions"),
+            ("ReconcilingError", "the service cluster ")
+        ])
+    );
+    assert_eq!(events["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn many_manifests_cost_one_discovery_and_four_requests_each() {
+    const MANY: usize = 25;
+    let mut scene = Scene::set(Dialect::Ours).await;
+    let mut manifests = Vec::new();
+    for index in 0..MANY {
+        let mut crd = crontabs("example.com");
+        let (plural, kind) = (format!("tab{index}s"), format!("Tab{index}"));
+        crd["metadata"]["name"] = format!("{plural}.example.com").into();
+        crd["spec"]["names"] = json!({"plural": plural, "kind": kind});
+        scene.install(&crd).await;
+        let spec = json!({"resource": {"apiGroup": "example.com", "kind": kind}});
+        manifests.push(scene.publish(&format!("tabs-{index}"), spec).await);
+    }
+    let listed = |list: &Value| {
+        list["resources"]
+            .as_array()
+            .is_some_and(|all| all.len() == MANY)
+    };
+    until(&scene.ground.service, "/apis/example.com/v1", listed).await;
+    let schemas = schemas(&scene);
+    scene.mark();
+    let all = futures::future::join_all(manifests.iter().map(|m| settle(&schemas, m))).await;
+    let names: BTreeSet<String> = all
+        .into_iter()
+        .map(|settled| settled.unwrap().schema)
+        .collect();
+    assert_eq!(names.len(), MANY);
+    assert_eq!(scene.requests().len(), 2 + 4 * MANY);
+    for manifest in &manifests {
+        settle(&schemas, manifest).await.unwrap();
+    }
+    assert_eq!(
+        scene.requests().len(),
+        2 + 4 * MANY,
+        "the second time costs nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_definition_that_is_gone_is_not_replaced_by_models_after_a_failure_either() {
+    let (scene, schemas, manifest) = scene().await;
+    settle(&schemas, &manifest).await.unwrap();
+    let gone = |_: &str| Watched::Absent;
+    let faults = scene.ground.playground.faults();
+    faults.add(answer("get", "customresourcedefinitions", 500));
+    let error = schemas
+        .settle(&manifest, gone, Trust::Memory)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "NoAnswer", "{error}");
+    // The kind is still listed, as it is for a moment after its definition went.
+    faults.add(answer("get", "customresourcedefinitions", 404));
+    let error = schemas
+        .settle(&manifest, gone, Trust::Memory)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, SchemaError::DefinitionGone(_)), "{error}");
+    assert_eq!(settle(&schemas, &manifest).await.unwrap().schema, NAME);
 }

@@ -1,0 +1,154 @@
+//! State Secrets whose object is gone: the original leaves them behind, and so does whoever is killed
+//! at the wrong moment.
+//!
+//! One is deleted only where everything that could still need it is known: its object by a complete list
+//! and one live read, its copy by a complete list.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::atlas::Places;
+use super::dispatch::Dispatch;
+use super::publication::Publication;
+use crate::cluster::cache::{Cache, Table};
+use crate::cluster::wire::Wire;
+use crate::object::Object;
+use crate::process::lease::Fence;
+use crate::publish::marks::{self, Remote};
+use crate::publish::memory;
+use crate::publish::rules::Sides;
+use crate::sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
+
+/// How often is looked, where nothing gives a reason to.
+const INTERVAL: Duration = Duration::from_mins(10);
+/// How long after a list has become complete: passes come first.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct Sweep {
+    pub agent: String,
+    pub sides: Sides,
+    pub cache: Arc<Cache>,
+    pub dispatch: Arc<Dispatch>,
+    pub wire: Wire<Arc<Places>>,
+    pub fence: Fence,
+    /// Told when there is a reason to look.
+    pub reason: Arc<Notify>,
+    /// The agent may not delete Secrets: said once, and not tried again.
+    pub forbidden: AtomicBool,
+}
+
+impl Sweep {
+    pub async fn run(self) {
+        while !self.forbidden.load(Ordering::Relaxed) {
+            let reason = tokio::time::timeout(INTERVAL, self.reason.notified()).await;
+            if reason.is_ok() {
+                tokio::time::sleep(AFTERWARDS).await;
+            }
+            self.once().await;
+        }
+    }
+
+    async fn once(&self) {
+        let running = self.dispatch.running();
+        for publication in running.all() {
+            for (key, secret) in self.left_over(publication) {
+                self.delete(publication, key, &secret).await;
+                if self.forbidden.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The states of objects of this publication that are not there.
+    fn left_over(&self, publication: &Publication) -> Vec<(Key, Arc<Object>)> {
+        let Some(states) = publication.states() else {
+            return Vec::new();
+        };
+        let needed = self.needed(publication);
+        let keys = states.keys().into_iter();
+        let unknown = keys.filter(|key| !needed.contains(&*key.name));
+        let left = unknown.filter_map(|key| {
+            let Seen::Present(secret) = self.cache.get(&key) else {
+                return None;
+            };
+            self.is_left(publication, states, &secret)
+                .then_some((key, secret))
+        });
+        left.collect()
+    }
+
+    fn needed(&self, publication: &Publication) -> HashSet<String> {
+        let types = publication.compiled().types();
+        let (version, kind) = (types.remote.api_version(), &types.remote.kind);
+        let sources = publication.sources().into_iter();
+        let subjects = sources.flat_map(|source| publication.subjects(&source, None));
+        subjects
+            .map(|id| memory::secret_name(&id.remote(), &version, kind))
+            .collect()
+    }
+
+    fn is_left(&self, publication: &Publication, states: &Table, secret: &Object) -> bool {
+        let agent = secret.label(marks::AGENT_NAME);
+        let Some((remote, kind)) = memory::primary_of(secret) else {
+            return false;
+        };
+        let source = self.cache.source(&self.sides.kcp, &remote.cluster);
+        states.is_complete()
+            && agent.is_none_or(|agent| agent == self.agent)
+            && kind == *publication.remote_kind
+            && source.is_some_and(|source| publication.sees(&source))
+            && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
+            && self.copies(publication, &remote) == Found::All(Vec::new())
+    }
+
+    fn anchor(&self, publication: &Publication, remote: &Remote) -> Key {
+        let scope = Scope::new(&self.sides.kcp, &publication.remote_kind, &remote.cluster);
+        scope.key(remote.namespace.as_deref(), &remote.name)
+    }
+
+    fn copies(&self, publication: &Publication, remote: &Remote) -> Found {
+        let scope = Scope::new(&self.sides.service, &publication.local_kind, "");
+        self.cache.find(&scope, &remote.labels())
+    }
+
+    async fn delete(&self, publication: &Publication, key: Key, secret: &Object) {
+        let Some((remote, _)) = memory::primary_of(secret) else {
+            return;
+        };
+        let anchor = self.anchor(publication, &remote);
+        let read = self.wire.send(&Request::Read { key: anchor }).await;
+        let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
+            return;
+        };
+        if publication.is_stopped() || self.fence.check().is_err() {
+            return;
+        }
+        let name = Arc::clone(&key.name);
+        let request = Request::Delete {
+            key,
+            uid: uid.into(),
+        };
+        let answer = self.wire.send(&request).await;
+        self.cache.learn(&request, &answer);
+        match answer {
+            Answer::Gone | Answer::Object(_) => {
+                info!(secret = %name, workspace = remote.cluster, "the state of an object that is gone was deleted");
+            }
+            Answer::Failed(Failure::Forbidden(why)) => {
+                self.forbidden.store(true, Ordering::Relaxed);
+                warn!(
+                    why,
+                    "states of objects that are gone stay: the agent may not delete Secrets"
+                );
+            }
+            Answer::Failed(_) | Answer::Listed(_) => {}
+        }
+    }
+}

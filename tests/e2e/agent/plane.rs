@@ -1,0 +1,192 @@
+//! Plain requests to a control plane, or to one workspace of it.
+
+use std::fmt;
+
+use anyhow::{Context as _, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use super::SOON;
+
+/// Where requests go: a server, and what stands before each path.
+#[derive(Clone)]
+pub(super) struct Plane {
+    client: Client,
+    prefix: String,
+}
+
+/// What a server said instead of doing what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{method} {path}: {code} {message}")]
+pub(super) struct Refused {
+    method: &'static str,
+    path: String,
+    pub(super) code: u16,
+    message: String,
+}
+
+/// One kind as its addresses need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) plural: String,
+    /// As objects name it.
+    pub(super) name: String,
+}
+
+const MERGE: &str = "application/merge-patch+json";
+
+impl Plane {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            prefix: String::new(),
+        }
+    }
+
+    pub(super) async fn of(kubeconfig: &Value) -> Result<Self> {
+        let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig.clone())?;
+        let mut config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // Tests see each refusal themselves.
+        config.default_retry = false;
+        Ok(Self::new(Client::try_from(config)?))
+    }
+
+    /// A workspace by path or logical cluster.
+    pub(super) fn workspace(&self, cluster: &str) -> Self {
+        Self {
+            client: self.client.clone(),
+            prefix: format!("/clusters/{cluster}"),
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: &'static str,
+        path: &str,
+        media_type: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Refused> {
+        let path = format!("{}{path}", self.prefix);
+        let refused = |code, message: String| Refused {
+            method,
+            path: path.clone(),
+            code,
+            message,
+        };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(&path)
+            .header("content-type", media_type)
+            .body(
+                body.map(|body| body.to_string().into_bytes())
+                    .unwrap_or_default(),
+            )
+            .map_err(|error| refused(0, error.to_string()))?;
+        let answer = tokio::time::timeout(SOON, self.client.request::<Value>(request));
+        match answer.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(kube::Error::Api(status))) => Err(refused(status.code, status.message.clone())),
+            Ok(Err(error)) => Err(refused(0, error.to_string())),
+            Err(_) => Err(refused(0, "no answer".to_owned())),
+        }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Value, Refused> {
+        self.ask("GET", path, "application/json", None).await
+    }
+
+    /// The object, or nothing where there is none.
+    pub(super) async fn find(&self, path: &str) -> Result<Option<Value>, Refused> {
+        match self.get(path).await {
+            Ok(found) => Ok(Some(found)),
+            Err(refused) if refused.code == 404 => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// The items of a list; `path` may have a query.
+    pub(super) async fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let mut list = self.get(path).await?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            other => anyhow::bail!("{path} has items {other}"),
+        }
+    }
+
+    pub(super) async fn create(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+        self.ask("POST", path, "application/json", Some(object))
+            .await
+    }
+
+    pub(super) async fn merge(&self, path: &str, patch: Value) -> Result<Value, Refused> {
+        self.ask("PATCH", path, MERGE, Some(&patch)).await
+    }
+
+    pub(super) async fn delete(&self, path: &str) -> Result<Value, Refused> {
+        self.ask("DELETE", path, "application/json", None).await
+    }
+
+    pub(super) async fn namespace(&self, name: &str, labels: Value) -> Result<Value> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        self.create("/api/v1/namespaces", &object)
+            .await
+            .with_context(|| format!("making namespace {name}"))
+    }
+}
+
+impl Kind {
+    pub(super) fn new(group: &str, version: &str, plural: &str, name: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(super) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    fn root(&self) -> String {
+        let top = if self.group.is_empty() { "api" } else { "apis" };
+        format!("/{top}/{}", self.api_version())
+    }
+
+    /// All objects, of all namespaces.
+    pub(super) fn everywhere(&self) -> String {
+        format!("{}/{}", self.root(), self.plural)
+    }
+
+    pub(super) fn within(&self, namespace: &str) -> String {
+        format!("{}/namespaces/{namespace}/{}", self.root(), self.plural)
+    }
+
+    pub(super) fn at(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.within(namespace))
+    }
+
+    /// An object without a namespace.
+    pub(super) fn named(&self, name: &str) -> String {
+        format!("{}/{name}", self.everywhere())
+    }
+
+    /// An object of this kind with this spec.
+    pub(super) fn object(&self, name: &str, spec: Value) -> Value {
+        json!({"apiVersion": self.api_version(), "kind": self.name, "metadata": {"name": name}, "spec": spec})
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.plural, self.group)
+    }
+}

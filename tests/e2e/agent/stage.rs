@@ -1,0 +1,106 @@
+//! What most tests begin with: gadgets are published, one workspace has bound them, an agent runs.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use testbed::Process;
+
+use super::plane::Kind;
+use super::world::{Of, Team, World};
+use super::{gadgets, service};
+
+pub(super) struct Stage<'w> {
+    pub(super) world: &'w World,
+    /// The kind on both sides.
+    pub(super) kind: Kind,
+    /// The PublishedResource.
+    pub(super) published: String,
+    pub(super) team: Team,
+    pub(super) agent: Process,
+}
+
+impl World {
+    /// Gadgets, installed on the service cluster.
+    pub(super) async fn gadgets(&self) -> Result<Kind> {
+        self.install(&gadgets(&self.group)).await
+    }
+
+    /// Installs a definition; its kind in the stored version.
+    pub(super) async fn install(&self, crd: &Value) -> Result<Kind> {
+        service::install(&self.service, crd).await?;
+        let spec = &crd["spec"];
+        let stored = spec["versions"].as_array().into_iter().flatten();
+        let stored = stored
+            .into_iter()
+            .find(|version| version["storage"] == true);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(Kind {
+            group: text(&spec["group"]),
+            version: stored
+                .map(|version| text(&version["name"]))
+                .unwrap_or_default(),
+            plural: text(&spec["names"]["plural"]),
+            name: text(&spec["names"]["kind"]),
+        })
+    }
+
+    /// Gadgets published with more in the spec, bound by one workspace, and an agent at work.
+    pub(super) async fn stage(&self, more: Value) -> Result<Stage<'_>> {
+        self.stage_with(&gadgets(&self.group), more).await
+    }
+
+    pub(super) async fn stage_with(&self, crd: &Value, more: Value) -> Result<Stage<'_>> {
+        let kind = self.install(crd).await?;
+        let published = self.publish(&kind, more).await?;
+        let agent = self.start_agent()?;
+        self.await_published(&published).await;
+        let team = self.team("team").await?;
+        Ok(Stage {
+            world: self,
+            kind,
+            published,
+            team,
+            agent,
+        })
+    }
+}
+
+impl Stage<'_> {
+    /// Makes a gadget in `default`; it, and its copy.
+    pub(super) async fn made(&self, name: &str, spec: Value) -> (Value, Value) {
+        let made = self.team.make(&self.kind, name, spec).await;
+        (made, self.copy(name).await)
+    }
+
+    pub(super) async fn copy(&self, name: &str) -> Value {
+        self.world.await_copy(&self.kind, self.team.of(name)).await
+    }
+
+    pub(super) async fn await_in_copy(&self, name: &str, pointer: &str, wanted: Value) -> Value {
+        let of = self.team.of(name);
+        self.world
+            .await_in_copy(&self.kind, of, pointer, wanted)
+            .await
+    }
+
+    pub(super) fn of<'o>(&'o self, name: &'o str) -> Of<'o> {
+        self.team.of(name)
+    }
+
+    /// Where a copy is on the service cluster.
+    pub(super) fn place(&self, copy: &Value) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let meta = &copy["metadata"];
+        self.kind
+            .at(&text(&meta["namespace"]), &text(&meta["name"]))
+    }
+
+    /// Changes a copy, as its provider does.
+    pub(super) async fn patch_copy(&self, copy: &Value, patch: Value) -> Result<Value> {
+        Ok(self.world.service.merge(&self.place(copy), patch).await?)
+    }
+
+    /// Waits until all that happened before has been taken care of: a new object is copied after it.
+    pub(super) async fn marker(&self, name: &str) {
+        self.made(name, json!({"marker": name})).await;
+    }
+}

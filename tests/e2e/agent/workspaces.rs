@@ -1,0 +1,124 @@
+//! Workspaces that bind, late or again, and that unbind; many of them.
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use serde_json::json;
+use testbed::eventually;
+
+use super::SOON;
+use super::world::{Team, World, has};
+
+on_both_grounds!(
+    a_workspace_that_binds_later_is_served_too,
+    copies_of_a_workspace_that_unbinds_are_kept,
+    a_workspace_that_binds_again_goes_on_with_its_copies,
+    a_namespace_of_a_workspace_is_emptied_with_its_copies,
+);
+
+on_the_playground!(a_hundred_workspaces_are_served_by_one_watch_a_kind);
+
+async fn a_workspace_that_binds_later_is_served_too(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.marker("marker").await;
+    let late = world.workspace("late").await?;
+    world.bind(&late).await?;
+    late.make(&stage.kind, "lamp", json!({"size": 1})).await;
+    let copy = world.await_copy(&stage.kind, late.of("lamp")).await;
+    has(&copy, "/spec/size", &json!(1))
+}
+
+async fn copies_of_a_workspace_that_unbinds_are_kept(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let other = world.team("other").await?;
+    other.make(&stage.kind, "marker", json!({})).await;
+    world.await_copy(&stage.kind, other.of("marker")).await;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    world.unbind(&stage.team).await?;
+    world.await_still(&stage.kind, &other).await;
+    let after = world.service.get(&stage.place(&copy)).await?;
+    ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
+    has(&after, "/metadata/deletionTimestamp", &json!(null))
+}
+
+async fn a_workspace_that_binds_again_goes_on_with_its_copies(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let other = world.team("other").await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    world.unbind(&stage.team).await?;
+    world.await_still(&stage.kind, &other).await;
+    let binding = "/apis/apis.kcp.io/v1alpha1/apibindings";
+    eventually(SOON, "the binding is gone", async || {
+        let left = stage.team.plane.list(binding).await?;
+        ensure!(
+            left.iter()
+                .all(|one| one["metadata"]["name"] != super::world::EXPORT),
+            "it is there"
+        );
+        Ok(())
+    })
+    .await;
+    world.bind(&stage.team).await?;
+    // The workspace's own objects went with the binding, or stayed: either way the name is good again.
+    let there = stage
+        .team
+        .plane
+        .find(&stage.kind.at("default", "lamp"))
+        .await?;
+    if there.is_none() {
+        stage
+            .team
+            .make(&stage.kind, "lamp", json!({"size": 1}))
+            .await;
+    }
+    stage
+        .team
+        .patch(&stage.kind, "lamp", json!({"spec": {"size": 2}}))
+        .await?;
+    let after = stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    ensure!(stage.place(&after) == stage.place(&copy));
+    Ok(())
+}
+
+async fn a_namespace_of_a_workspace_is_emptied_with_its_copies(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (team, kind) = (&stage.team, &stage.kind);
+    team.plane.namespace("shop", json!({})).await?;
+    team.make_at(&kind.within("shop"), &kind.object("lamp", json!({})))
+        .await;
+    world.await_copy(kind, team.within("shop", "lamp")).await;
+    team.plane.delete("/api/v1/namespaces/shop").await?;
+    world.await_no_copy(kind, team.within("shop", "lamp")).await;
+    eventually(SOON, "the namespace is gone", async || {
+        let found = team.plane.find("/api/v1/namespaces/shop").await?;
+        ensure!(found.is_none(), "it is there");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+async fn a_hundred_workspaces_are_served_by_one_watch_a_kind(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let names: Vec<String> = (0..100).map(|number| format!("team{number}")).collect();
+    let teams: Vec<Team> = try_join_all(names.iter().map(|name| world.team(name))).await?;
+    let making = teams.iter().map(async |team| {
+        team.make(&stage.kind, "lamp", json!({"of": team.name}))
+            .await;
+        let copy = world.await_copy(&stage.kind, team.of("lamp")).await;
+        has(&copy, "/spec/of", &json!(team.name))
+    });
+    try_join_all(making).await?;
+    let watches: Vec<_> = world
+        .agents_requests(0)
+        .into_iter()
+        .filter(|request| request.verb == "watch" && request.resource == stage.kind.plural)
+        .collect();
+    let in_kcp = watches.iter().filter(|request| !request.cluster.is_empty());
+    ensure!(
+        in_kcp.clone().all(|request| request.cluster == "*"),
+        "{watches:#?}"
+    );
+    // The initial one, and its successors should the server have ended it.
+    ensure!(in_kcp.count() <= 3, "{watches:#?}");
+    Ok(())
+}

@@ -1,0 +1,558 @@
+//! One test's world: a kcp of its own, a service cluster, an export, workspaces that bind it, and
+//! the agents between them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use hawser::playground::server::{LoggedRequest, RequestLog};
+use hawser::playground::{Playground, PlaygroundOptions};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use testbed::{Launch, Process, eventually, unique};
+use tokio::time::Instant;
+
+use super::plane::{Kind, Plane};
+use super::service::{self, Agency, Ground};
+use super::{SOON, sha1_hex};
+
+const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
+pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
+pub(super) const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
+pub(super) const PUBLISHED: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
+
+/// The export that agents publish with; its endpoint slice has the same name.
+pub(super) const EXPORT: &str = "wares";
+/// Whom the playground's request log shows for an agent, on each side.
+pub(super) const KCP_USER: &str = "agent-in-kcp";
+pub(super) const SERVICE_USER: &str = "agent-on-service";
+pub(super) const RENEWED_USER: &str = "agent-renewed";
+pub(super) const RENEWED_TOKEN: &str = "renewed-token";
+const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
+                      renewed-token,agent-renewed,3,\"agents\"\n";
+
+pub(super) struct World {
+    pub(super) ground: Ground,
+    pub(super) playground: Playground,
+    /// The top of kcp; workspaces are reached from it.
+    pub(super) kcp: Plane,
+    /// Where the export is.
+    pub(super) org: Plane,
+    pub(super) service: Plane,
+    /// The agent's name, and the label by which it knows its resources.
+    pub(super) agent: String,
+    /// The group of the published kinds, on this test's side of a shared cluster.
+    pub(super) group: String,
+    pub(super) namespace: String,
+    pub(super) directory: TempDir,
+    service_kubeconfig: PathBuf,
+    agents: AtomicUsize,
+}
+
+/// A workspace of a consumer.
+#[derive(Clone)]
+pub(super) struct Team {
+    pub(super) plane: Plane,
+    pub(super) name: String,
+    /// Its logical cluster.
+    pub(super) cluster: String,
+}
+
+/// Runs a test in a world of its own; what the agents logged is shown if it fails.
+pub(super) async fn run(ground: Ground, test: impl AsyncFnOnce(&World) -> Result<()>) {
+    let world = World::start_with(ground, PlaygroundOptions::default())
+        .await
+        .expect("the world is made");
+    if let Err(error) = test(&world).await {
+        panic!("{error:?}");
+    }
+}
+
+impl World {
+    pub(super) async fn start_with(ground: Ground, options: PlaygroundOptions) -> Result<Self> {
+        let options = PlaygroundOptions {
+            token_file: TOKENS.to_owned(),
+            ..options
+        };
+        let playground = Playground::start(options).await?;
+        let directory = tempfile::tempdir()?;
+        let agent = unique("agent");
+        let group = format!("{agent}.example.com");
+        let mut above_workspaces = playground.kcp_kubeconfig();
+        above_workspaces["current-context"] = "base".into();
+        let top = Plane::of(&above_workspaces).await?;
+        let root = top.workspace("root");
+        make_workspace(&root, "org").await?;
+        let org = top.workspace("root:org");
+        let export = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport", "metadata": {"name": EXPORT}, "spec": {}});
+        org.create(EXPORTS, &export).await?;
+
+        let user = format!("{agent}-user");
+        let (service, service_kubeconfig) = if ground == Ground::Playground {
+            let plane = Plane::of(&playground.service_kubeconfig()).await?;
+            service::install(&plane, &service::own_crd()).await?;
+            let own =
+                playground.kubeconfig_at(playground.service_url(), SERVICE_USER, "service-token");
+            let file = directory.path().join("service.kubeconfig");
+            fs::write(&file, own.to_string())?;
+            (plane, file)
+        } else {
+            let cluster = service::cluster(ground).await?;
+            let plane = Plane::new(cluster.admin().client()?);
+            let file = cluster.user(&user, &[])?.kubeconfig_file().to_owned();
+            (plane, file)
+        };
+        let namespace = unique("syncagent");
+        service.namespace(&namespace, json!({})).await?;
+        let agency = Agency {
+            user: &user,
+            namespace: &namespace,
+            groups: vec![&group],
+        };
+        service::grant(&service, ground, &agency).await?;
+        Ok(Self {
+            ground,
+            playground,
+            kcp: top,
+            org,
+            service,
+            agent,
+            group,
+            namespace,
+            directory,
+            service_kubeconfig,
+            agents: AtomicUsize::new(0),
+        })
+    }
+
+    /// The user that agents are on the service cluster.
+    pub(super) fn user(&self) -> String {
+        format!("{}-user", self.agent)
+    }
+
+    /// Where the agents' view of kcp is written down.
+    pub(super) fn kcp_kubeconfig(&self) -> Result<PathBuf> {
+        let file = self.directory.path().join("kcp.kubeconfig");
+        let url = format!("{}/clusters/root:org", self.playground.kcp_url());
+        let own = self.playground.kubeconfig_at(&url, KCP_USER, "kcp-token");
+        fs::write(&file, own.to_string())?;
+        Ok(file)
+    }
+
+    pub(super) fn service_kubeconfig(&self) -> &std::path::Path {
+        &self.service_kubeconfig
+    }
+
+    /// An agent that is about to be started, with all the flags that it needs.
+    pub(super) fn launch(&self) -> Result<Launch> {
+        let number = self.agents.fetch_add(1, Ordering::Relaxed);
+        let kcp = self.kcp_kubeconfig()?;
+        Ok(
+            Launch::new(format!("agent {number}"), env!("CARGO_BIN_EXE_hawser"))
+                .args(["agent", "--log-format=Console", "--log-debug"])
+                .arg(format!("--namespace={}", self.namespace))
+                .arg(format!(
+                    "--kubeconfig={}",
+                    self.service_kubeconfig.display()
+                ))
+                .arg(format!("--kcp-kubeconfig={}", kcp.display()))
+                .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
+                .arg(format!("--agent-name={}", self.agent))
+                .arg(format!(
+                    "--published-resource-selector=agent={}",
+                    self.agent
+                ))
+                .arg("--metrics-address=0")
+                .log(self.log(number)),
+        )
+    }
+
+    /// A running agent.
+    pub(super) fn start_agent(&self) -> Result<Process> {
+        self.launch()?.spawn()
+    }
+
+    fn log(&self, number: usize) -> PathBuf {
+        self.directory.path().join(format!("agent-{number}.log"))
+    }
+
+    /// Publishes a kind with more in its spec than the kind itself; the name of what says so.
+    pub(super) async fn publish(&self, kind: &Kind, more: Value) -> Result<String> {
+        let name = unique("pr");
+        self.create_published(&name, self.published(&name, kind, more))
+            .await?;
+        Ok(name)
+    }
+
+    pub(super) async fn create_published(&self, name: &str, object: Value) -> Result<Value> {
+        let made = self.service.create(PUBLISHED, &object).await;
+        made.with_context(|| format!("publishing {name}"))
+    }
+
+    /// The document that publishes a kind.
+    pub(super) fn published(&self, name: &str, kind: &Kind, more: Value) -> Value {
+        let mut spec = json!({"resource": {"apiGroup": kind.group, "kind": kind.name}});
+        let fields = spec.as_object_mut().expect("an object");
+        if let Value::Object(more) = more {
+            for (field, value) in more {
+                match (fields.get_mut(&field), value) {
+                    (Some(Value::Object(before)), Value::Object(value)) => before.extend(value),
+                    (_, value) => {
+                        fields.insert(field, value);
+                    }
+                }
+            }
+        }
+        json!({
+            "apiVersion": "syncagent.kcp.io/v1alpha1", "kind": "PublishedResource",
+            "metadata": {"name": name, "labels": {"agent": self.agent}}, "spec": spec,
+        })
+    }
+
+    /// The name of the schema that a resource is published with, once it is in the export.
+    pub(super) async fn await_published(&self, name: &str) -> String {
+        let what = format!("{name} is published");
+        eventually(SOON, &what, async || -> Result<String> {
+            let found = self.service.get(&format!("{PUBLISHED}/{name}")).await?;
+            let schema = found["status"]["resourceSchemaName"].as_str();
+            let schema = schema.with_context(|| format!("status {}", found["status"]))?;
+            let export = self.export().await?;
+            let listed = export["spec"]["latestResourceSchemas"].as_array();
+            ensure!(
+                listed.is_some_and(|all| all.iter().any(|one| one == schema)),
+                "the export has {}",
+                export["spec"]
+            );
+            Ok(schema.to_owned())
+        })
+        .await
+    }
+
+    pub(super) async fn export(&self) -> Result<Value> {
+        Ok(self.org.get(&format!("{EXPORTS}/{EXPORT}")).await?)
+    }
+
+    /// A workspace that has bound the export and accepted all that it claims.
+    pub(super) async fn team(&self, name: &str) -> Result<Team> {
+        let team = self.workspace(name).await?;
+        self.bind(&team).await?;
+        Ok(team)
+    }
+
+    /// A workspace that has bound nothing.
+    pub(super) async fn workspace(&self, name: &str) -> Result<Team> {
+        let cluster = make_workspace(&self.org, name).await?;
+        Ok(Team {
+            // By path, whereas agents come by the logical cluster: faults tell them apart by it.
+            plane: self.kcp.workspace(&format!("root:org:{name}")),
+            name: name.to_owned(),
+            cluster,
+        })
+    }
+
+    pub(super) async fn bind(&self, team: &Team) -> Result<()> {
+        let export = self.export().await?;
+        let claims: Vec<Value> = export["spec"]["permissionClaims"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|claim| {
+                let mut accepted = claim.clone();
+                accepted["state"] = "Accepted".into();
+                accepted
+            })
+            .collect();
+        self.bind_accepting(team, claims.into()).await
+    }
+
+    /// The same with the claims that this workspace accepts.
+    pub(super) async fn bind_accepting(&self, team: &Team, claims: Value) -> Result<()> {
+        let binding = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding", "metadata": {"name": EXPORT},
+            "spec": {"reference": {"export": {"name": EXPORT, "path": "root:org"}}, "permissionClaims": claims},
+        });
+        team.plane.create(BINDINGS, &binding).await?;
+        eventually(SOON, "the binding is ready", async || -> Result<()> {
+            let found = team.plane.get(&format!("{BINDINGS}/{EXPORT}")).await?;
+            ensure!(found["status"]["phase"] == "Bound", "{}", found["status"]);
+            Ok(())
+        })
+        .await;
+        Ok(())
+    }
+
+    pub(super) async fn unbind(&self, team: &Team) -> Result<()> {
+        let at = format!("{BINDINGS}/{EXPORT}");
+        team.plane.delete(&at).await?;
+        Ok(())
+    }
+
+    /// The copy of an object, found by its marks.
+    pub(super) async fn copy(&self, kind: &Kind, of: Of<'_>) -> Result<Option<Value>> {
+        let selector = of
+            .labels()
+            .iter()
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(",");
+        let path = format!("{}?labelSelector={selector}", kind.everywhere());
+        let mut found = self.service.list(&path).await?;
+        ensure!(found.len() < 2, "{} copies of one object", found.len());
+        Ok(found.pop())
+    }
+
+    pub(super) async fn await_copy(&self, kind: &Kind, of: Of<'_>) -> Value {
+        let what = format!("{} has a copy", of.name);
+        eventually(SOON, &what, async || {
+            self.copy(kind, of).await?.context("there is none")
+        })
+        .await
+    }
+
+    /// Waits until the copy has this at a JSON pointer; `null` is what is not there.
+    pub(super) async fn await_in_copy(
+        &self,
+        kind: &Kind,
+        of: Of<'_>,
+        pointer: &str,
+        wanted: Value,
+    ) -> Value {
+        let what = format!("the copy of {} has {wanted} at {pointer}", of.name);
+        eventually(SOON, &what, async || {
+            let copy = self.copy(kind, of).await?.context("there is no copy")?;
+            has(&copy, pointer, &wanted)?;
+            anyhow::Ok(copy)
+        })
+        .await
+    }
+
+    pub(super) async fn await_no_copy(&self, kind: &Kind, of: Of<'_>) {
+        let what = format!("the copy of {} is gone", of.name);
+        eventually(SOON, &what, async || {
+            ensure!(self.copy(kind, of).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Waits until an object that is made now has a copy: what happened before has been looked at.
+    pub(super) async fn await_marker(&self, kind: &Kind, team: &Team) {
+        let name = unique("marker");
+        team.make(kind, &name, json!({})).await;
+        self.await_copy(kind, team.of(&name)).await;
+    }
+
+    /// Lets the second go by after which nothing may be written any more on behalf of what was
+    /// stopped; other objects keep the agent busy meanwhile.
+    pub(super) async fn await_still(&self, kind: &Kind, team: &Team) {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            self.await_marker(kind, team).await;
+        }
+    }
+
+    /// Waits until the conditions of a PublishedResource are written: the last that happens to it.
+    pub(super) async fn await_conditions(&self, name: &str) {
+        eventually(SOON, "conditions are written", async || {
+            let found = self.service.get(&format!("{PUBLISHED}/{name}")).await?;
+            let conditions = &found["status"]["conditions"];
+            ensure!(conditions[0]["status"] == "True", "{}", found["status"]);
+            Ok(())
+        })
+        .await;
+    }
+
+    pub(super) fn requests(&self) -> &RequestLog {
+        self.playground.requests()
+    }
+
+    /// What the agents asked for since a mark.
+    pub(super) fn agents_requests(&self, mark: u64) -> Vec<LoggedRequest> {
+        let mut all = self.requests().since(mark);
+        all.retain(|request| [KCP_USER, SERVICE_USER].contains(&request.user.as_str()));
+        all
+    }
+}
+
+/// What the agents logged is shown where a test fails.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        for number in 0..*self.agents.get_mut() {
+            let text = fs::read_to_string(self.log(number)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = lines[lines.len().saturating_sub(80)..].join("\n");
+            #[expect(
+                clippy::print_stderr,
+                reason = "the test has failed, and this says why"
+            )]
+            {
+                eprintln!("--- agent {number} of {} ends:\n{tail}", self.agent);
+            }
+        }
+        let requests = self.agents_requests(0);
+        let tail: Vec<String> = requests[requests.len().saturating_sub(80)..]
+            .iter()
+            .map(shown)
+            .collect();
+        #[expect(
+            clippy::print_stderr,
+            reason = "the test has failed, and this says why"
+        )]
+        {
+            eprintln!("--- its requests end:\n{}", tail.join("\n"));
+        }
+    }
+}
+
+/// An object of a consumer.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'o> {
+    pub(super) team: &'o Team,
+    /// Empty for an object without one.
+    pub(super) namespace: &'o str,
+    pub(super) name: &'o str,
+}
+
+impl Of<'_> {
+    /// The labels that the contract gives the copy.
+    pub(super) fn labels(&self) -> Map<String, Value> {
+        let mut labels = Map::new();
+        let mut put = |key: &str, value: String| {
+            labels.insert(
+                format!("syncagent.kcp.io/remote-object-{key}"),
+                value.into(),
+            );
+        };
+        put("cluster", self.team.cluster.clone());
+        put("name-hash", sha1_hex(self.name));
+        if !self.namespace.is_empty() {
+            put("namespace-hash", sha1_hex(self.namespace));
+        }
+        labels
+    }
+}
+
+impl Team {
+    /// One of its objects in the namespace `default`.
+    pub(super) fn of<'o>(&'o self, name: &'o str) -> Of<'o> {
+        self.within("default", name)
+    }
+
+    pub(super) fn within<'o>(&'o self, namespace: &'o str, name: &'o str) -> Of<'o> {
+        Of {
+            team: self,
+            namespace,
+            name,
+        }
+    }
+
+    /// Makes an object in `default`, trying until the kind is served.
+    pub(super) async fn make(&self, kind: &Kind, name: &str, spec: Value) -> Value {
+        self.make_at(&kind.within("default"), &kind.object(name, spec))
+            .await
+    }
+
+    pub(super) async fn make_at(&self, path: &str, object: &Value) -> Value {
+        let what = format!("{} can be made", object["metadata"]["name"]);
+        eventually(SOON, &what, async || self.plane.create(path, object).await).await
+    }
+
+    pub(super) async fn get(&self, kind: &Kind, name: &str) -> Result<Value> {
+        Ok(self.plane.get(&kind.at("default", name)).await?)
+    }
+
+    pub(super) async fn patch(&self, kind: &Kind, name: &str, patch: Value) -> Result<Value> {
+        Ok(self.plane.merge(&kind.at("default", name), patch).await?)
+    }
+
+    pub(super) async fn delete(&self, kind: &Kind, name: &str) -> Result<()> {
+        self.plane.delete(&kind.at("default", name)).await?;
+        Ok(())
+    }
+
+    pub(super) async fn await_gone(&self, kind: &Kind, name: &str) {
+        let what = format!("{name} is gone");
+        eventually(SOON, &what, async || -> Result<()> {
+            let found = self.plane.find(&kind.at("default", name)).await?;
+            ensure!(
+                found.is_none(),
+                "it is there: {}",
+                found.unwrap_or_default()
+            );
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Waits until the object itself has this at a JSON pointer.
+    pub(super) async fn await_in(
+        &self,
+        kind: &Kind,
+        name: &str,
+        pointer: &str,
+        wanted: Value,
+    ) -> Value {
+        let what = format!("{name} has {wanted} at {pointer}");
+        eventually(SOON, &what, async || {
+            let found = self.get(kind, name).await?;
+            has(&found, pointer, &wanted)?;
+            anyhow::Ok(found)
+        })
+        .await
+    }
+}
+
+/// What a request is, to those who count.
+pub(super) trait Counted {
+    fn is_write(&self) -> bool;
+}
+
+impl Counted for LoggedRequest {
+    fn is_write(&self) -> bool {
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
+    }
+}
+
+/// A request in one line.
+pub(super) fn shown(request: &LoggedRequest) -> String {
+    format!(
+        "{} {} {} {} {}/{} {}/{} {} {}",
+        request.number,
+        request.user,
+        request.verb,
+        request.cluster,
+        request.group,
+        request.resource,
+        request.namespace,
+        request.name,
+        request.subresource,
+        request.code,
+    )
+}
+
+/// True if an object has this at a JSON pointer; `null` is what is not there.
+pub(super) fn has(object: &Value, pointer: &str, wanted: &Value) -> Result<()> {
+    let found = object.pointer(pointer).unwrap_or(&Value::Null);
+    ensure!(found == wanted, "{pointer} is {found}");
+    Ok(())
+}
+
+async fn make_workspace(parent: &Plane, name: &str) -> Result<String> {
+    let object = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}});
+    parent.create(WORKSPACES, &object).await?;
+    let what = format!("workspace {name} is ready");
+    Ok(eventually(SOON, &what, async || -> Result<String> {
+        let found = parent.get(&format!("{WORKSPACES}/{name}")).await?;
+        ensure!(found["status"]["phase"] == "Ready", "{}", found["status"]);
+        let cluster = found["spec"]["cluster"].as_str();
+        Ok(cluster.context("no cluster")?.to_owned())
+    })
+    .await)
+}
