@@ -39,6 +39,8 @@ const LARGEST_ANSWER: usize = 256 << 20;
 pub trait Observer: Send + Sync {
     /// `code` is none where no answer came.
     fn answered(&self, call: &Method, code: Option<u16>);
+    /// How long a call took to its answer, and how many bytes were sent with it.
+    fn measured(&self, _call: &Method, _code: Option<u16>, _took: Duration, _sent: usize) {}
 }
 
 /// How a connection behaves.
@@ -255,13 +257,11 @@ impl Connection {
     /// Sends a call and reads its whole answer.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let _turn = self.server.lane.turn(call.class).await?;
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let method = call.method.clone();
-        let answered = within(deadline, self.exchange(call)).await;
+        let begun = Instant::now();
+        let (method, sent) = (call.method.clone(), call.body.len());
+        let answered = within(begun + REQUEST_TIMEOUT, self.exchange(call)).await;
         let code = answered.as_ref().ok().map(|reply| reply.status);
-        if let Some(observer) = &self.account.limits.observer {
-            observer.answered(&method, code);
-        }
+        self.observe(&method, code, begun, sent);
         if let Ok(reply) = &answered {
             self.server.lane.answered(reply);
         }
@@ -275,13 +275,18 @@ impl Connection {
 
     /// Opens a watch. Whoever reads it has to notice when it falls silent.
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let answered = within(deadline, self.send(call)).await;
+        let begun = Instant::now();
+        let answered = within(begun + REQUEST_TIMEOUT, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
-        if let Some(observer) = &self.account.limits.observer {
-            observer.answered(&Method::GET, code);
-        }
+        self.observe(&Method::GET, code, begun, 0);
         Ok(Streamed::new(answered?))
+    }
+
+    fn observe(&self, call: &Method, code: Option<u16>, begun: Instant, sent: usize) {
+        if let Some(observer) = &self.account.limits.observer {
+            observer.answered(call, code);
+            observer.measured(call, code, begun.elapsed(), sent);
+        }
     }
 
     async fn exchange(&self, call: Call) -> Result<Reply, CallError> {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 mod system;
-mod text;
+pub(crate) mod text;
 
 use crate::cluster::connection::Observer;
 use text::{Counter, Family, Gauge, Histogram, Name};
