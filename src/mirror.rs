@@ -5,11 +5,15 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`agent`] | the part that acts |
 //! | [`definition`] | what the annotations of a definition say, and why it is not followed |
+//! | [`options`] | what the process is told on its command line |
 //! | [`rules`] | what the engine asks about one object; the subject that it is |
 //! | [`status`] | what becomes of a status on its way back |
 
+pub mod agent;
 pub mod definition;
+pub mod options;
 pub mod rules;
 pub mod status;
 

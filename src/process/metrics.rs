@@ -10,7 +10,7 @@ use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-mod system;
+pub(crate) mod system;
 pub(crate) mod text;
 
 use crate::cluster::connection::Observer;
