@@ -21,3 +21,8 @@ pub mod planes;
 pub mod process;
 pub mod settling;
 pub mod syncer;
+
+#[cfg(test)]
+mod ground;
+#[cfg(test)]
+mod tests;

@@ -229,9 +229,18 @@ impl Following {
         self.numbers.link(link.silence(), link.is_up());
     }
 
+    /// The ids of all holds, for tests.
+    #[cfg(test)]
+    pub(super) fn holds(&self) -> Vec<String> {
+        let known = self.known.lock();
+        let running = known.values().filter_map(|known| known.running.as_ref());
+        let held = running.filter_map(|running| running.syncer.with_brake(|brake, _| brake.held()));
+        held.flatten().map(|hold| hold.id.to_string()).collect()
+    }
+
     /// What is followed and what is refused, for tests.
     #[cfg(test)]
-    pub(super) fn standing(&self) -> Vec<(String, Result<u64, String>)> {
+    pub(super) fn standing(&self) -> Vec<(String, Result<tokio::time::Instant, String>)> {
         let known = self.known.lock();
         let mut all: Vec<_> = known
             .iter()

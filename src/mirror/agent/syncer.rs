@@ -243,8 +243,8 @@ impl Syncer {
 
     /// Tells one syncer from the next one of the same definition.
     #[cfg(test)]
-    pub(super) fn begun_at(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+    pub(super) fn begun_at(&self) -> Instant {
+        self.begun
     }
 
     pub fn now(&self) -> Duration {
