@@ -24,6 +24,7 @@ pub enum Plane {
 }
 
 impl Plane {
+    #[must_use]
     pub fn other(self) -> Self {
         match self {
             Self::Cloud => Self::Robot,

@@ -42,7 +42,7 @@ pub(super) struct Model {
 }
 
 /// A definition with these annotations, compiled.
-pub(super) fn definition(status: Status, annotations: Value, settings: Settings) -> Definition {
+pub(super) fn definition(status: Status, annotations: &Value, settings: Settings) -> Definition {
     let subresources = match status {
         Status::Subresource => json!({"status": {}}),
         Status::InObject => json!({}),

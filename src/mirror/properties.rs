@@ -108,7 +108,7 @@ fn definitions() -> impl Strategy<Value = Definition> {
             robot_spec_source: RobotSpecSource::Enabled,
             ..Settings::of_robot("r1")
         };
-        definition(status, annotations, settings)
+        definition(status, &annotations, settings)
     })
 }
 

@@ -145,7 +145,7 @@ impl Syncer {
         for (_, effect) in &report.happened {
             match effect {
                 Effect::StatusSynced => {
-                    debug!(CRD = resource, namespace, name, "Copied status to upstream")
+                    debug!(CRD = resource, namespace, name, "Copied status to upstream");
                 }
                 effect => debug!(CRD = resource, namespace, name, ?effect, "written"),
             }

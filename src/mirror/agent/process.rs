@@ -243,7 +243,7 @@ mod tests {
         status.health.found("robot");
         assert_eq!(code("/readyz"), Some(200));
         let answered = |code| {
-            crate::cluster::connection::Observer::answered(&*status.link, &http::Method::GET, code)
+            crate::cluster::connection::Observer::answered(&*status.link, &http::Method::GET, code);
         };
         answered(Some(403));
         answered(None);

@@ -9,7 +9,7 @@ const CLOUD: Plane = Plane::Cloud;
 const ROBOT: Plane = Plane::Robot;
 
 fn model(status: Status) -> Model {
-    Model::new(definition(status, json!({}), Settings::of_robot("r1")))
+    Model::new(definition(status, &json!({}), Settings::of_robot("r1")))
 }
 
 fn field(model: &Model, plane: Plane, pointer: &str) -> Value {
@@ -151,7 +151,7 @@ fn without_a_subresource_the_status_goes_with_the_whole_object_and_its_version()
 #[test]
 fn one_field_of_the_status_goes_back_where_that_was_asked_for() {
     let annotations = json!({STATUS_SUBTREE: "robot"});
-    let definition = definition(Status::Subresource, annotations, Settings::of_robot("r1"));
+    let definition = definition(Status::Subresource, &annotations, Settings::of_robot("r1"));
     let model = Model::new(definition);
     model.put(CLOUD, "a", &json!({"status": {"cloud": 1}}));
     sent(&model, &["create robot"]);
@@ -220,7 +220,7 @@ fn a_fresh_copy_resets_the_owners_status_where_that_was_asked_for() {
         fresh_copy: FreshCopy::ResetStatus,
         ..Settings::of_robot("r1")
     };
-    let model = Model::new(definition(Status::Subresource, json!({}), settings));
+    let model = Model::new(definition(Status::Subresource, &json!({}), settings));
     model.put(CLOUD, "a", &json!({"status": {"phase": "done"}}));
     sent(&model, &["create robot", "update status cloud"]);
     assert_eq!(field(&model, CLOUD, "/status"), json!({}));
@@ -271,7 +271,7 @@ fn the_old_way_copies_the_status_of_an_earlier_life() {
         earlier_life: crate::mirror::definition::EarlierLife::Copy,
         ..Settings::of_robot("r1")
     };
-    let model = Model::new(definition(Status::Subresource, json!({}), settings));
+    let model = Model::new(definition(Status::Subresource, &json!({}), settings));
     model.put(CLOUD, "a", &json!({}));
     sent(&model, &["create robot"]);
     model.put(
