@@ -108,6 +108,12 @@ impl Clusters {
         }
     }
 
+    /// The administrator's way to a cluster.
+    pub(super) async fn client(&self, plane: Plane) -> kube::Client {
+        let kubeconfig = self.playground(plane).service_kubeconfig();
+        kube::Client::try_from(config(kubeconfig).await).unwrap()
+    }
+
     pub(super) fn playground(&self, plane: Plane) -> &Playground {
         match plane {
             Plane::Cloud => &self.cloud,

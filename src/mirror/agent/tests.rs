@@ -11,6 +11,7 @@ use crate::playground::server::{Action, When};
 mod definitions;
 mod deletions;
 mod links;
+mod process;
 
 fn r1() -> Settings {
     Settings::of_robot("r1")
