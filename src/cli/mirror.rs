@@ -85,6 +85,15 @@ pub(super) struct MirrorArgs {
     #[arg(allow_hyphen_values = true)]
     remote_path: String,
 
+    /// Kubeconfig of the cloud, in place of a server and tokens
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    remote_kubeconfig: String,
+
     /// The authority of the cloud's certificate [default: those of the system]
     #[arg(
         long,
@@ -277,6 +286,7 @@ impl MirrorArgs {
         Given {
             remote_server: self.remote_server,
             remote_path: self.remote_path,
+            remote_kubeconfig: self.remote_kubeconfig,
             remote_ca_file: self.remote_ca_file,
             remote_token_file: self.remote_token_file,
             remote_token_url: self.remote_token_url,
@@ -313,6 +323,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::mirror::options::{Cloud, Tokens};
 
     #[derive(Debug, Parser)]
     struct Alone {
@@ -334,10 +345,12 @@ mod tests {
         );
         assert_eq!((&*args.listen_address, &*args.robot_name), (":8080", "r1"));
         assert!(args.use_robot_jwt && !args.verbose);
-        assert_eq!(
-            args.given().check().unwrap().cloud,
-            "https://www.example.com/apis/core.kubernetes"
-        );
+        let cloud = args.given().check().unwrap().cloud;
+        let Cloud::Server { url, tokens, .. } = cloud else {
+            panic!("{cloud:?}");
+        };
+        assert_eq!(url, "https://www.example.com/apis/core.kubernetes");
+        assert!(matches!(tokens, Tokens::RobotJwt(_)), "{tokens:?}");
     }
 
     #[test]

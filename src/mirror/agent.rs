@@ -2,7 +2,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`credentials`] | who the robot is in the cloud: tokens from a file or an endpoint, renewed in time |
+//! | [`credentials`] | who the robot is in the cloud: tokens that an endpoint tells, renewed in time |
 //! | [`following`] | the definitions on the robot, and which syncers follow from them |
 //! | [`link`] | whether the cloud answers |
 //! | [`numbers`] | what is counted, by the names that dashboards know |

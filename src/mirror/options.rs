@@ -12,6 +12,7 @@ use super::definition::{
 pub struct Given {
     pub remote_server: String,
     pub remote_path: String,
+    pub remote_kubeconfig: String,
     pub remote_ca_file: String,
     pub remote_token_file: String,
     pub remote_token_url: String,
@@ -36,10 +37,8 @@ pub struct Given {
 /// What they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorOptions {
-    /// The cloud's API server, always by https.
-    pub cloud: String,
-    pub cloud_ca_file: Option<PathBuf>,
-    pub tokens: Tokens,
+    pub cloud: Cloud,
+    /// Of the robot's cluster.
     pub kubeconfig: Option<PathBuf>,
     pub listen_address: Option<String>,
     pub conflict_limit: u32,
@@ -49,6 +48,18 @@ pub struct MirrorOptions {
     /// The share of copies in percent, beyond which deletions are held; none where they never are.
     pub brake: Option<u8>,
     pub settings: Settings,
+}
+
+/// How the cloud is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cloud {
+    Server {
+        /// Of its API server, always with https.
+        url: String,
+        ca_file: Option<PathBuf>,
+        tokens: Tokens,
+    },
+    Kubeconfig(PathBuf),
 }
 
 /// Where the tokens for the cloud come from.
@@ -63,7 +74,9 @@ pub enum Tokens {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    #[error("--remote-server is needed: the host of the cloud, with a port where it is not 443")]
+    #[error(
+        "--remote-server or --remote-kubeconfig is needed: the host of the cloud, with a port where it is not 443"
+    )]
     NoServer,
     #[error("--remote-server {0:?} is no host with an optional port")]
     Server(String),
@@ -94,10 +107,16 @@ impl Given {
             return Err(OptionError::Zero("timeout"));
         }
         let listens = !["", "0"].contains(&&*self.listen_address);
+        let cloud = match path(&self.remote_kubeconfig) {
+            Some(path) => Cloud::Kubeconfig(path),
+            None => Cloud::Server {
+                url: address(&self.remote_server, &self.remote_path)?,
+                ca_file: path(&self.remote_ca_file),
+                tokens,
+            },
+        };
         Ok(MirrorOptions {
-            cloud: address(&self.remote_server, &self.remote_path)?,
-            cloud_ca_file: path(&self.remote_ca_file),
-            tokens,
+            cloud,
             kubeconfig: path(&self.kubeconfig),
             listen_address: listens.then(|| self.listen_address.clone()),
             conflict_limit: self.conflict_error_limit,
@@ -249,7 +268,10 @@ mod tests {
             remote_path: path.into(),
             ..given()
         };
-        let found = given.check().map(|options| options.cloud);
+        let found = given.check().map(|options| match options.cloud {
+            Cloud::Server { url, .. } => url,
+            Cloud::Kubeconfig(path) => panic!("{path:?}"),
+        });
         assert_eq!(found, expected.map(str::to_owned));
     }
 
@@ -274,7 +296,10 @@ mod tests {
                 metadata_host: host.into(),
                 ..given()
             };
-            given.check().unwrap().tokens
+            match given.check().unwrap().cloud {
+                Cloud::Server { tokens, .. } => tokens,
+                Cloud::Kubeconfig(path) => panic!("{path:?}"),
+            }
         };
         let at = |host: &str, what: &str| {
             format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/{what}")

@@ -1,6 +1,5 @@
-//! Who the robot is in the cloud: bearer tokens, renewed before they end.
+//! Who the robot is in the cloud: bearer tokens that an endpoint tells, renewed before they end.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -15,15 +14,6 @@ use tracing::{debug, warn};
 
 use super::planes::named;
 use crate::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
-
-/// Where tokens come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// A file, which is read again whenever it may have changed.
-    File(PathBuf),
-    /// An address that answers a token.
-    Endpoint { url: String, form: Form },
-}
 
 /// What an endpoint answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

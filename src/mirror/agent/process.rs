@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::credentials::{Credentials, Form, Renewal, TokenError};
+use super::credentials::{Form, Renewal, TokenError};
 use super::following::Following;
 use super::link::Link;
 use super::numbers::Numbers;
@@ -18,9 +18,9 @@ use super::planes::{Ends, Planes, named};
 use super::syncer::Manner;
 use crate::cluster::brake::BrakeOptions;
 use crate::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use crate::cluster::connection::ConnectError;
+use crate::cluster::connection::{ConnectError, Connection};
 use crate::cluster::feed::Pace;
-use crate::mirror::options::{MirrorOptions, Tokens};
+use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use crate::process::metrics;
 use crate::process::serve::{self, Health, Pages, ServeError, Site};
 
@@ -29,7 +29,7 @@ use crate::process::serve::{self, Health, Pages, ServeError, Site};
 pub enum MirrorError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("{0:?} is no address of the cloud")]
+    #[error("{0:?} is no address of the cloud by https")]
     Address(String),
     #[error("reading the authority of the cloud from {path}")]
     Authority {
@@ -56,14 +56,28 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     let numbers = Numbers::new();
     let gates = ["robot", "credentials"];
     let health = Arc::new(Health::missing(gates));
-    let lookup = Lookup {
-        kubeconfig: options.kubeconfig.clone(),
-        ..Lookup::default()
+    let lookup = kubeconfig(options.kubeconfig.as_ref());
+    let (robot_watched, robot) =
+        Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
+    let (to_cloud, cloud_watched) = match &options.cloud {
+        Cloud::Server {
+            url,
+            ca_file,
+            tokens,
+        } => (server(url, ca_file.as_ref(), tokens)?, None),
+        Cloud::Kubeconfig(path) => {
+            let (watched, config) = Watched::start(Source::find(
+                &kubeconfig(Some(path)),
+                &Environment::default(),
+            )?)?;
+            if config.cluster_url.scheme_str() != Some("https") {
+                return Err(MirrorError::Address(config.cluster_url.to_string()));
+            }
+            (config, Some(watched))
+        }
     };
-    let (watched, robot) = Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
-    let cloud = cloud(&options)?;
     let ends = Ends {
-        cloud: cloud.clone(),
+        cloud: to_cloud.clone(),
         robot,
         in_flight: options.in_flight,
     };
@@ -87,11 +101,14 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
             Some(AbortOnDropHandle::new(tokio::spawn(serving)))
         }
     };
-    let renewed = planes.robot.clone();
-    let _followed = AbortOnDropHandle::new(tokio::spawn(
-        watched.follow(move |config| renewed.renew(named(config))),
-    ));
-    let _tokens = tokens(&options, cloud, &planes, &health)?;
+    let follow = |watched: Watched, connection: &Connection| {
+        let renewed = connection.clone();
+        let following = watched.follow(move |config| renewed.renew(named(config)));
+        AbortOnDropHandle::new(tokio::spawn(following))
+    };
+    let _robot = follow(robot_watched, &planes.robot);
+    let _cloud = cloud_watched.map(|watched| follow(watched, &planes.cloud));
+    let _tokens = tokens(&options, to_cloud, &planes, &health)?;
     let counted = Arc::clone(&following);
     let beaten = Arc::clone(&health);
     let _numbers = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -129,11 +146,22 @@ fn manner(options: &MirrorOptions) -> Manner {
     }
 }
 
-/// The cloud as it is reached, with a token only where that comes from a file.
-fn cloud(options: &MirrorOptions) -> Result<kube::Config, MirrorError> {
-    let wrong = |_| MirrorError::Address(options.cloud.clone());
-    let mut config = kube::Config::new(options.cloud.parse().map_err(wrong)?);
-    if let Some(path) = &options.cloud_ca_file {
+fn kubeconfig(path: Option<&PathBuf>) -> Lookup {
+    Lookup {
+        kubeconfig: path.cloned(),
+        ..Lookup::default()
+    }
+}
+
+/// The cloud as it is reached by its address, with a token only where that comes from a file.
+fn server(
+    url: &str,
+    ca_file: Option<&PathBuf>,
+    tokens: &Tokens,
+) -> Result<kube::Config, MirrorError> {
+    let wrong = |_| MirrorError::Address(url.to_owned());
+    let mut config = kube::Config::new(url.parse().map_err(wrong)?);
+    if let Some(path) = ca_file {
         let read = std::fs::read(path).map_err(|source| MirrorError::Authority {
             path: path.clone(),
             source,
@@ -144,7 +172,7 @@ fn cloud(options: &MirrorOptions) -> Result<kube::Config, MirrorError> {
         }
         config.root_cert = Some(authorities);
     }
-    if let Tokens::File(path) = &options.tokens {
+    if let Tokens::File(path) = tokens {
         config.auth_info = AuthInfo {
             token_file: Some(path.to_string_lossy().into_owned()),
             ..AuthInfo::default()
@@ -167,22 +195,19 @@ fn tokens(
     planes: &Planes,
     health: &Arc<Health>,
 ) -> Result<Option<AbortOnDropHandle<()>>, MirrorError> {
-    let credentials = match options.tokens.clone() {
-        Tokens::File(path) => Credentials::File(path),
-        Tokens::RobotJwt(url) => Credentials::Endpoint {
-            url,
-            form: Form::Jwt,
+    let endpoint = match &options.cloud {
+        Cloud::Server { tokens, .. } => match tokens {
+            Tokens::RobotJwt(url) => Some((url, Form::Jwt)),
+            Tokens::AccessToken(url) => Some((url, Form::AccessToken)),
+            Tokens::File(_) => None,
         },
-        Tokens::AccessToken(url) => Credentials::Endpoint {
-            url,
-            form: Form::AccessToken,
-        },
+        Cloud::Kubeconfig(_) => None,
     };
-    let Credentials::Endpoint { url, form } = credentials else {
+    let Some((url, form)) = endpoint else {
         health.found("credentials");
         return Ok(None);
     };
-    let renewal = Renewal::new(&url, form, cloud)?;
+    let renewal = Renewal::new(url, form, cloud)?;
     let health = Arc::clone(health);
     let told = move |result: Result<(), String>| match result {
         Ok(()) => health.found("credentials"),

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::cluster::connection::{Call, Connection, Limits};
 use crate::mirror::agent::process;
-use crate::mirror::options::{MirrorOptions, Tokens};
+use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 
 const PREFIX: &str = "/apis/core.kubernetes";
 
@@ -181,9 +181,11 @@ async fn run(
     std::fs::write(&authority, &proxy.authority).unwrap();
     let listens = free().await;
     let options = MirrorOptions {
-        cloud: format!("https://{}{PREFIX}", proxy.address),
-        cloud_ca_file: Some(authority),
-        tokens: tokens(directory.path()),
+        cloud: Cloud::Server {
+            url: format!("https://{}{PREFIX}", proxy.address),
+            ca_file: Some(authority),
+            tokens: tokens(directory.path()),
+        },
         kubeconfig: Some(kubeconfig),
         listen_address: Some(listens.to_string()),
         conflict_limit: 5,
