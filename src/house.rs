@@ -103,6 +103,7 @@ const RULES: &[Rule] = &[
         must_not_know: &[
             "crate::sync",
             "crate::publish",
+            "crate::demo",
             "crate::template",
             "crate::mutation",
             "crate::paths",
@@ -122,7 +123,12 @@ const RULES: &[Rule] = &[
     Rule {
         room: "publish",
         except: &[],
-        must_not_know: &["crate::playground", "crate::cli", "crate::mirror"],
+        must_not_know: &[
+            "crate::playground",
+            "crate::demo",
+            "crate::cli",
+            "crate::mirror",
+        ],
     },
     Rule {
         room: "mirror",

@@ -14,11 +14,13 @@
 //! | [`publish`] | the first dialect: publishing an API into kcp workspaces |
 //! | [`mirror`] | the second dialect: robots and their cloud, by annotations on definitions |
 //! | [`playground`] | an embedded control plane for development and tests; uses nothing of the engine |
+//! | [`demo`] | playground and agent in one process, with an API that is published and used |
 //! | [`process`] | logging, metrics, probes, leader election, shutdown |
 //! | [`cli`] | one file a subcommand |
 
 pub mod cli;
 pub mod cluster;
+pub mod demo;
 #[cfg(test)]
 mod house;
 pub mod mirror;

@@ -6,20 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
+use crate::demo::files::{Files, WriteError};
+use crate::demo::{self, DemoError, Told};
 use crate::playground::server::{Fault, FaultError};
 use crate::playground::{Playground, PlaygroundError, PlaygroundOptions};
+use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use crate::process::shutdown;
 
-/// A kcp and a service cluster in this process, for development and tests: all state is in memory,
-/// tokens are static, nobody is forbidden anything.
+/// A kcp, a service cluster and the agent between them in this process, with an API that is published
+/// and used. For development and tests: all state is in memory, tokens are static, nobody is forbidden
+/// anything.
 #[derive(Debug, Args)]
 pub(super) struct PlaygroundArgs {
-    /// Run just the control planes, until SIGTERM or Ctrl-C
-    #[arg(long, required = true)]
+    /// Run just the control planes: no agent, nothing in them
+    #[arg(long)]
     bare: bool,
 
-    /// Where kcp.kubeconfig and service.kubeconfig are written to
+    /// Where kubeconfigs are written to
     #[arg(long, default_value = "hawser-playground")]
     dir: PathBuf,
 
@@ -67,6 +72,14 @@ enum Failure {
     Runtime(#[source] io::Error),
     #[error("listening for signals")]
     Signals(#[source] io::Error),
+    #[error("finding the directory {path}")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    File(#[from] WriteError),
+    #[error("starting the log")]
+    Log(#[source] tracing::subscriber::SetGlobalDefaultError),
+    #[error(transparent)]
+    Demo(#[from] DemoError),
 }
 
 /// Runs until told to stop.
@@ -79,45 +92,97 @@ pub(super) fn run(args: &PlaygroundArgs) -> ExitCode {
 
 fn serve(args: &PlaygroundArgs) -> Result<(), Failure> {
     let options = options(args)?;
+    // What is printed to be used from anywhere is valid anywhere.
+    let dir = if args.bare {
+        args.dir.clone()
+    } else {
+        std::path::absolute(&args.dir).map_err(|source| Failure::Directory {
+            path: args.dir.clone(),
+            source,
+        })?
+    };
+    let files = Files::below(&dir);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Failure::Runtime)?;
     let ended = runtime.block_on(async {
         // Before anybody can know that there is something to end.
-        let signals = Signals::listen().map_err(Failure::Signals)?;
-        let playground =
-            Playground::start(options)
-                .await
-                .map_err(|error| match (error, &args.token_file) {
-                    (source @ PlaygroundError::Tokens(_), Some(path)) => Failure::Tokens {
-                        path: path.clone(),
-                        source,
-                    },
-                    (error, _) => error.into(),
-                })?;
-        let kcp = write(&args.dir, "kcp.kubeconfig", &playground.kcp_kubeconfig())?;
-        let service = write(
-            &args.dir,
-            "service.kubeconfig",
-            &playground.service_kubeconfig(),
-        )?;
-        // A reader that is gone does not end the control planes.
-        let _ = writeln!(
-            io::stdout(),
-            "ready: kcp at {} ({}), service cluster at {} ({})",
-            playground.kcp_url(),
-            kcp.display(),
-            playground.service_url(),
-            service.display(),
-        );
-        signals.wait().await;
+        let stop = shutdown::on_signal().map_err(Failure::Signals)?;
+        let playground = start(options, args).await?;
+        let ended = if args.bare {
+            bare(&playground, &files, stop).await
+        } else {
+            demonstrate(&playground, &files, stop).await
+        };
         playground.stop().await;
-        Ok(())
+        ended
     });
     // A task that does not come to its end must not keep the process.
     runtime.shutdown_background();
     ended
+}
+
+async fn start(options: PlaygroundOptions, args: &PlaygroundArgs) -> Result<Playground, Failure> {
+    let started = Playground::start(options).await;
+    started.map_err(|error| match (error, &args.token_file) {
+        (source @ PlaygroundError::Tokens(_), Some(path)) => Failure::Tokens {
+            path: path.clone(),
+            source,
+        },
+        (error, _) => error.into(),
+    })
+}
+
+/// Just the control planes.
+async fn bare(
+    playground: &Playground,
+    files: &Files,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    files.kubeconfig("kcp.kubeconfig", &playground.kcp_kubeconfig())?;
+    files.kubeconfig("service.kubeconfig", &playground.service_kubeconfig())?;
+    say(&ready(playground, files.dir()));
+    stop.cancelled().await;
+    Ok(())
+}
+
+/// The control planes with everything in them.
+async fn demonstrate(
+    playground: &Playground,
+    files: &Files,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    let log = LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Info,
+    };
+    logging::start_into(log, files.open(demo::LOG)?).map_err(Failure::Log)?;
+    say("Everything is in memory, in this one process, and gone when it ends.\n");
+    let told = |told: Told<'_>| match told {
+        Told::Line(line) => say(line),
+        Told::Ready => {
+            say("Ctrl-C ends all of it.");
+            say(&ready(playground, files.dir()));
+        }
+    };
+    Ok(demo::run(playground, files, stop, told).await?)
+}
+
+/// The line that scripts wait for.
+fn ready(playground: &Playground, dir: &Path) -> String {
+    format!(
+        "ready: kcp at {} ({}), service cluster at {} ({})",
+        playground.kcp_url(),
+        dir.join("kcp.kubeconfig").display(),
+        playground.service_url(),
+        dir.join("service.kubeconfig").display(),
+    )
+}
+
+/// A reader that is gone does not end the control planes.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, Failure> {
@@ -148,55 +213,4 @@ fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, Failure> {
         options.log_sink = Some(Box::new(io::BufWriter::new(file)));
     }
     Ok(options)
-}
-
-/// Writes a kubeconfig, which holds a token, for its owner alone; never half of it.
-fn write(dir: &Path, name: &str, kubeconfig: &Value) -> Result<PathBuf, Failure> {
-    let path = dir.join(name);
-    let failed = |source| Failure::Write {
-        path: path.clone(),
-        source,
-    };
-    fs::create_dir_all(dir).map_err(failed)?;
-    let unfinished = dir.join(format!(".{name}.{}", std::process::id()));
-    let mut file = private(&unfinished).map_err(failed)?;
-    let yaml =
-        serde_saphyr::to_string(kubeconfig).map_err(|error| failed(io::Error::other(error)))?;
-    file.write_all(yaml.as_bytes()).map_err(failed)?;
-    fs::rename(&unfinished, &path).map_err(failed)?;
-    Ok(path)
-}
-
-fn private(path: &Path) -> io::Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    options.open(path)
-}
-
-/// What asks a process to end.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

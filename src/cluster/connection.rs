@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -49,6 +49,8 @@ pub struct Limits {
     /// Calls under way at the same time on one server, leases and watches not counted.
     pub in_flight: usize,
     pub observer: Option<Arc<dyn Observer>>,
+    /// Who asks, for those who read the logs of servers.
+    pub agent: &'static str,
 }
 
 impl Default for Limits {
@@ -56,6 +58,7 @@ impl Default for Limits {
         Self {
             in_flight: 64,
             observer: None,
+            agent: AGENT,
         }
     }
 }
@@ -98,6 +101,9 @@ pub enum CallClass {
     /// Never waits.
     Lease,
 }
+
+/// Who asks, where nothing else is said.
+const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -311,7 +317,8 @@ impl Connection {
         let mut request = Request::builder()
             .method(call.method)
             .uri(uri)
-            .header(ACCEPT, call.accept);
+            .header(ACCEPT, call.accept)
+            .header(USER_AGENT, self.account.limits.agent);
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
         }

@@ -141,6 +141,12 @@ impl Playground {
         server::kubeconfig(self.server.ca_pem(), ADMIN, &self.admin_token, &contexts)
     }
 
+    /// For the administrator, at one workspace, such as `root:team`.
+    pub fn workspace_kubeconfig(&self, path: &str) -> Value {
+        let url = format!("{}/clusters/{path}", self.kcp_url);
+        self.kubeconfig_at(&url, ADMIN, &self.admin_token)
+    }
+
     /// For the administrator of the service cluster.
     pub fn service_kubeconfig(&self) -> Value {
         self.kubeconfig_at(&self.service_url, ADMIN, &self.admin_token)

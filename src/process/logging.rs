@@ -73,7 +73,15 @@ struct Fields {
 
 /// From now on every event of this process goes to stderr, panics too.
 pub fn start(options: LogOptions) -> Result<(), SetGlobalDefaultError> {
-    tracing::subscriber::set_global_default(subscriber(options, io::stderr()))?;
+    start_into(options, io::stderr())
+}
+
+/// As [`start`], for where stderr belongs to something else.
+pub fn start_into(
+    options: LogOptions,
+    sink: impl Write + Send + 'static,
+) -> Result<(), SetGlobalDefaultError> {
+    tracing::subscriber::set_global_default(subscriber(options, sink))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let what = panic.payload_as_str().unwrap_or("no message");

@@ -121,9 +121,9 @@ pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Ma
 
 /// Whose an object is.
 ///
-/// A label alone is no proof, since labels are hashes of names that consumers choose: where the
-/// names themselves stand beside them, they decide. What carries a part of an identity only is
-/// ours if that part is ours and nothing in it speaks for somebody else.
+/// All of its labels together say so: a copy is found by them, and annotations that do not fit are put
+/// right. What carries a part of them only is ours if that part is ours and nothing else, names in
+/// annotations included, speaks for somebody else.
 pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
     if live.label(OBJECT_STATE).is_some() {
         return Owner::Other("the state of an agent".to_owned());
@@ -148,12 +148,16 @@ pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
         (None, Some(_)) => true,
         (_, None) => false,
     };
-    let foreign = [CLUSTER, NAME_HASH, NAMESPACE_HASH]
+    let labelled = [CLUSTER, NAME_HASH, NAMESPACE_HASH]
         .iter()
-        .any(|key| contradicts(labels.get(*key), live.label(key)))
-        || [NAME, NAMESPACE]
+        .all(|key| live.label(key) == labels.get(*key).map(String::as_str));
+    let foreign = !labelled
+        && ([CLUSTER, NAME_HASH, NAMESPACE_HASH]
             .iter()
-            .any(|key| contradicts(annotations.get(*key), live.annotation(key)));
+            .any(|key| contradicts(labels.get(*key), live.label(key)))
+            || [NAME, NAMESPACE]
+                .iter()
+                .any(|key| contradicts(annotations.get(*key), live.annotation(key))));
     if foreign {
         let who = Remote::read(live).map_or_else(
             || "another object".to_owned(),

@@ -7,6 +7,7 @@ use futures::future::join_all;
 
 use super::decide::{Decision, Outcome, Question, RETRY, decide};
 use super::look::{Listening, PassView, Store};
+use super::memo::Print;
 use super::reason::{Code, Reason};
 use super::request::{Answer, Effect, Request, Step};
 use super::subject::{LinkId, Subject};
@@ -37,6 +38,8 @@ pub struct Report {
     pub recheck: Option<std::time::Duration>,
     /// Everything the last decision asked: the reverse index of the subject.
     pub asked: Vec<Question>,
+    /// The print of each answer that it was given; none where nothing was known.
+    pub prints: Vec<Option<Print>>,
 }
 
 /// A pass of an object that changes under our hands ends after this many rounds and is tried
@@ -53,7 +56,7 @@ pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster
     for _ in 0..ROUNDS {
         last = round(front, &view);
         if last.steps.is_empty() {
-            return finished(last, happened, requests);
+            return finished(last, &view, happened, requests);
         }
         requests += last.steps.len();
         let answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request)));
@@ -70,7 +73,7 @@ pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster
         }
     }
     last.recheck = Some(RETRY);
-    finished(last, happened, requests)
+    finished(last, &view, happened, requests)
 }
 
 /// One round: make up the subject, decide about it, report on it.
@@ -121,6 +124,7 @@ fn reported(
 
 fn finished(
     decision: Decision,
+    view: &PassView<'_>,
     happened: Vec<(Option<LinkId>, Effect)>,
     requests: usize,
 ) -> Report {
@@ -129,6 +133,11 @@ fn finished(
         happened,
         requests,
         recheck: decision.recheck,
+        prints: decision
+            .asked
+            .iter()
+            .map(|question| view.print(question))
+            .collect(),
         asked: decision.asked,
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::object::Object;
 
 use super::decide::Question;
+use super::memo::Print;
 use super::request::{Answer, Failure, Request, Ticket};
 use super::subject::{Key, Labels, Scope};
 use super::view::{Found, Note, Proof, Seen, View};
@@ -31,6 +32,16 @@ pub struct PassView<'a> {
     doubtful: HashSet<Key>,
     failed: HashMap<Ticket, (Failure, Option<Key>)>,
     last_write: HashMap<Key, Ticket>,
+    /// What the caches answered when they were asked first. A pass is about one state of them,
+    /// whatever they are told meanwhile: what is remembered at its end is what was carried over in its
+    /// middle, and what it came to is known by exactly that state. News make another pass.
+    caches: RefCell<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    objects: HashMap<Key, Seen>,
+    lists: HashMap<(Scope, Labels), Found>,
 }
 
 impl<'a> PassView<'a> {
@@ -42,7 +53,37 @@ impl<'a> PassView<'a> {
             doubtful: HashSet::new(),
             failed: HashMap::new(),
             last_write: HashMap::new(),
+            caches: RefCell::default(),
         }
+    }
+
+    /// The print of what this pass was answered.
+    pub(super) fn print(&self, question: &Question) -> Option<Print> {
+        match question {
+            Question::Object(key) => match self.get(key) {
+                Seen::Present(object) => Some(Print::of(&object)),
+                Seen::Absent => Some(Print::ABSENT),
+                Seen::Unknown => None,
+            },
+            Question::Marked(scope, labels) => match self.find(scope, labels) {
+                Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
+                Found::Unknown => None,
+            },
+        }
+    }
+
+    fn stored(&self, key: &Key) -> Seen {
+        let mut caches = self.caches.borrow_mut();
+        let known = caches.objects.entry(key.clone());
+        known.or_insert_with(|| self.store.get(key)).clone()
+    }
+
+    fn stored_all(&self, scope: &Scope, labels: &Labels) -> Found {
+        let mut caches = self.caches.borrow_mut();
+        let known = caches.lists.entry((scope.clone(), labels.clone()));
+        known
+            .or_insert_with(|| self.store.find(scope, labels))
+            .clone()
     }
 
     /// Lays an answer over what was known.
@@ -107,13 +148,13 @@ impl View for PassView<'_> {
         match self.seen.get(key) {
             Some(Some(object)) => Seen::Present(Arc::clone(object)),
             Some(None) => Seen::Absent,
-            None => self.store.get(key),
+            None => self.stored(key),
         }
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
         let listed = self.found.get(&(scope.clone(), labels.clone())).cloned();
-        let mut all = match listed.map_or_else(|| self.store.find(scope, labels), Found::All) {
+        let mut all = match listed.map_or_else(|| self.stored_all(scope, labels), Found::All) {
             Found::All(all) => all,
             Found::Unknown => return Found::Unknown,
         };
@@ -133,7 +174,7 @@ impl View for PassView<'_> {
         if self.doubtful.contains(key) {
             Proof::Doubtful
         } else if self.seen.contains_key(key)
-            || (self.store.saw_deletion(key) && self.store.get(key) == Seen::Absent)
+            || (self.store.saw_deletion(key) && self.stored(key) == Seen::Absent)
         {
             Proof::Witnessed
         } else {

@@ -80,13 +80,15 @@ pub struct Memo {
 
 impl Memo {
     /// Notes a pass, if it came to rest with nothing to be tried again.
-    pub fn of(report: &Report, rules: u64, prints: &dyn Prints) -> Option<Self> {
+    pub fn of(report: &Report, rules: u64) -> Option<Self> {
         let settled = |outcome: &super::Outcome| outcome.reason.code.class() == Class::Settled;
         if !report.outcomes.iter().all(settled) {
             return None;
         }
-        let print = |question: &Question| Some((question.clone(), prints.print(question)?));
-        let answers = report.asked.iter().map(print).collect::<Option<_>>()?;
+        let asked = report.asked.iter().zip(&report.prints);
+        let answer =
+            |(question, print): (&Question, &Option<Print>)| Some((question.clone(), (*print)?));
+        let answers = asked.map(answer).collect::<Option<_>>()?;
         Some(Self { rules, answers })
     }
 

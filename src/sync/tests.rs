@@ -1,16 +1,21 @@
 //! The engine against the model: budgets, orders, and one test for each property.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::object::Object;
 
-use super::memo::Memo;
-use super::model::{FINALIZER, Fault, Front, Stage, svc};
+use super::look::{PassView, Store};
+use super::memo::{Memo, Print};
+use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
 use super::reason::{Class, Code};
-use super::request::{Effect, Request};
-use super::subject::{AdoptedOnDelete, Adoption, Claims, Content, Intent, Source, StatusFlow};
+use super::request::{Answer, Effect, Request};
+use super::subject::{
+    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Scope, Source, StatusFlow,
+};
+use super::view::{Found, Seen, View as _};
 
 fn one() -> (Stage, Front) {
     let front = Front::new("c1", "a");
@@ -838,13 +843,13 @@ fn a_pass_at_rest_stands_until_an_answer_changes() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.cache.deliver(&stage.world, |_| true);
     let report = stage.pass(&front);
-    let memo = Memo::of(&report, 1, &stage.cache).expect("it came to rest");
+    let memo = Memo::of(&report, 1).expect("it came to rest");
     assert!(memo.holds(1, &stage.cache));
     assert!(!memo.holds(2, &stage.cache));
     for key in [front.source(), front.copy_key(), front.memory()] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage.cache.deliver(&stage.world, |_| true);
-        let memo = Memo::of(&stage.pass(&front), 1, &stage.cache).expect("it came to rest");
+        let memo = Memo::of(&stage.pass(&front), 1).expect("it came to rest");
         stage.world.patch(&key, json!({"spec": {"size": 2}}));
         assert!(memo.holds(1, &stage.cache), "nothing was heard yet");
         stage.cache.deliver(&stage.world, |_| true);
@@ -886,4 +891,41 @@ fn every_reason_is_documented() {
         );
         assert!(page.contains(&row), "docs/reasons.md lacks the row\n{row}");
     }
+}
+
+/// A cache that is told of another state whenever it is asked.
+#[derive(Default)]
+struct Moving(parking_lot::Mutex<i64>);
+
+impl Store for Moving {
+    fn get(&self, _key: &Key) -> Seen {
+        let mut times = self.0.lock();
+        *times += 1;
+        let object = json!({"metadata": {"name": "a"}, "spec": *times});
+        Seen::Present(Arc::new(Object::new(object).unwrap()))
+    }
+
+    fn find(&self, _scope: &Scope, _labels: &Labels) -> Found {
+        Found::Unknown
+    }
+
+    fn saw_deletion(&self, _key: &Key) -> bool {
+        false
+    }
+
+    fn learn(&self, _request: &Request, _answer: &Answer) {}
+}
+
+#[test]
+fn a_pass_is_about_one_state_of_the_caches_whatever_they_are_told_meanwhile() {
+    let (store, key) = (Moving::default(), kcp("c", "Thing", "a"));
+    let view = PassView::new(&store);
+    let shown = view.get(&key);
+    assert_eq!(view.get(&key), shown);
+    let Seen::Present(object) = shown else {
+        panic!("{shown:?}")
+    };
+    let question = super::decide::Question::Object(key.clone());
+    assert_eq!(view.print(&question), Some(Print::of(&object)));
+    assert_ne!(PassView::new(&store).get(&key), Seen::Present(object));
 }

@@ -57,6 +57,7 @@ mod ownership;
 mod plane;
 mod process;
 mod publishing;
+mod races;
 mod service;
 mod shapes;
 mod stage;

@@ -22,7 +22,12 @@ const SOON: Duration = Duration::from_mins(1);
 fn pages() -> Result<Vec<PathBuf>> {
     let root = repository();
     let mut found = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-    for dir in ["docs", "examples/crontabs", "examples/databases"] {
+    for dir in [
+        "docs",
+        "examples/crontabs",
+        "examples/databases",
+        "examples/robots",
+    ] {
         for entry in std::fs::read_dir(root.join(dir))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {

@@ -2,12 +2,14 @@
 
 mod agent;
 mod cli;
+mod demo;
 mod differential;
 mod docs;
 mod examples;
 mod ground;
 mod helm;
 mod installation;
+mod mirror;
 mod openapi;
 mod playground;
 mod schemas;

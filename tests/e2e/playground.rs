@@ -311,7 +311,11 @@ async fn the_command_says_what_is_wrong_with_its_arguments() -> Result<()> {
     );
     let failed = run(&["playground", "--bare", "--fault", "code=what"]).await?;
     ensure!(failed.stderr.contains("--fault"), "{}", failed.stderr);
-    let failed = run(&["playground"]).await?;
-    ensure!(failed.stderr.contains("--bare"), "{}", failed.stderr);
+    let failed = run(&["playground", "--dir", "tokens.csv/below"]).await?;
+    ensure!(
+        failed.stderr.contains("writing") && failed.stderr.contains("tokens.csv/below"),
+        "{}",
+        failed.stderr
+    );
     Ok(())
 }

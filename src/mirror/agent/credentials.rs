@@ -12,7 +12,6 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::planes::named;
 use crate::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
 
 /// What an endpoint answers.
@@ -126,7 +125,7 @@ impl Renewal {
             token: Some(token.text.into()),
             ..AuthInfo::default()
         };
-        cloud.renew(named(config)).map_err(TokenError::Use)?;
+        cloud.renew(config).map_err(TokenError::Use)?;
         Ok(token.lasts)
     }
 }

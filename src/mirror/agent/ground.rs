@@ -26,7 +26,12 @@ pub(super) const CLOUD: Plane = Plane::Cloud;
 pub(super) const ROBOT: Plane = Plane::Robot;
 pub(super) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(super) const MISSIONS: &str = "/apis/example.com/v1/namespaces/default/missions";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
+
+/// Between two looks: whoever looks without end takes the time from what is looked at.
+pub(super) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
 
 /// Two clusters without a mirror.
 pub(super) struct Clusters {
@@ -243,7 +248,7 @@ impl Clusters {
                     }
                     last = found;
                 }
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
         let found = timeout(SOON, asking).await;
@@ -253,7 +258,7 @@ impl Clusters {
     pub(super) async fn until_gone(&self, plane: Plane, name: &str) {
         let asking = async {
             while self.get(plane, name).await.is_some() {
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
         timeout(SOON, asking).await.expect("it goes");
@@ -268,7 +273,7 @@ impl Clusters {
     ) {
         let looking = async {
             while !self.sent(plane, mark).iter().any(&fits) {
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
         timeout(SOON, looking).await.expect("it is sent");
@@ -353,7 +358,7 @@ impl Mirror {
                 {
                     return standing;
                 }
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
         timeout(SOON, looking).await.expect("it comes to stand so")

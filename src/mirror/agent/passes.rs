@@ -212,7 +212,7 @@ impl Syncer {
             0
         };
         task.memo = match carry {
-            Carry::Now => Memo::of(report, 0, &*self.cache),
+            Carry::Now => Memo::of(report, 0),
             Carry::Later => None,
         };
     }

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderValue;
-use http::header::USER_AGENT;
-
 use super::link::Link;
 use super::numbers::{Location, Numbers};
 use crate::cluster::connection::{ConnectError, Connection, Limits, Observer};
@@ -38,8 +35,9 @@ impl Planes {
             let limits = Limits {
                 in_flight: ends.in_flight,
                 observer: Some(observer),
+                agent: AGENT,
             };
-            Connection::new(named(config), limits)
+            Connection::new(config, limits)
         };
         let observer = |location, config: &kube::Config, link| -> Arc<dyn Observer> {
             Arc::new(Both {
@@ -62,14 +60,6 @@ impl Planes {
             Plane::Robot => &self.robot,
         }
     }
-}
-
-/// The same configuration, under our name.
-pub fn named(mut config: kube::Config) -> kube::Config {
-    config
-        .headers
-        .push((USER_AGENT, HeaderValue::from_static(AGENT)));
-    config
 }
 
 /// Where the objects of one definition are.

@@ -14,7 +14,7 @@ use super::credentials::{Form, Renewal, TokenError};
 use super::following::Following;
 use super::link::Link;
 use super::numbers::Numbers;
-use super::planes::{Ends, Planes, named};
+use super::planes::{Ends, Planes};
 use super::syncer::Manner;
 use crate::cluster::brake::BrakeOptions;
 use crate::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
@@ -103,7 +103,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     };
     let follow = |watched: Watched, connection: &Connection| {
         let renewed = connection.clone();
-        let following = watched.follow(move |config| renewed.renew(named(config)));
+        let following = watched.follow(move |config| renewed.renew(config));
         AbortOnDropHandle::new(tokio::spawn(following))
     };
     let _robot = follow(robot_watched, &planes.robot);

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::following::APPROVAL;
-use super::ground::{CLOUD, CRDS, Clusters, MISSIONS, ROBOT, manner, missions};
+use super::ground::{CLOUD, CRDS, Clusters, MISSIONS, ROBOT, manner, missions, pause};
 use crate::mirror::definition::{
     FILTER_BY_ROBOT_NAME, REMOTE_RESOURCE_VERSION, ROBOT_NAME, RobotSpecSource, SPEC_SOURCE,
     Settings,

@@ -70,8 +70,13 @@ impl Bindings {
         }
     }
 
+    /// Whether a workspace takes part, and is not about to end that.
+    pub fn is_bound(&self, cluster: &str) -> bool {
+        self.engaged.contains(cluster) && !self.is_leaving(cluster)
+    }
+
     /// Whether a workspace that takes part is about to end that.
-    pub fn is_leaving(&self, cluster: &str) -> bool {
+    fn is_leaving(&self, cluster: &str) -> bool {
         let bindings = self.seen.get(cluster);
         self.engaged.contains(cluster)
             && bindings.is_some_and(|bindings| bindings.values().all(|leaving| *leaving))
@@ -144,11 +149,13 @@ mod tests {
             heard(&mut bindings, "b", Binding::Leaving),
             Engagement::Same
         );
-        assert!(bindings.is_leaving("c"));
         heard(&mut bindings, "a", Binding::Gone);
-        assert!(bindings.is_leaving("c"));
+        assert!(!bindings.is_bound("c"));
         heard(&mut bindings, "c", Binding::Ready);
-        assert!(!bindings.is_leaving("c"));
+        assert!(bindings.is_bound("c"));
+        heard(&mut bindings, "c", Binding::Gone);
+        heard(&mut bindings, "b", Binding::Gone);
+        assert!(!bindings.is_bound("c"));
     }
 
     #[test]

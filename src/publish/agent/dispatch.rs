@@ -186,7 +186,7 @@ impl Dispatch {
     fn local(&self, change: &Change, urgency: Urgency) {
         let running = self.running();
         for publication in running.of_local(&change.key.kind) {
-            if let Some(id) = publication.subject_of_copy(&change.object) {
+            for id in publication.subjects_of_copy(change) {
                 self.add(id, urgency);
             }
         }

@@ -46,7 +46,7 @@ impl Watched {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.feed.health().complete
+        self.feed.table().is_complete()
     }
 }
 
@@ -64,6 +64,7 @@ struct Id {
     labelled: Option<Arc<str>>,
     namespace: Option<Arc<str>>,
     query: Option<String>,
+    indexed: Vec<Arc<str>>,
 }
 
 /// The feeds of a process.
@@ -109,6 +110,7 @@ impl Feeds {
             labelled: wanted.coverage.labelled.clone(),
             namespace: wanted.coverage.namespace.clone(),
             query: wanted.selection.query.clone(),
+            indexed: wanted.coverage.indexed.clone(),
         };
         let mut running = self.running.lock();
         running.retain(|_, feed| feed.strong_count() > 0);

@@ -23,7 +23,7 @@ use crate::sync::reason::Class;
 use crate::sync::subject::Fate;
 use crate::sync::{
     Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
-    Subject, View, run,
+    Store as _, Subject, View, run,
 };
 
 /// A pass that was run.
@@ -54,6 +54,9 @@ pub struct Passes {
     /// Closes when another agent may be the one to write.
     pub fence: Fence,
 }
+
+/// How long the deletion of a copy waits for the news that its workspace unbinds.
+const BINDINGS_WORD: Duration = Duration::from_millis(150);
 
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
@@ -100,6 +103,7 @@ impl Passes {
             publication: &publication,
             fence: &self.fence,
             braking: &self.braking,
+            workspaces: &self.workspaces,
             workspace: &id.cluster,
             asked: AtomicBool::new(false),
         };
@@ -114,8 +118,18 @@ impl Passes {
                 self.braking.withdraw(copy);
             }
         }
+        for copy in report
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.copy.as_ref())
+        {
+            publication.found_copy(id, copy);
+        }
         let rules = publication.compiled().fingerprint();
-        publication.remember(id, Memo::of(&report, rules, &*self.cache));
+        // Of what is gone nothing is kept.
+        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
+        let memo = Memo::of(&report, rules).filter(|_| !gone);
+        publication.remember(id, memo);
         let pass = Pass {
             publication: &publication,
             id,
@@ -193,9 +207,25 @@ struct WhileAtWork<'a> {
     publication: &'a Publication,
     fence: &'a Fence,
     braking: &'a Braking,
+    workspaces: &'a Workspaces,
     workspace: &'a str,
     /// Whether a copy was to be deleted.
     asked: AtomicBool,
+}
+
+impl WhileAtWork<'_> {
+    /// Objects go into deletion with the binding that brought them, and the two are told by watches
+    /// that know nothing of each other: the binding's word is waited for.
+    async fn stays_bound(&self) -> Result<(), Failure> {
+        if !self.publication.compiled().keeps_on_unbind() {
+            return Ok(());
+        }
+        tokio::time::sleep(BINDINGS_WORD).await;
+        if !self.workspaces.is_bound(self.workspace) {
+            return Err(Failure::Conflict);
+        }
+        Ok(())
+    }
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -212,6 +242,9 @@ impl Cluster for WhileAtWork<'_> {
             && *key.kind == *self.publication.local_kind
         {
             self.asked.store(true, Ordering::Relaxed);
+            if let Err(failure) = self.stays_bound().await {
+                return Answer::Failed(failure);
+            }
             let copies = self.publication.copies();
             if let Err(hold) = self.braking.ask(key, self.workspace, copies) {
                 return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
@@ -290,7 +323,7 @@ impl Dialect for Front<'_> {
         }
         let path = self.path(view)?;
         let mut subject = rules(path.as_deref());
-        if self.workspaces.is_leaving(&self.id.cluster)
+        if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {
             // Its objects go with the binding, by nobody's will.

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::feeds::{Feeds, Watched};
 use super::workspaces::Endpoint;
-use crate::cluster::cache::{Cache, Coverage, SourceId, Table};
+use crate::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use crate::cluster::connection::Connection;
 use crate::cluster::feed::{Clusters, Content, Selection};
 use crate::object::{Gvk, Object};
@@ -50,6 +50,7 @@ pub struct Plan {
     pub compiled: Arc<Compiled>,
     pub local_resource: Arc<str>,
     pub remote_resource: Arc<str>,
+    pub remote_is_namespaced: bool,
 }
 
 impl Plan {
@@ -57,6 +58,7 @@ impl Plan {
         self.compiled.fingerprint() == other.compiled.fingerprint()
             && self.local_resource == other.local_resource
             && self.remote_resource == other.remote_resource
+            && self.remote_is_namespaced == other.remote_is_namespaced
     }
 }
 
@@ -71,6 +73,8 @@ pub struct Publication {
     /// What is watched of each endpoint: the objects first.
     remote: RwLock<HashMap<SourceId, Vec<Arc<Watched>>>>,
     memos: Mutex<HashMap<SubjectId, Memo>>,
+    /// Whose copies are where, as passes found them: a copy need not name its source rightly.
+    copies_of: Mutex<HashMap<Key, SubjectId>>,
     /// What the servers do not allow, in words.
     refused: Mutex<BTreeSet<String>>,
     stopped: AtomicBool,
@@ -132,10 +136,10 @@ impl Publication {
         let copies = Coverage {
             labelled: Some(marks::CLUSTER.into()),
             namespace: None,
+            // Objects outside of namespaces have no hash of one.
             indexed: indexed
                 .into_iter()
-                // Objects without a namespace have no hash of one.
-                .filter(|label| *label != marks::NAMESPACE_HASH)
+                .filter(|label| plan.remote_is_namespaced || *label != marks::NAMESPACE_HASH)
                 .map(Into::into)
                 .collect(),
         };
@@ -166,6 +170,7 @@ impl Publication {
             local,
             remote: RwLock::default(),
             memos: Mutex::default(),
+            copies_of: Mutex::default(),
             refused: Mutex::default(),
             stopped: AtomicBool::new(false),
         })
@@ -303,7 +308,7 @@ impl Publication {
     }
 
     /// The subject whose copy an object says it is.
-    pub fn subject_of_copy(&self, copy: &Object) -> Option<SubjectId> {
+    fn subject_of_copy(&self, copy: &Object) -> Option<SubjectId> {
         let remote = Remote::read(copy)?;
         Some(SubjectId {
             publication: Arc::clone(&self.plan.uid),
@@ -311,6 +316,26 @@ impl Publication {
             namespace: remote.namespace.map(Into::into),
             name: remote.name.into(),
         })
+    }
+
+    /// The subjects that an object on the service cluster may be the copy of.
+    pub fn subjects_of_copy(&self, change: &Change) -> Vec<SubjectId> {
+        let mut known = self.copies_of.lock();
+        let found = match change.what {
+            What::Gone => known.remove(&change.key),
+            What::Initial | What::Changed => known.get(&change.key).cloned(),
+        };
+        drop(known);
+        let named = self.subject_of_copy(&change.object);
+        let named = named.filter(|named| found.as_ref() != Some(named));
+        found.into_iter().chain(named).collect()
+    }
+
+    /// Takes note of where the copy of an object is.
+    pub fn found_copy(&self, id: &SubjectId, copy: &Key) {
+        if copy.kind == self.local_kind {
+            self.copies_of.lock().insert(copy.clone(), id.clone());
+        }
     }
 
     pub fn anchor(&self, id: &SubjectId) -> Key {

@@ -350,6 +350,7 @@ impl Publishing {
             compiled,
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
+            remote_is_namespaced: settled.remote_is_namespaced,
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {

@@ -71,7 +71,7 @@ impl Sweep {
         let Some(states) = publication.states() else {
             return Vec::new();
         };
-        let needed = self.needed(publication);
+        let needed = needed(publication);
         let keys = states.keys().into_iter();
         let unknown = keys.filter(|key| !needed.contains(&*key.name));
         let left = unknown.filter_map(|key| {
@@ -82,16 +82,6 @@ impl Sweep {
                 .then_some((key, secret))
         });
         left.collect()
-    }
-
-    fn needed(&self, publication: &Publication) -> HashSet<String> {
-        let types = publication.compiled().types();
-        let (version, kind) = (types.remote.api_version(), &types.remote.kind);
-        let sources = publication.sources().into_iter();
-        let subjects = sources.flat_map(|source| publication.subjects(&source, None));
-        subjects
-            .map(|id| memory::secret_name(&id.remote(), &version, kind))
-            .collect()
     }
 
     fn is_left(&self, publication: &Publication, states: &Table, secret: &Object) -> bool {
@@ -151,4 +141,15 @@ impl Sweep {
             Answer::Failed(_) | Answer::Listed(_) => {}
         }
     }
+}
+
+/// The names of the states of all objects that there are.
+fn needed(publication: &Publication) -> HashSet<String> {
+    let types = publication.compiled().types();
+    let (version, kind) = (types.remote.api_version(), &types.remote.kind);
+    let sources = publication.sources().into_iter();
+    let subjects = sources.flat_map(|source| publication.subjects(&source, None));
+    subjects
+        .map(|id| memory::secret_name(&id.remote(), &version, kind))
+        .collect()
 }

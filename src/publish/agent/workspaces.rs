@@ -107,11 +107,11 @@ impl Workspaces {
         state.bindings.values().map(Bindings::engaged).sum()
     }
 
-    /// Whether a workspace is about to take part no longer.
-    pub fn is_leaving(&self, cluster: &str) -> bool {
+    /// Whether a workspace takes part, and is not about to end that.
+    pub fn is_bound(&self, cluster: &str) -> bool {
         let state = self.state.lock();
         let mut endpoints = state.bindings.values();
-        endpoints.any(|bindings| bindings.is_leaving(cluster))
+        endpoints.any(|bindings| bindings.is_bound(cluster))
     }
 
     /// Where a workspace is served; none while it does not take part.

@@ -113,17 +113,21 @@ fn an_object_of_another_source_tenant_or_agent_is_not_ours() {
 }
 
 #[test]
-fn equal_hashes_of_different_names_are_told_apart_by_the_names() {
-    let collision = marked(|marks| {
-        marks
-            .identity
-            .annotations
-            .insert(NAME.into(), "other-thing".into());
-    });
-    assert_eq!(
-        owner(&collision, &remote(), "agent"),
-        Owner::Other("the object abc123|default/other-thing".into())
-    );
+fn all_labels_together_say_whose_a_copy_is_and_names_only_where_one_is_missing() {
+    let renamed = |labels: bool| {
+        marked(|marks| {
+            let annotations = &mut marks.identity.annotations;
+            annotations.insert(NAME.into(), "other-thing".into());
+            if !labels {
+                marks.identity.labels.remove(NAME_HASH);
+            }
+        })
+    };
+    let ours = owner(&renamed(true), &remote(), "agent");
+    assert_eq!(ours, Owner::Ours(Made::Created));
+    let others = owner(&renamed(false), &remote(), "agent");
+    let who = "the object abc123|default/other-thing".into();
+    assert_eq!(others, Owner::Other(who));
 }
 
 #[test]

@@ -79,10 +79,10 @@ async fn without_its_annotation_a_definition_is_left_alone_until_it_has_it_again
         .await;
     let stopped = async {
         while !mirror.following.standing().is_empty() {
-            tokio::task::yield_now().await;
+            pause().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), stopped)
+    tokio::time::timeout(std::time::Duration::from_secs(60), stopped)
         .await
         .unwrap();
     clusters

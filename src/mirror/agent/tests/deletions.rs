@@ -160,10 +160,10 @@ async fn copies_stay_when_the_clouds_definition_vanishes_until_it_is_back_or_som
     let waiting = async {
         while !held() {
             mirror.following.count();
-            tokio::task::yield_now().await;
+            pause().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), waiting)
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting)
         .await
         .expect("held");
     assert_eq!(count(&clusters).await, 8);

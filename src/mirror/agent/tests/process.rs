@@ -213,10 +213,10 @@ impl Running {
                 {
                     return String::from_utf8(reply.body.to_vec()).unwrap();
                 }
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
-        let page = tokio::time::timeout(Duration::from_secs(20), asking).await;
+        let page = tokio::time::timeout(Duration::from_secs(60), asking).await;
         page.unwrap_or_else(|_| panic!("{path} never answers {status}"))
     }
 

@@ -32,6 +32,7 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
         requests: 0,
         recheck: None,
         asked: vec![],
+        prints: Vec::new(),
     }
 }
 

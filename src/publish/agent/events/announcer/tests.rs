@@ -32,6 +32,7 @@ fn report(effect: Effect) -> Report {
         requests: 1,
         recheck: None,
         asked: vec![],
+        prints: Vec::new(),
     }
 }
 

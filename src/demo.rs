@@ -1,0 +1,153 @@
+//! A demonstration in one process: a playground, the agent in it, and both sides of one published API.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `example` | the API that is published |
+//! | `next` | what to try then, in a shell |
+//! | `story` | what is done in which order, and how that is told |
+//! | `operator` | the operator of the example's type, as a toy |
+//! | `place` | one control plane, asked until it answers as it should |
+//! | [`files`] | what is left in a directory for people |
+//!
+//! It stands above the agent and the playground, which know nothing of each other: for them it is an
+//! administrator with kubeconfigs, as everybody is.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::cluster::config::Lookup;
+use crate::cluster::connection::ConnectError;
+use crate::playground::Playground;
+use crate::process::shutdown;
+use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
+use crate::publish::agent::process::{self, AgentError};
+use crate::selector::Selector;
+
+mod example;
+pub mod files;
+mod next;
+mod operator;
+mod place;
+mod story;
+
+use example::Example;
+use files::{Files, WriteError};
+use story::Story;
+
+/// The file that the log of the agent is expected in.
+pub const LOG: &str = "agent.log";
+
+/// The namespace of the service cluster for what the agent remembers.
+const NAMESPACE: &str = "hawser";
+
+/// How long the agent may take to finish what is under way.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// As many requests as the agent has by default.
+const IN_FLIGHT: NonZeroUsize = NonZeroUsize::new(32).expect("32 is not zero");
+
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    #[error("reading a manifest of the example")]
+    Manifest(#[source] Box<serde_saphyr::Error>),
+    #[error("reading a kubeconfig of the playground")]
+    Kubeconfig(#[source] serde_json::Error),
+    #[error("using a kubeconfig of the playground")]
+    Config(#[from] Box<kube::config::KubeconfigError>),
+    #[error("connecting to the playground")]
+    Connect(#[from] ConnectError),
+    #[error("connecting the operator to the playground")]
+    Client(#[source] Box<kube::Error>),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("{what} took too long: {said}")]
+    Stuck { what: String, said: String },
+    #[error("the agent ended")]
+    Agent(#[source] AgentError),
+    #[error("the agent ended before it was told to")]
+    AgentGone,
+}
+
+/// What is told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    Line(&'a str),
+    /// Everything was told; from now on it only runs.
+    Ready,
+}
+
+/// Plays everything through in a playground that has just been started, tells it line by line, and keeps
+/// agent and operator at work until it is told to stop.
+pub async fn run(
+    playground: &Playground,
+    files: &Files,
+    stop: CancellationToken,
+    told: impl Fn(Told<'_>),
+) -> Result<(), DemoError> {
+    let tell = |line: &str| told(Told::Line(line));
+    let story = Story::begin(playground, files, Example::read()?).await?;
+    tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        prepared = story.prepare(&tell) => prepared?,
+    }
+    let end = CancellationToken::new();
+    let agent = process::run(options(&story), end.clone());
+    let mut agent = AbortOnDropHandle::new(tokio::spawn(agent));
+    let client = story.service_client().await?;
+    let _operator = AbortOnDropHandle::new(tokio::spawn(operator::run(client)));
+    let played = async {
+        story.play(&tell).await?;
+        for line in next::lines(files.dir()) {
+            tell(&line);
+        }
+        told(Told::Ready);
+        std::future::pending().await
+    };
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        failed = played => failed,
+        ended = &mut agent => return Err(gone(ended)),
+    };
+    end.cancel();
+    let drained = shutdown::within(DRAIN, "the end of the agent", agent).await;
+    match drained {
+        // What went wrong before is what counts.
+        Some(Ok(Err(error))) if ended.is_ok() => Err(DemoError::Agent(error)),
+        _ => ended,
+    }
+}
+
+fn gone(ended: Result<Result<(), AgentError>, tokio::task::JoinError>) -> DemoError {
+    match ended {
+        Ok(Err(error)) => DemoError::Agent(error),
+        Ok(Ok(())) | Err(_) => DemoError::AgentGone,
+    }
+}
+
+/// An agent that listens nowhere: several demonstrations may run beside each other.
+fn options(story: &Story<'_>) -> AgentOptions {
+    AgentOptions {
+        kcp_kubeconfig: story.provider_kubeconfig.clone(),
+        namespace: NAMESPACE.to_owned(),
+        slice: story::EXPORT.to_owned(),
+        agent_name: "demo".to_owned(),
+        selector: Selector::everything(),
+        disabled: BTreeSet::new(),
+        leader_election: LeaderElection::Off,
+        service_cluster: Lookup {
+            kubeconfig: Some(story.service_kubeconfig.clone()),
+            ..Lookup::default()
+        },
+        metrics_address: None,
+        health_address: None,
+        in_flight: InFlight {
+            kcp: IN_FLIGHT,
+            service: IN_FLIGHT,
+        },
+        deletion_brake: DeletionBrake::Share(0.5),
+    }
+}

@@ -1,0 +1,79 @@
+//! Files that are left for the people at the keyboard: kubeconfigs, manifests, a log.
+//!
+//! Kubeconfigs hold tokens, so every file is its owner's alone. Does not know what is in them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// A directory that files are written to.
+#[derive(Clone, Debug)]
+pub struct Files {
+    dir: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("writing {path}")]
+pub struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Files {
+    /// The directory is made with the first file.
+    pub fn below(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes a kubeconfig as YAML; never half of it.
+    pub fn kubeconfig(&self, name: &str, kubeconfig: &Value) -> Result<PathBuf, WriteError> {
+        let yaml = serde_saphyr::to_string(kubeconfig)
+            .map_err(|error| self.failed(name)(io::Error::other(error)))?;
+        self.write(name, &yaml)
+    }
+
+    /// Writes a text; never half of it.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, WriteError> {
+        let path = self.dir.join(name);
+        let unfinished = format!(".{name}.{}", std::process::id());
+        let mut file = self.open(&unfinished)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| fs::rename(self.dir.join(unfinished), &path));
+        written.map_err(self.failed(name))?;
+        Ok(path)
+    }
+
+    /// An empty file, to be written to.
+    pub fn open(&self, name: &str) -> Result<File, WriteError> {
+        let failed = self.failed(name);
+        if let Err(error) = fs::create_dir_all(&self.dir) {
+            return Err(failed(error));
+        }
+        private(&self.dir.join(name)).map_err(failed)
+    }
+
+    fn failed(&self, name: &str) -> impl FnOnce(io::Error) -> WriteError {
+        let path = self.dir.join(name);
+        |source| WriteError { path, source }
+    }
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options.open(path)
+}

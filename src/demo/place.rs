@@ -1,0 +1,86 @@
+//! One control plane or workspace, asked until it answers as it should.
+//!
+//! Nothing that goes wrong on the way counts, as faults may have been asked for; only the time does.
+
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::DemoError;
+use crate::cluster::connection::{AskError, Call, Connection, Limits};
+
+/// How long one step may take before it is given up, and how long is waited before the next try.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Place {
+    connection: Connection,
+}
+
+impl Place {
+    pub(super) async fn connect(kubeconfig: &Value) -> Result<Self, DemoError> {
+        let config = config(kubeconfig).await?;
+        let connection = Connection::new(config, Limits::default())?;
+        Ok(Self { connection })
+    }
+
+    /// Creates an object, or finds that it was created by a request whose answer was lost.
+    pub(super) async fn create(&self, collection: &str, object: &Value) -> Result<(), DemoError> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let what = format!("creating {collection}/{name}");
+        self.asking(
+            &what,
+            Call::post(collection, object),
+            |answer| match answer {
+                Err(error) if error.code() == Some(409) => Ok(()),
+                answer => answer.map(drop).map_err(|error| error.to_string()),
+            },
+        )
+        .await
+    }
+
+    /// Reads an object until it has what is looked for in it.
+    pub(super) async fn until<T>(
+        &self,
+        path: &str,
+        look: impl Fn(&Value) -> Option<T>,
+    ) -> Result<T, DemoError> {
+        let what = format!("waiting for {path}");
+        self.asking(&what, Call::get(path), |answer| {
+            let found = answer.map_err(|error| error.to_string())?;
+            look(&found).ok_or_else(|| format!("so far it is {found}"))
+        })
+        .await
+    }
+
+    async fn asking<T>(
+        &self,
+        what: &str,
+        call: Call,
+        take: impl Fn(Result<Value, AskError>) -> Result<T, String>,
+    ) -> Result<T, DemoError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match take(self.connection.ask(call.clone()).await) {
+                Ok(taken) => return Ok(taken),
+                Err(said) if Instant::now() > deadline => {
+                    return Err(DemoError::Stuck {
+                        what: what.to_owned(),
+                        said,
+                    });
+                }
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+pub(super) async fn config(kubeconfig: &Value) -> Result<kube::Config, DemoError> {
+    let kubeconfig: Kubeconfig =
+        serde_json::from_value(kubeconfig.clone()).map_err(DemoError::Kubeconfig)?;
+    let current = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &current).await;
+    Ok(config.map_err(Box::new)?)
+}
