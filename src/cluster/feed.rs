@@ -89,6 +89,8 @@ pub trait Listener: Send + Sync {
     fn emptied(&self, _table: &Arc<Table>, _of: usize) {}
     /// The server answered a list or a watch with this status.
     fn refused(&self, _table: &Arc<Table>, _code: u16) {}
+    /// What was wrong with the feed is over.
+    fn well(&self, _table: &Arc<Table>) {}
 }
 
 /// Where a feed stands.
@@ -228,8 +230,12 @@ impl Reader {
 
     fn well(&mut self) {
         self.backoff.reset();
-        self.health
+        let was_ill = self
+            .health
             .send_if_modified(|health| health.problem.take().is_some());
+        if was_ill {
+            self.listener.well(&self.table);
+        }
     }
 
     async fn wait(&mut self, trouble: &Trouble) {

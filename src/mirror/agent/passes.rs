@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
 use super::syncer::{Conflict, Syncer, Task};
-use crate::cluster::brake::{Phase, Verdict, Why};
+use crate::cluster::brake::Verdict;
 use crate::cluster::queue::{self, Work};
 use crate::mirror::definition::Plane;
 use crate::mirror::rules::{Carry, Id, side, subject_of};
@@ -121,19 +121,8 @@ impl Syncer {
         }
         let copy = id.at(&self.definition, self.definition.owner.other());
         self.with_brake(|brake, now| {
-            let before = brake.count();
-            if before == 0 {
-                return;
-            }
-            brake.withdraw(&copy, now);
             if brake.count() > 0 {
-                return;
-            }
-            // Everything that looked deleted is there again.
-            for hold in brake.held() {
-                if let Why::Cause(cause) = hold.why {
-                    brake.cause(cause, Phase::Ends);
-                }
+                brake.withdraw(&copy, now);
             }
         });
     }
@@ -191,7 +180,7 @@ impl Syncer {
             (Seen::Present(owner), Seen::Present(copy)) if !copy.in_deletion() => {
                 Pair::of(&owner, &copy)
             }
-            (Seen::Absent, Seen::Absent) if report.requests == 0 => {
+            (Seen::Absent, Seen::Absent) => {
                 let mut tasks = self.tasks.lock();
                 let idle = |task: &Task| task.upstream.is_none() && task.downstream.is_none();
                 if tasks.get(id).is_some_and(idle) {

@@ -61,6 +61,8 @@ pub struct Syncer {
     brake: Mutex<Option<Brake<Key>>>,
     settling: Mutex<Settling>,
     conflicts: AtomicU32,
+    /// Something made the owner's objects look deleted, and it is not over yet.
+    doubtful: AtomicBool,
     /// Both sides are known whole.
     open: AtomicBool,
     outdated: Notify,
@@ -112,6 +114,7 @@ impl Syncer {
             tasks: Mutex::default(),
             settling: Mutex::default(),
             conflicts: AtomicU32::new(0),
+            doubtful: AtomicBool::new(false),
             open: AtomicBool::new(false),
             outdated: Notify::new(),
             tables: Mutex::default(),
@@ -303,6 +306,34 @@ impl Syncer {
         }
     }
 
+    /// Something makes the owner's objects look deleted.
+    fn doubt(&self, cause: Cause) {
+        self.doubtful.store(true, Ordering::SeqCst);
+        self.with_brake(|brake, _| brake.cause(cause, Phase::Begins));
+    }
+
+    /// Believes deletions again, where the owner's side answers and none of those is left that were
+    /// doubted.
+    fn calm(&self) {
+        if !self.doubtful.load(Ordering::SeqCst)
+            || self.tasks.lock().values().any(|task| task.gone.is_some())
+        {
+            return;
+        }
+        self.with_brake(|brake, _| {
+            if brake.count() == 0 {
+                for cause in [Cause::Definition, self.emptied()] {
+                    brake.cause(cause, Phase::Ends);
+                }
+                self.doubtful.store(false, Ordering::SeqCst);
+            }
+        });
+    }
+
+    fn emptied(&self) -> Cause {
+        Cause::EmptiedList(Arc::clone(&self.definition.name))
+    }
+
     pub fn standing(&self) -> Standing {
         let depth = self.queue.depth();
         Standing {
@@ -377,8 +408,7 @@ impl Ear {
     /// Something makes the owner's objects look deleted.
     fn doubts(&self, cause: Cause) {
         if self.plane == self.syncer.definition.owner && self.syncer.is_open() {
-            self.syncer
-                .with_brake(|brake, _| brake.cause(cause, Phase::Begins));
+            self.syncer.doubt(cause);
         }
     }
 }
@@ -389,17 +419,30 @@ impl Listener for Ear {
         if change.what != What::Initial {
             self.syncer.heard(self.plane, &change);
         }
+        if change.what != What::Gone && self.plane == self.syncer.definition.owner {
+            self.syncer.calm();
+        }
     }
 
     fn emptied(&self, _: &Arc<Table>, of: usize) {
         if of >= MANY {
-            self.doubts(Cause::EmptiedList(Arc::clone(&self.syncer.definition.name)));
+            self.doubts(self.syncer.emptied());
         }
     }
 
     fn refused(&self, _: &Arc<Table>, code: u16) {
         if code == 404 {
             self.doubts(Cause::Definition);
+        }
+    }
+
+    fn well(&self, _: &Arc<Table>) {
+        if self.plane == self.syncer.definition.owner {
+            self.syncer.calm();
+        }
+        // What waits for this side need not wait any longer.
+        if self.syncer.is_open() {
+            self.syncer.queue_all(Urgency::Resync);
         }
     }
 }

@@ -206,3 +206,77 @@ async fn without_a_brake_copies_go_as_fast_as_the_clouds_objects() {
     }
     mirror.stop().await;
 }
+
+#[tokio::test]
+async fn a_type_that_was_not_served_for_a_while_holds_nothing_afterwards() {
+    let clusters = with_missions(3).await;
+    let missing = Action::Status {
+        code: 404,
+        when: When::Before,
+    };
+    // The watch ends, and is answered then as a proxy does that has lost its server.
+    let cut = Action::CutWatch(std::time::Duration::from_secs(1));
+    clusters.fault(CLOUD, "watch", cut, Some(1));
+    clusters.fault(CLOUD, "watch", missing, Some(2));
+    let mirror = clusters.mirror(r1()).await;
+    clusters.until(ROBOT, "m2", |_| true).await;
+    clusters.until_sent(CLOUD, 0, |r| r.code == 404).await;
+    clusters
+        .patch(CLOUD, "m0", &json!({"spec": {"goal": 2}}))
+        .await;
+    clusters
+        .until(ROBOT, "m0", |copy| copy["spec"]["goal"] == 2)
+        .await;
+    clusters.delete(CLOUD, "m1").await;
+    clusters.until_gone(ROBOT, "m1").await;
+    assert_eq!(mirror.following.holds(), Vec::<String>::new());
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_that_comes_back_empty_is_not_believed_until_somebody_approves() {
+    let clusters = with_missions(6).await;
+    let too_old = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    let cut = Action::CutWatch(std::time::Duration::from_secs(1));
+    clusters.fault(CLOUD, "watch", cut, Some(1));
+    clusters.fault(CLOUD, "watch", too_old, None);
+    let mirror = clusters.mirror(r1()).await;
+    for n in 0..6 {
+        clusters.until(ROBOT, &format!("m{n}"), |_| true).await;
+    }
+    clusters.until_sent(CLOUD, 0, |r| r.code == 410).await;
+    for n in 0..6 {
+        clusters.delete(CLOUD, &format!("m{n}")).await;
+    }
+    clusters.cloud.faults().clear();
+    let held = async {
+        while !mirror
+            .numbers
+            .render()
+            .contains("hawser_mirror_held_deletions{resource=\"missions.example.com\"} 6")
+        {
+            mirror.following.count();
+            pause().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), held)
+        .await
+        .expect("held");
+    assert_eq!(count(&clusters).await, 6);
+    let ids = mirror.following.holds().join(",");
+    clusters
+        .annotate_definition(ROBOT, &json!({APPROVAL: ids}))
+        .await;
+    for n in 0..6 {
+        clusters.until_gone(ROBOT, &format!("m{n}")).await;
+    }
+    // What comes later is deleted as ever.
+    clusters.create(CLOUD, "later", &json!({})).await;
+    clusters.until(ROBOT, "later", |_| true).await;
+    clusters.delete(CLOUD, "later").await;
+    clusters.until_gone(ROBOT, "later").await;
+    mirror.stop().await;
+}

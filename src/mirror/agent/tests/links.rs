@@ -63,22 +63,28 @@ async fn after_a_time_offline_the_newest_status_is_sent_once() {
 #[tokio::test]
 async fn what_went_while_the_watch_was_lost_goes_by_the_next_list() {
     let clusters = Clusters::with(true, &json!({})).await;
-    let mirror = clusters.mirror(r1()).await;
     for name in ["a", "b"] {
         clusters.create(CLOUD, name, &json!({})).await;
-        clusters.until(ROBOT, name, |_| true).await;
     }
-    // The watch ends, cannot be opened again for a while, and what happened since is not known then.
-    let gone = Action::Status {
+    // The watch ends, and what happened since is not known to whoever wants to go on.
+    let cut = Action::CutWatch(std::time::Duration::from_secs(1));
+    let too_old = Action::Status {
         code: 410,
         when: When::Before,
     };
-    clusters.fault(CLOUD, "watch", gone, Some(2));
+    clusters.fault(CLOUD, "watch", cut, Some(1));
+    clusters.fault(CLOUD, "watch", too_old, None);
+    let mirror = clusters.mirror(r1()).await;
+    for name in ["a", "b"] {
+        clusters.until(ROBOT, name, |_| true).await;
+    }
+    clusters.until_sent(CLOUD, 0, |r| r.code == 410).await;
     clusters.delete(CLOUD, "a").await;
-    clusters.until_gone(ROBOT, "a").await;
     clusters
         .patch(CLOUD, "b", &json!({"spec": {"goal": 2}}))
         .await;
+    clusters.cloud.faults().clear();
+    clusters.until_gone(ROBOT, "a").await;
     clusters
         .until(ROBOT, "b", |copy| copy["spec"]["goal"] == 2)
         .await;
