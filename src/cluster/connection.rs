@@ -130,20 +130,20 @@ impl Call {
     }
 
     pub fn post(path: impl Into<String>, body: &Value) -> Self {
-        Self::new(Method::POST, path, body.to_string().into(), JSON)
+        Self::new(Method::POST, path, bytes(body), JSON)
     }
 
     pub fn put(path: impl Into<String>, body: &Value) -> Self {
-        Self::new(Method::PUT, path, body.to_string().into(), JSON)
+        Self::new(Method::PUT, path, bytes(body), JSON)
     }
 
     pub fn merge_patch(path: impl Into<String>, patch: &Value) -> Self {
-        Self::new(Method::PATCH, path, patch.to_string().into(), MERGE_PATCH)
+        Self::new(Method::PATCH, path, bytes(patch), MERGE_PATCH)
     }
 
     /// A deletion with options such as preconditions.
     pub fn delete(path: impl Into<String>, options: &Value) -> Self {
-        Self::new(Method::DELETE, path, options.to_string().into(), JSON)
+        Self::new(Method::DELETE, path, bytes(options), JSON)
     }
 
     #[must_use]
@@ -335,6 +335,12 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Connection").field(&self.url()).finish()
     }
+}
+
+/// A document as it travels. Twice as fast as by way of `Display`, which checks every piece.
+fn bytes(document: &Value) -> Bytes {
+    let text = serde_json::to_vec(document);
+    text.expect("a JSON value has no keys but strings").into()
 }
 
 async fn within<T>(

@@ -99,6 +99,8 @@ pub struct Health {
     pub complete: bool,
     /// What is wrong now, for the owner.
     pub problem: Option<String>,
+    /// The server does not allow it.
+    pub forbidden: bool,
 }
 
 /// A running feed. It ends when this is dropped.
@@ -230,9 +232,10 @@ impl Reader {
 
     fn well(&mut self) {
         self.backoff.reset();
-        let was_ill = self
-            .health
-            .send_if_modified(|health| health.problem.take().is_some());
+        let was_ill = self.health.send_if_modified(|health| {
+            health.forbidden = false;
+            health.problem.take().is_some()
+        });
         if was_ill {
             self.listener.well(&self.table);
         }
@@ -247,6 +250,7 @@ impl Reader {
         let (at, said) = (self.selection.connection.url(), trouble.to_string());
         let first = self.health.send_if_modified(|health| {
             let new = health.problem.as_ref() != Some(&said);
+            health.forbidden = matches!(trouble, Trouble::Refused(refusal) if refusal.code == 403);
             health.problem = Some(said.clone());
             new
         });
@@ -385,10 +389,13 @@ impl Reader {
         }
         if finished.first {
             self.table.tell_all(|change| self.listener.changed(change));
-            self.listener.completed(&self.table);
         }
+        // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
             .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
+        if finished.first {
+            self.listener.completed(&self.table);
+        }
         Ok(())
     }
 

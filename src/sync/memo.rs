@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::object::Object;
 
@@ -23,26 +23,25 @@ impl Print {
     /// The print of an object. What changes with every write and decides nothing is not part of
     /// it: the resourceVersion and the managedFields.
     pub fn of(object: &Object) -> Self {
-        let mut metadata: Map<String, Value> = Map::new();
-        if let Some(Value::Object(all)) = object.root().get("metadata") {
-            let ignored = ["resourceVersion", "managedFields"];
-            let kept = all
-                .iter()
-                .filter(|(field, _)| !ignored.contains(&field.as_str()));
-            metadata.extend(kept.map(|(k, v)| (k.clone(), v.clone())));
+        // One text in one piece: prints are made of every event and every answer.
+        let mut text = Vec::with_capacity(1024);
+        for (field, value) in object.root() {
+            match value {
+                Value::Object(all) if field == "metadata" => {
+                    let kept = all.iter().filter(|(field, _)| {
+                        !["resourceVersion", "managedFields"].contains(&field.as_str())
+                    });
+                    text.push(b'{');
+                    for (field, value) in kept {
+                        write(&mut text, field, value);
+                    }
+                    text.push(b'}');
+                }
+                value => write(&mut text, field, value),
+            }
         }
         let mut hash = Sha256::new();
-        hash.update(Value::Object(metadata).to_string());
-        for (field, value) in object
-            .root()
-            .iter()
-            .filter(|(field, _)| *field != "metadata")
-        {
-            hash.update(field.as_bytes());
-            hash.update([0]);
-            hash.update(value.to_string());
-            hash.update([0]);
-        }
+        hash.update(&text);
         Self::cut(hash)
     }
 
@@ -62,6 +61,13 @@ impl Print {
         print.copy_from_slice(&hash.finalize()[..16]);
         Self(print)
     }
+}
+
+/// A field as JSON, so that no two lists of fields have the same text.
+fn write(text: &mut Vec<u8>, field: &str, value: &Value) {
+    let proof = "a JSON value has no keys but strings";
+    serde_json::to_writer(&mut *text, field).expect(proof);
+    serde_json::to_writer(&mut *text, value).expect(proof);
 }
 
 /// A cache that keeps the prints of its objects.

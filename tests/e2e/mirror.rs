@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::{Access, Launch, Process, ServiceCluster, eventually};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// A cloud and a robot with the example's definition and rights in them.
 struct Clusters {

@@ -417,7 +417,9 @@ impl State {
             print,
             in_deletion: object.in_deletion(),
             indexed,
-            body: object.as_value().to_string().into_bytes().into(),
+            body: serde_json::to_vec(object.as_value())
+                .expect("a JSON value has no keys but strings")
+                .into(),
         };
         self.entries.insert(key.clone(), entry);
         news

@@ -136,7 +136,8 @@ async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
         fed.feed.health(),
         Health {
             complete: true,
-            problem: None
+            problem: None,
+            forbidden: false
         }
     );
 }
@@ -343,4 +344,46 @@ async fn a_feed_ends_when_it_is_dropped() {
         "the reader holds the listener as long as it runs"
     );
     ground.playground.stop().await;
+}
+
+/// Looks at a feed when it is told that its list is complete.
+struct Looks {
+    feed: parking_lot::Mutex<Option<Feed>>,
+    found: mpsc::UnboundedSender<bool>,
+}
+
+impl Listener for Looks {
+    fn changed(&self, _: Change) {}
+
+    fn completed(&self, _: &Arc<Table>) {
+        let complete = self.feed.lock().take().is_some_and(|f| f.health().complete);
+        self.found.send(complete).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
+    let ground = Ground::start().await;
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    let table = cache.add(&side, &kind, &"here".into(), Coverage::default());
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: None,
+        query: None,
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    let (found, mut looked) = mpsc::unbounded_channel();
+    let looks = Arc::new(Looks {
+        feed: parking_lot::Mutex::default(),
+        found,
+    });
+    let listener = Arc::clone(&looks);
+    let mut held = looks.feed.lock();
+    *held = Some(Feed::start(selection, table, listener, PATIENT));
+    drop(held);
+    let complete = timeout(Duration::from_secs(20), looked.recv()).await;
+    assert_eq!(complete.unwrap(), Some(true));
 }

@@ -26,7 +26,7 @@ pub(super) const CLOUD: Plane = Plane::Cloud;
 pub(super) const ROBOT: Plane = Plane::Robot;
 pub(super) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(super) const MISSIONS: &str = "/apis/example.com/v1/namespaces/default/missions";
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// Between two looks: whoever looks without end takes the time from what is looked at.
 pub(super) async fn pause() {

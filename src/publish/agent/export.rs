@@ -107,6 +107,8 @@ pub struct Pace {
     pub first: Duration,
     /// Later ones, for more changes.
     pub quiet: Duration,
+    /// Later ones, for published resources that are still pending.
+    pub rest: Duration,
     /// Until an export that is missing is asked for again, where no watch tells of it.
     pub missing: Duration,
     /// The first pause after a failure, and after somebody undid what we wrote; doubled each time.
@@ -118,6 +120,7 @@ impl Default for Pace {
         Self {
             first: Duration::from_secs(3),
             quiet: Duration::from_millis(100),
+            rest: Duration::from_secs(1),
             missing: Duration::from_secs(5),
             pause: Duration::from_millis(500),
         }
@@ -190,6 +193,13 @@ impl Exporter {
                 }
                 if !matches!(outcome, Outcome::Undone(_)) {
                     sleep(self.pace.quiet).await;
+                    if self
+                        .settle(&mut wires.members, self.pace.rest)
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
                     break;
                 }
                 // What somebody undid is not done again sooner because they undo it once more.
@@ -207,11 +217,20 @@ impl Exporter {
         members: &mut watch::Receiver<Members>,
     ) -> Result<(), watch::error::RecvError> {
         members.wait_for(Option::is_some).await?;
+        self.settle(members, self.pace.first).await
+    }
+
+    /// Waits until none is pending any more, but no longer than this.
+    async fn settle(
+        &self,
+        members: &mut watch::Receiver<Members>,
+        most: Duration,
+    ) -> Result<(), watch::error::RecvError> {
         let settled = |members: &Members| {
             let pending = |member: &Member| member.progress == Progress::Pending;
             members.as_ref().is_some_and(|all| !all.iter().any(pending))
         };
-        match timeout(self.pace.first, members.wait_for(settled)).await {
+        match timeout(most, members.wait_for(settled)).await {
             Ok(Err(closed)) => Err(closed),
             Ok(Ok(_)) | Err(_) => Ok(()),
         }

@@ -239,6 +239,7 @@ impl Agent {
             ),
             conditions: Arc::clone(&conditions),
             braking: Arc::clone(&braking),
+            metrics: Arc::clone(metrics),
             export: located.export.clone(),
             standing: heard_standing,
             members,

@@ -228,11 +228,7 @@ impl Publication {
     pub fn allowed(&self, request: &Request, answer: &Answer) -> bool {
         let right = || {
             let key = request.key()?;
-            let place = if key.side == self.sides.kcp {
-                "in kcp"
-            } else {
-                "on the service cluster"
-            };
+            let place = self.place(&key.side);
             Some(format!("{} {} {place}", request.verb(), key.kind.kind))
         };
         let mut refused = self.refused.lock();
@@ -248,7 +244,9 @@ impl Publication {
 
     /// What the servers do not allow.
     pub fn refused(&self) -> BTreeSet<String> {
-        self.refused.lock().clone()
+        let mut refused = self.refused.lock().clone();
+        refused.extend(self.unwatched());
+        refused
     }
 
     /// What is known of the states of objects.
@@ -261,19 +259,25 @@ impl Publication {
         self.remote.read().keys().cloned().collect()
     }
 
-    /// What is wrong with a feed now, for the owner.
-    pub fn problems(&self) -> Vec<String> {
+    /// What may not be watched, in words.
+    fn unwatched(&self) -> Vec<String> {
         let remote = self.remote.read();
         let feeds = self.local.iter().chain(remote.values().flatten());
-        let problem = |feed: &Arc<Watched>| {
-            let problem = feed.health().problem?;
-            Some(format!(
-                "{} of {}: {problem}",
-                feed.table().kind(),
-                feed.table().side()
-            ))
-        };
-        feeds.filter_map(problem).collect()
+        let forbidden = feeds.filter(|feed| feed.health().forbidden);
+        forbidden
+            .map(|feed| {
+                let (kind, side) = (feed.table().kind(), feed.table().side());
+                format!("list and watch {} {}", kind.kind, self.place(side))
+            })
+            .collect()
+    }
+
+    fn place(&self, side: &Side) -> &'static str {
+        if *side == self.sides.kcp {
+            "in kcp"
+        } else {
+            "on the service cluster"
+        }
     }
 
     /// Every object that is known of an endpoint, or of one workspace of it.

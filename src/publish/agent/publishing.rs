@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::atlas::Places;
@@ -25,6 +27,7 @@ use crate::cluster::cache::{Cache, Change};
 use crate::cluster::connection::Connection;
 use crate::cluster::queue::{Outcome, Queue, Urgency};
 use crate::object::{Gvk, Object};
+use crate::process::metrics::{Metrics, Reconciled};
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
 use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
@@ -33,6 +36,12 @@ use crate::sync::{Seen, Store as _};
 
 /// How many published resources are looked at at the same time.
 const WORKERS: usize = 8;
+
+/// What this is called in numbers, as the original calls it.
+const CONTROLLER: &str = "syncagent-apiresourceschema";
+
+/// How often is looked what owners should be told that nobody else tells.
+const LOOK_ROUND: Duration = Duration::from_secs(5);
 
 pub fn published_resource_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new(
@@ -62,6 +71,7 @@ pub struct Publishing {
     pub places: Arc<Places>,
     pub schemas: Schemas,
     pub conditions: Arc<Conditions>,
+    pub metrics: Arc<Metrics>,
     pub braking: Arc<Braking>,
     /// The name of the export, and how it stands.
     pub export: String,
@@ -93,7 +103,15 @@ impl Publishing {
             let publishing = Arc::clone(&self);
             workers.spawn(async move {
                 while let Some(work) = publishing.queue.next().await {
+                    let started = Instant::now();
                     let outcome = publishing.look_at(&work.key).await;
+                    let result = match outcome {
+                        Outcome::Settled => Reconciled::Success,
+                        Outcome::Again(_) => Reconciled::RequeueAfter,
+                        Outcome::Failed(_) => Reconciled::Error,
+                    };
+                    let took = started.elapsed();
+                    publishing.metrics.reconciled(CONTROLLER, result, took);
                     publishing.queue.done(work, outcome);
                 }
             });
@@ -462,10 +480,13 @@ impl Publishing {
     pub async fn report_standing(self: Arc<Self>) {
         let mut standing = self.standing.clone();
         let mut brakes = self.braking.changes();
+        let mut ticks = tokio::time::interval(LOOK_ROUND);
         loop {
             let changed = tokio::select! {
                 changed = standing.changed() => changed,
                 changed = brakes.changed() => changed,
+                // Of feeds that may not list nobody tells.
+                _ = ticks.tick() => Ok(()),
             };
             if changed.is_err() {
                 return;

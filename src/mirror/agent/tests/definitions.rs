@@ -82,7 +82,7 @@ async fn without_its_annotation_a_definition_is_left_alone_until_it_has_it_again
             pause().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), stopped)
+    tokio::time::timeout(std::time::Duration::from_mins(1), stopped)
         .await
         .unwrap();
     clusters

@@ -163,7 +163,7 @@ async fn copies_stay_when_the_clouds_definition_vanishes_until_it_is_back_or_som
             pause().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), waiting)
+    tokio::time::timeout(std::time::Duration::from_mins(1), waiting)
         .await
         .expect("held");
     assert_eq!(count(&clusters).await, 8);
@@ -262,7 +262,7 @@ async fn a_list_that_comes_back_empty_is_not_believed_until_somebody_approves() 
             pause().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), held)
+    tokio::time::timeout(std::time::Duration::from_mins(1), held)
         .await
         .expect("held");
     assert_eq!(count(&clusters).await, 6);

@@ -216,7 +216,7 @@ impl Running {
                 pause().await;
             }
         };
-        let page = tokio::time::timeout(Duration::from_secs(60), asking).await;
+        let page = tokio::time::timeout(Duration::from_mins(1), asking).await;
         page.unwrap_or_else(|_| panic!("{path} never answers {status}"))
     }
 

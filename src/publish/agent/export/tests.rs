@@ -16,6 +16,7 @@ const EVENTS: &str = "/api/v1/namespaces/default/events";
 const PATIENT: Pace = Pace {
     first: SOON,
     quiet: Duration::from_millis(50),
+    rest: Duration::from_millis(50),
     missing: Duration::from_millis(50),
     pause: Duration::from_millis(50),
 };
