@@ -12,11 +12,15 @@ mod agent;
 mod check;
 mod manifest;
 mod metadata;
+mod mirror;
 mod playground;
 mod render;
 
 /// Called by this name, `hawser` is its agent.
 const ORIGINAL: &str = "api-syncagent";
+
+/// Called by one of these names, `hawser` is its mirror.
+const MIRRORED: [&str; 2] = ["cr-syncer", "cr-syncer-app"];
 
 /// The flags that do not belong to the agent.
 const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
@@ -32,6 +36,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(Box<agent::AgentArgs>),
+    Mirror(Box<mirror::MirrorArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     Playground(playground::PlaygroundArgs),
@@ -43,6 +48,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Cli::try_parse_from(spelled_out(args)) {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
+            Command::Mirror(args) => mirror::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             Command::Playground(args) => playground::run(&args),
@@ -67,8 +73,13 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let flag_first = args.get(1).is_some_and(|first| {
         first.as_encoded_bytes().starts_with(b"-") && !OWN_FLAGS.iter().any(|own| first == own)
     });
-    if called == Some(OsStr::new(ORIGINAL)) || flag_first {
+    if MIRRORED.iter().any(|name| called == Some(OsStr::new(name))) {
+        args.insert(1, "mirror".into());
+    } else if called == Some(OsStr::new(ORIGINAL)) || flag_first {
         args.insert(1, "agent".into());
+    }
+    if args.get(1).is_some_and(|command| command == "mirror") {
+        mirror::two_dashes(&mut args[2..]);
     }
     args
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`cache`] | what is known of many objects, asked by key and by labels |
 //! | [`config`] | kubeconfigs: where they are looked for, what they mean, when they changed |
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
@@ -10,6 +11,7 @@
 //! | [`queue`] | whose turn it is: tenants in turns, lanes, back-off |
 //! | [`wire`] | the requests of passes as calls, and what answers mean |
 
+pub mod brake;
 pub mod cache;
 pub mod config;
 pub mod connection;

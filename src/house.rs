@@ -76,8 +76,10 @@ const RULES: &[Rule] = &[
         must_not_know: &[
             "crate::publish",
             "crate::playground",
+            "crate::mirror",
             "syncagent",
             "kcp.io",
+            "cloudrobotics",
             "crate::template",
             "crate::mutation",
         ],
@@ -87,10 +89,12 @@ const RULES: &[Rule] = &[
         except: &[],
         must_not_know: &[
             "crate::publish",
+            "crate::mirror",
             "crate::template",
             "crate::mutation",
             "syncagent",
             "kcp.io",
+            "cloudrobotics",
         ],
     },
     Rule {
@@ -119,7 +123,29 @@ const RULES: &[Rule] = &[
     Rule {
         room: "publish",
         except: &[],
-        must_not_know: &["crate::playground", "crate::demo", "crate::cli"],
+        must_not_know: &[
+            "crate::playground",
+            "crate::demo",
+            "crate::cli",
+            "crate::mirror",
+        ],
+    },
+    Rule {
+        room: "mirror",
+        except: &[],
+        must_not_know: &[
+            "crate::playground",
+            "crate::cli",
+            "crate::publish",
+            "crate::template",
+            "crate::mutation",
+        ],
+    },
+    Rule {
+        room: "mirror",
+        // The part that acts.
+        except: &["mirror/agent"],
+        must_not_know: IMPURE,
     },
     Rule {
         room: "publish",

@@ -12,6 +12,7 @@
 //! | [`sync`] | the engine: subjects, links, views, decisions; knows no dialect |
 //! | [`cluster`] | talking to control planes: connections, caches, queues; knows no dialect |
 //! | [`publish`] | the first dialect: publishing an API into kcp workspaces |
+//! | [`mirror`] | the second dialect: robots and their cloud, by annotations on definitions |
 //! | [`playground`] | an embedded control plane for development and tests; uses nothing of the engine |
 //! | [`demo`] | playground and agent in one process, with an API that is published and used |
 //! | [`process`] | logging, metrics, probes, leader election, shutdown |
@@ -22,6 +23,7 @@ pub mod cluster;
 pub mod demo;
 #[cfg(test)]
 mod house;
+pub mod mirror;
 pub mod mutation;
 pub mod object;
 pub mod paths;

@@ -39,6 +39,8 @@ const LARGEST_ANSWER: usize = 256 << 20;
 pub trait Observer: Send + Sync {
     /// `code` is none where no answer came.
     fn answered(&self, call: &Method, code: Option<u16>);
+    /// How long a call took to its answer, and how many bytes were sent with it.
+    fn measured(&self, _call: &Method, _code: Option<u16>, _took: Duration, _sent: usize) {}
 }
 
 /// How a connection behaves.
@@ -47,6 +49,8 @@ pub struct Limits {
     /// Calls under way at the same time on one server, leases and watches not counted.
     pub in_flight: usize,
     pub observer: Option<Arc<dyn Observer>>,
+    /// Who asks, for those who read the logs of servers.
+    pub agent: &'static str,
 }
 
 impl Default for Limits {
@@ -54,6 +58,7 @@ impl Default for Limits {
         Self {
             in_flight: 64,
             observer: None,
+            agent: AGENT,
         }
     }
 }
@@ -97,7 +102,7 @@ pub enum CallClass {
     Lease,
 }
 
-/// Who asks, for those who read the logs of servers.
+/// Who asks, where nothing else is said.
 const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
 
 const JSON: &str = "application/json";
@@ -258,13 +263,11 @@ impl Connection {
     /// Sends a call and reads its whole answer.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let _turn = self.server.lane.turn(call.class).await?;
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let method = call.method.clone();
-        let answered = within(deadline, self.exchange(call)).await;
+        let begun = Instant::now();
+        let (method, sent) = (call.method.clone(), call.body.len());
+        let answered = within(begun + REQUEST_TIMEOUT, self.exchange(call)).await;
         let code = answered.as_ref().ok().map(|reply| reply.status);
-        if let Some(observer) = &self.account.limits.observer {
-            observer.answered(&method, code);
-        }
+        self.observe(&method, code, begun, sent);
         if let Ok(reply) = &answered {
             self.server.lane.answered(reply);
         }
@@ -278,13 +281,18 @@ impl Connection {
 
     /// Opens a watch. Whoever reads it has to notice when it falls silent.
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let answered = within(deadline, self.send(call)).await;
+        let begun = Instant::now();
+        let answered = within(begun + REQUEST_TIMEOUT, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
-        if let Some(observer) = &self.account.limits.observer {
-            observer.answered(&Method::GET, code);
-        }
+        self.observe(&Method::GET, code, begun, 0);
         Ok(Streamed::new(answered?))
+    }
+
+    fn observe(&self, call: &Method, code: Option<u16>, begun: Instant, sent: usize) {
+        if let Some(observer) = &self.account.limits.observer {
+            observer.answered(call, code);
+            observer.measured(call, code, begun.elapsed(), sent);
+        }
     }
 
     async fn exchange(&self, call: Call) -> Result<Reply, CallError> {
@@ -310,7 +318,7 @@ impl Connection {
             .method(call.method)
             .uri(uri)
             .header(ACCEPT, call.accept)
-            .header(USER_AGENT, AGENT);
+            .header(USER_AGENT, self.account.limits.agent);
         if !call.body.is_empty() {
             request = request.header(CONTENT_TYPE, call.content_type);
         }

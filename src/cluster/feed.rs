@@ -85,6 +85,12 @@ pub trait Listener: Send + Sync {
     fn changed(&self, change: Change);
     /// The first list is complete, and everything in it was told.
     fn completed(&self, _table: &Arc<Table>) {}
+    /// A list came back empty where so many objects were known. Their going is told next.
+    fn emptied(&self, _table: &Arc<Table>, _of: usize) {}
+    /// The server answered a list or a watch with this status.
+    fn refused(&self, _table: &Arc<Table>, _code: u16) {}
+    /// What was wrong with the feed is over.
+    fn well(&self, _table: &Arc<Table>) {}
 }
 
 /// Where a feed stands.
@@ -226,13 +232,19 @@ impl Reader {
 
     fn well(&mut self) {
         self.backoff.reset();
-        self.health.send_if_modified(|health| {
+        let was_ill = self.health.send_if_modified(|health| {
             health.forbidden = false;
             health.problem.take().is_some()
         });
+        if was_ill {
+            self.listener.well(&self.table);
+        }
     }
 
     async fn wait(&mut self, trouble: &Trouble) {
+        if let Trouble::Refused(refusal) = trouble {
+            self.listener.refused(&self.table, refusal.code);
+        }
         let pause = self.backoff.next();
         let (side, kind) = (self.table.side(), self.table.kind());
         let (at, said) = (self.selection.connection.url(), trouble.to_string());
@@ -262,7 +274,7 @@ impl Reader {
         if self.paged {
             return Ok((None, self.pages().await?));
         }
-        let seconds = Pace::watch_seconds();
+        let seconds = self.pace.watch_seconds();
         let path = self.query(&format!(
             "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
              &allowWatchBookmarks=true&timeoutSeconds={seconds}"
@@ -369,6 +381,9 @@ impl Reader {
         self.behind = 0;
         self.highest = since;
         let finished = self.table.finish(listed, since);
+        if listed.is_empty() && !finished.gone.is_empty() {
+            self.listener.emptied(&self.table, finished.gone.len());
+        }
         for change in finished.gone {
             self.listener.changed(change);
         }
@@ -408,7 +423,7 @@ impl Reader {
     }
 
     async fn open(&mut self, since: &mut u64) -> Result<(), Trouble> {
-        let seconds = Pace::watch_seconds();
+        let seconds = self.pace.watch_seconds();
         let path = self.query(&format!(
             "watch=1&allowWatchBookmarks=true&resourceVersion={since}&timeoutSeconds={seconds}"
         ));

@@ -33,11 +33,15 @@ const RESERVED: &[&str] = &["level", "time", "logger", "caller", "msg"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     Json,
+    /// With the keys that log collectors of clouds look for: `timestamp`, `severity`, `source`, `message`.
+    Cloud,
     Console,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
+    Error,
+    Warn,
     Info,
     Debug,
 }
@@ -141,7 +145,8 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
             <= match (ours, self.options.verbosity) {
                 (true, Verbosity::Debug) => Level::DEBUG,
                 (true, Verbosity::Info) => Level::INFO,
-                (false, _) => Level::WARN,
+                (_, Verbosity::Error) => Level::ERROR,
+                (true, Verbosity::Warn) | (false, _) => Level::WARN,
             }
     }
 
@@ -149,6 +154,8 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
         Some(match self.options.verbosity {
             Verbosity::Debug => LevelFilter::DEBUG,
             Verbosity::Info => LevelFilter::INFO,
+            Verbosity::Warn => LevelFilter::WARN,
+            Verbosity::Error => LevelFilter::ERROR,
         })
     }
 
@@ -179,6 +186,7 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
         event.record(&mut fields);
         let line = match self.options.format {
             LogFormat::Json => json_line(event.metadata(), fields),
+            LogFormat::Cloud => cloud_line(event.metadata(), fields),
             LogFormat::Console => console_line(event.metadata(), &fields),
         };
         // Where nobody listens any more nobody can be told.
@@ -196,6 +204,28 @@ fn json_line(metadata: &Metadata<'_>, fields: Fields) -> String {
     }
     line.push(("caller".to_owned(), caller(metadata).into()));
     line.push(("msg".to_owned(), fields.message.into()));
+    line.extend(fields.others);
+    let mut text = in_order(&line);
+    text.push('\n');
+    text
+}
+
+fn cloud_line(metadata: &Metadata<'_>, fields: Fields) -> String {
+    let severity = match *metadata.level() {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARN",
+        Level::INFO => "INFO",
+        _ => "DEBUG",
+    };
+    let source = serde_json::json!({
+        "function": metadata.module_path(), "file": metadata.file(), "line": metadata.line(),
+    });
+    let mut line = vec![
+        ("timestamp".to_owned(), now().into()),
+        ("severity".to_owned(), severity.into()),
+        ("source".to_owned(), source),
+        ("message".to_owned(), fields.message.into()),
+    ];
     line.extend(fields.others);
     let mut text = in_order(&line);
     text.push('\n');

@@ -10,8 +10,8 @@ use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-mod system;
-mod text;
+pub(crate) mod system;
+pub(crate) mod text;
 
 use crate::cluster::connection::Observer;
 use text::{Counter, Family, Gauge, Histogram, Name};

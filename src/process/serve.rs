@@ -44,6 +44,14 @@ pub enum Pages {
     Metrics(Arc<Metrics>),
     /// `/healthz` and `/readyz`.
     Probes(Arc<Health>),
+    /// What somebody else has to say.
+    Site(Arc<dyn Site>),
+}
+
+/// Pages that somebody makes up when they are asked for. It must not take long.
+pub trait Site: Send + Sync {
+    /// Status, content type and text of the page at a path, where there is one.
+    fn page(&self, path: &str) -> Option<(StatusCode, &'static str, String)>;
 }
 
 /// An address that is taken, and nobody is served at yet.
@@ -197,6 +205,14 @@ impl Pages {
                 status: StatusCode::OK,
                 content_type: metrics::CONTENT_TYPE,
                 text: metrics.render(),
+            },
+            (Self::Site(site), path) => match site.page(path) {
+                Some((status, content_type, text)) => Page {
+                    status,
+                    content_type,
+                    text,
+                },
+                None => Page::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
             },
             (Self::Probes(health), "/healthz") => Page::check(health.not_alive().into_iter()),
             (Self::Probes(health), "/readyz") => Page::check(health.not_ready().into_iter()),

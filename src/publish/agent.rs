@@ -11,7 +11,6 @@
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`events`] | what consumers are told of their objects |
 //! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
-//! | [`brake`] | holds the deletions of a kind when too many would go at once |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
 //! | [`publication`] | one published resource at work |
@@ -25,7 +24,6 @@
 
 pub mod atlas;
 pub mod bindings;
-pub mod brake;
 pub mod braking;
 pub mod conditions;
 pub mod control;

@@ -11,11 +11,13 @@ use crate::object::{Object, merge_patch, numbers};
 
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::pass::{Change as Recorded, Pass, Sight, Turn, locked, reason_of, unlocked};
+use super::pass::{
+    Change as Recorded, Pass, Sight, Turn, locked, reason_of, shed, unlocked, without_shed,
+};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
-use super::rules::Made;
-use super::subject::{Content, Identity, Key, Link, Source, StatusFlow};
+use super::rules::{Made, Marks, Metadata};
+use super::subject::{Content, Identity, Key, LastWords, Link, Source, StatusFlow};
 
 /// A copy as locating found it.
 pub(super) struct Copy {
@@ -33,7 +35,7 @@ pub(super) fn content(
 ) -> Result<Turn, Reason> {
     let Copy { key, object, .. } = copy;
     if object.in_deletion() {
-        return Ok(Turn::end(Code::WaitingForDeletion).of(key));
+        return Ok(last_words(pass, link, Some(source), key, object));
     }
     if !copy.marked {
         let claimed = claim(link, source, key, object, copy.made);
@@ -42,6 +44,19 @@ pub(super) fn content(
         }
     }
     let desired = link.rules.desired(source, Some(object))?;
+    if link.policy.content == Content::Exact {
+        let marks = link.rules.marks(source, copy.made);
+        if let Some(whole) = exact(link, object, &desired, &marks) {
+            let request = Request::Replace {
+                key: key.clone(),
+                object: whole,
+            };
+            if !pass.done(&request) {
+                return Ok(Turn::step(request, Effect::Synced).of(key));
+            }
+        }
+        return in_step(pass, link, source, copy, None);
+    }
     let change = match change(pass, link, key, object, &desired) {
         Ok(change) => change,
         Err(look) => return Ok(Turn::look(look).of(key)),
@@ -51,15 +66,88 @@ pub(super) fn content(
     {
         return Ok(Turn::step(request, Effect::Synced).of(key));
     }
+    let merged = pass.remembers() && link.policy.content.is_remembered();
+    let memory = merged.then(|| remember(pass, link, copy, desired));
+    in_step(pass, link, source, copy, memory.flatten())
+}
+
+/// The content is as it should be: what is left is to remember that, and the status.
+fn in_step(
+    pass: &Pass<'_>,
+    link: &Link,
+    source: &Object,
+    copy: &Copy,
+    memory: Option<Recorded>,
+) -> Result<Turn, Reason> {
+    let Copy { key, object, .. } = copy;
     let mut turn = Turn::end(Code::InStep).of(key);
-    if pass.remembers() && link.policy.content.is_remembered() {
-        turn.memory = remember(pass, link, copy, desired);
-    }
-    status(pass, link, source, copy, &mut turn)?;
+    turn.memory = memory;
+    status(pass, link, source, object, key, &mut turn)?;
     if !turn.ended() && turn.reason.code == Code::InStep {
         turn.reason = Code::Working.into();
     }
     Ok(turn)
+}
+
+/// What is left to do about a copy in deletion.
+pub(super) fn last_words(
+    pass: &Pass<'_>,
+    link: &Link,
+    source: Option<&Object>,
+    key: &Key,
+    object: &Object,
+) -> Turn {
+    if let Some(turn) = shed(pass, link, key, object) {
+        return turn.of(key);
+    }
+    let mut turn = Turn::end(Code::WaitingForDeletion).of(key);
+    if let (LastWords::Carry, Some(source)) = (link.policy.last_words, source)
+        && let Err(reason) = status(pass, link, source, object, key, &mut turn)
+    {
+        return Turn::end(reason).of(key);
+    }
+    turn
+}
+
+/// A copy with exactly the content that is desired, and everything else of it as it was; none where
+/// that is what it has.
+fn exact(link: &Link, live: &Object, desired: &Object, marks: &Marks) -> Option<Object> {
+    let mut whole = without_shed(link, live).unwrap_or_else(|| live.clone());
+    for (field, value) in desired.root() {
+        if NOT_CONTENT.contains(&field.as_str()) {
+            continue;
+        }
+        match (live.root().get(field), value) {
+            (None | Some(Value::Null), Value::Null) => {}
+            (Some(_), Value::Null) => {
+                whole.root_mut().remove(field);
+            }
+            (Some(live), value) if numbers::same(live, value) => {}
+            _ => {
+                whole.root_mut().insert(field.clone(), value.clone());
+            }
+        }
+    }
+    for field in ["labels", "annotations"] {
+        let found = string_map(live, field);
+        let mut wanted = string_map(desired, field);
+        let (extra, identity) = match field {
+            "labels" => (&marks.extra.labels, &marks.identity.labels),
+            _ => (&marks.extra.annotations, &marks.identity.annotations),
+        };
+        let kept = extra.keys().filter_map(|k| Some((k, found.get(k)?)));
+        wanted.extend(kept.map(|(k, v)| (k.clone(), v.clone())));
+        wanted.extend(identity.iter().map(|(k, v)| (k.clone(), v.clone().into())));
+        if wanted == found {
+            continue;
+        }
+        if wanted.is_empty() {
+            whole.metadata_mut().remove(field);
+        } else {
+            whole.metadata_mut().insert(field.into(), wanted.into());
+        }
+    }
+    (whole != *live).then_some(whole)
 }
 
 /// A change of content, and whether it holds for one version of the copy only.
@@ -76,7 +164,7 @@ fn change(
     desired: &Object,
 ) -> Result<Change, Request> {
     match (link.policy.content, &pass.subject.memory) {
-        (Content::Once, _) => Ok(Change::Merge(Map::new())),
+        (Content::Once | Content::Exact, _) => Ok(Change::Merge(Map::new())),
         (Content::Overwrite, _) | (Content::Merge | Content::Restore, None) => {
             Ok(Change::Overwrite(overwrite(object, desired)))
         }
@@ -170,31 +258,41 @@ fn status(
     pass: &Pass<'_>,
     link: &Link,
     source: &Object,
-    copy: &Copy,
+    copy: &Object,
+    copy_key: &Key,
     turn: &mut Turn,
 ) -> Result<(), Reason> {
-    let (from, to, key) = match (link.policy.status, &link.source) {
-        (StatusFlow::Back, Source::Live(key)) => (&*copy.object, source, key),
-        (StatusFlow::Forward, _) => (source, &*copy.object, &copy.key),
-        (StatusFlow::None | StatusFlow::Back, _) => return Ok(()),
+    let flow = link.policy.status;
+    let (from, to, key) = match (flow, &link.source) {
+        (StatusFlow::Back | StatusFlow::BackWhole, Source::Live(key)) => (copy, source, key),
+        (StatusFlow::Forward, _) => (source, copy, copy_key),
+        (StatusFlow::None | StatusFlow::Back | StatusFlow::BackWhole, _) => return Ok(()),
     };
+    let marks = link.rules.status_marks(from, to);
     let present = |value: &&Value| !value.is_null();
     let wanted = link.rules.status(from, to)?.filter(|v| !v.is_null());
     let agree = match (&wanted, to.root().get("status").filter(present)) {
         (Some(wanted), Some(found)) => numbers::same(wanted, found),
         (wanted, found) => wanted.as_ref() == found,
     };
-    if agree {
+    if agree && (flow != StatusFlow::BackWhole || carries(to, &marks)) {
         return Ok(());
     }
     let mut object = to.clone();
+    for (name, value) in &marks.labels {
+        object.set_label(name, value);
+    }
+    for (name, value) in &marks.annotations {
+        object.set_annotation(name, value);
+    }
     match wanted {
         Some(status) => object.root_mut().insert("status".into(), status),
         None => object.root_mut().remove("status"),
     };
-    let request = Request::ReplaceStatus {
-        key: key.clone(),
-        object,
+    let key = key.clone();
+    let request = match flow {
+        StatusFlow::BackWhole => Request::Replace { key, object },
+        _ => Request::ReplaceStatus { key, object },
     };
     match pass.failure(&request) {
         // Kinds without a status subresource are found out by asking once a pass.
@@ -215,6 +313,16 @@ fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
             }
         }
     }
+}
+
+/// Whether an object has all of these labels and annotations, whatever their values are.
+fn carries(object: &Object, marks: &Metadata) -> bool {
+    let labels = marks.labels.keys().all(|name| object.label(name).is_some());
+    let annotations = marks.annotations.keys();
+    labels
+        && annotations
+            .into_iter()
+            .all(|name| object.annotation(name).is_some())
 }
 
 /// What of the top level is not content.

@@ -85,6 +85,11 @@ pub(super) fn create(
 /// was accepted in this very pass, the answer to our finalizer is proof enough of both; caches
 /// that may be behind are not.
 fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
+    // One that should not have been made is found by its name and taken back, and making it tells
+    // whether it exists.
+    if link.policy.identity == Identity::Name {
+        return None;
+    }
     let subject = pass.subject;
     if let (Seen::Present(anchor), Some(finalizer)) =
         (pass.get(&subject.anchor), &subject.finalizer)
@@ -108,7 +113,7 @@ fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
     match link.policy.identity {
         // The uid of a copy that is gone must not stand when another one is made.
         Identity::Memory => *record == CopyRecord::Intended(key.clone()),
-        Identity::Marks => record.key().is_none_or(|recorded| recorded == key),
+        Identity::Marks | Identity::Name => record.key().is_none_or(|recorded| recorded == key),
     }
 }
 

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::object::Object;
 
+use super::content::last_words;
 use super::locate::{Located, locate};
-use super::pass::{Pass, Sight, Turn, locked, release};
+use super::pass::{Pass, Sight, Turn, locked, release, shed};
 use super::reason::Code;
 use super::request::{Effect, Request};
 use super::rules::Made;
@@ -33,6 +34,11 @@ pub(super) fn retract(
     fate: Fate,
     extent: Extent,
 ) -> Turn {
+    if let (Source::Live(key), Some(source)) = (&link.source, source)
+        && let Some(turn) = shed(pass, link, key, source)
+    {
+        return turn;
+    }
     if fate == Fate::Delete
         && link.policy.claims == Claims::Sole
         && let Some(turn) = remove(pass, link, source)
@@ -112,7 +118,7 @@ fn remove_copy(pass: &Pass<'_>, link: &Link, source: LastSource<'_>, copy: &Copy
         return Some(Turn::step(locked(key, object, patch), Effect::LetGo).of(key));
     }
     if object.in_deletion() {
-        return Some(Turn::end(Code::WaitingForDeletion).of(key));
+        return Some(last_words(pass, link, source.map(|s| &**s), key, object));
     }
     // Without a uid nothing says which incarnation would go.
     let Some(uid) = object.uid().map(Into::into) else {

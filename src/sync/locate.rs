@@ -177,6 +177,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
     let entry = pass.entry(link);
     match link.rules.owner(&object) {
         Owner::Other(who) => Located::Foreign { key, who },
+        Owner::Nobody if link.policy.identity == Identity::Name => copy(Made::Created, true),
         Owner::Ours(made) => copy(made, true),
         Owner::Nobody => match entry.and_then(|entry| recorded(link, entry, &key, &object)) {
             Some(made) => copy(made, link.policy.identity == Identity::Memory),

@@ -231,6 +231,39 @@ pub(super) fn release(key: &Key, object: &Object, finalizer: &Finalizer) -> Requ
     locked(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
+/// The next finalizer to shed from an object. Where that fails it stays: it may not be ours to decide,
+/// and must not keep anything else from being done.
+pub(super) fn shed(pass: &Pass<'_>, link: &Link, key: &Key, object: &Object) -> Option<Turn> {
+    let object = without_shed(link, object)?;
+    let request = Request::Replace {
+        key: key.clone(),
+        object,
+    };
+    (pass.failure(&request).is_none() && !pass.done(&request))
+        .then(|| Turn::step(request, Effect::Shed))
+}
+
+/// An object without the finalizers that are shed; none where it has none of them.
+pub(super) fn without_shed(link: &Link, object: &Object) -> Option<Object> {
+    let shed = &link.policy.shed;
+    if !shed.iter().any(|f| object.has_finalizer(&f.0)) {
+        return None;
+    }
+    let left: Vec<Value> = object
+        .finalizers()
+        .filter(|f| !shed.iter().any(|shed| *shed.0 == **f))
+        .map(Into::into)
+        .collect();
+    let mut object = object.clone();
+    let metadata = object.metadata_mut();
+    if left.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), left.into());
+    }
+    Some(object)
+}
+
 /// A merge patch for this incarnation of an object, whatever its version.
 pub(super) fn unlocked(key: &Key, object: &Object, mut patch: Value) -> Request {
     if let Some(uid) = object.uid() {

@@ -9,7 +9,7 @@ use super::content::{Copy, content};
 use super::create::{adopt, create};
 use super::delete::{Extent, retract};
 use super::locate::{Located, locate};
-use super::pass::{Pass, Sight, Turn, hold};
+use super::pass::{Pass, Sight, Turn, hold, shed};
 use super::reason::{Class, Code, Reason};
 use super::request::Effect;
 use super::subject::{Fate, Gate, Link, Source};
@@ -79,6 +79,11 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
             return (retract(pass, link, Some(&dying), fate, Extent::Link), false);
         }
     };
+    if let Source::Live(key) = &link.source
+        && let Some(turn) = shed(pass, link, key, &source)
+    {
+        return (turn, false);
+    }
     if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold)
         && !source.has_finalizer(&finalizer.0)
     {

@@ -154,6 +154,8 @@ pub enum Effect {
     LetGo,
     /// The memory was deleted.
     Forgotten,
+    /// A finalizer that nobody else will take off is off.
+    Shed,
     /// Our finalizer is off the source: nothing of ours is left.
     Released,
     /// Something was reported on the anchor.

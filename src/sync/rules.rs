@@ -36,6 +36,12 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// goes back, from the source to the copy where it goes forward. `None` is no status at all,
     /// which is not the same as an empty one.
     fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason>;
+
+    /// What is set by the same write that carries the status. Other values than these are no reason to
+    /// write; where the whole object is written, their not being there at all is.
+    fn status_marks(&self, _from: &Object, _to: &Object) -> Metadata {
+        Metadata::default()
+    }
 }
 
 /// Labels and annotations.

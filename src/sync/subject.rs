@@ -228,6 +228,9 @@ pub struct Policy {
     pub namespace: NamespacePolicy,
     pub gate: Gate,
     pub claims: Claims,
+    pub last_words: LastWords,
+    /// Finalizers of others that nobody will take off any more: taken off source and copy on sight.
+    pub shed: Vec<Finalizer>,
 }
 
 /// What becomes of a copy.
@@ -244,6 +247,9 @@ pub enum Identity {
     Marks,
     /// By the memory alone: the copy carries nothing of ours.
     Memory,
+    /// By its name alone: what stands there is the copy, whoever made it. Whoever chooses this looks at
+    /// copies without a source as well, so that one that should not be is always found again.
+    Name,
 }
 
 /// What to do about an object that nobody owns and that stands where the copy should.
@@ -278,6 +284,10 @@ pub enum Content {
     Overwrite,
     /// The copy is made once and its content left alone.
     Once,
+    /// The copy's content is the source's: labels, annotations and the fields that the rules name. What
+    /// only the copy has of them goes; a null says that a field is not to be there. Written whole, for
+    /// one version of the copy.
+    Exact,
 }
 
 impl Content {
@@ -287,12 +297,15 @@ impl Content {
     }
 }
 
-/// Which way the status goes, and only where the receiving kind serves a status subresource.
+/// Which way the status goes. Where it does not go with the whole object, the receiving kind has to serve
+/// a status subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFlow {
     None,
     /// From the copy to the source.
     Back,
+    /// From the copy to the source, with the whole of it: its kind serves no status subresource.
+    BackWhole,
     /// From the source to the copy.
     Forward,
 }
@@ -320,7 +333,27 @@ pub enum Claims {
     Shared,
 }
 
+/// Whether the status of a copy in deletion still travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastWords {
+    Carry,
+    Drop,
+}
+
 impl Policy {
+    /// The policy of a copy that is known by its name and made the same as its source, with its status
+    /// going back for as long as it exists.
+    pub fn mirrored() -> Self {
+        Self {
+            identity: Identity::Name,
+            adoption: Adoption::Overwrite,
+            content: Content::Exact,
+            namespace: NamespacePolicy::Expect,
+            last_words: LastWords::Carry,
+            ..Self::primary()
+        }
+    }
+
     /// The policy of a copy that carries marks and is merged into, with its status going back.
     pub fn primary() -> Self {
         Self {
@@ -335,6 +368,8 @@ impl Policy {
             namespace: NamespacePolicy::Ensure,
             gate: Gate::Settled,
             claims: Claims::Sole,
+            last_words: LastWords::Drop,
+            shed: Vec::new(),
         }
     }
 
@@ -352,6 +387,8 @@ impl Policy {
             namespace: NamespacePolicy::Ensure,
             gate: Gate::Placed,
             claims: Claims::Sole,
+            last_words: LastWords::Drop,
+            shed: Vec::new(),
         }
     }
 }

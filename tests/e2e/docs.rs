@@ -27,6 +27,7 @@ fn pages() -> Result<Vec<PathBuf>> {
         "examples/crontabs",
         "examples/databases",
         "examples/credentials",
+        "examples/robots",
     ] {
         for entry in std::fs::read_dir(root.join(dir))? {
             let path = entry?.path();

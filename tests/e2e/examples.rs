@@ -15,12 +15,12 @@ use crate::workspaces::{self, create};
 
 const PARTS: [&str; 3] = ["published-resource.yaml", "crd.yaml", "object.yaml"];
 
-/// The directories below `examples/`.
+/// The directories below `examples/` that publish something.
 fn examples() -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(repository().join("examples"))? {
         let path = entry?.path();
-        if path.is_dir() {
+        if path.join("published-resource.yaml").exists() {
             found.push(path);
         }
     }

@@ -10,6 +10,9 @@ pub struct Pace {
     pub silence: Duration,
     /// The first and the longest wait before something is tried again.
     pub retry: (Duration, Duration),
+    /// How many seconds a watch is asked to last, at least and at most. They are spread between the two,
+    /// so that watches do not end all at once.
+    pub lasts: (u64, u64),
 }
 
 impl Default for Pace {
@@ -18,14 +21,15 @@ impl Default for Pace {
             // Servers send a bookmark about once a minute.
             silence: Duration::from_secs(90),
             retry: (Duration::from_millis(200), Duration::from_secs(10)),
+            lasts: (300, 600),
         }
     }
 }
 
 impl Pace {
-    /// How long a watch may last. Different for each, so that they do not end all at once.
-    pub(super) fn watch_seconds() -> u64 {
-        300 + random() % 300
+    pub(super) fn watch_seconds(&self) -> u64 {
+        let (least, most) = self.lasts;
+        least + random() % (most.saturating_sub(least) + 1)
     }
 }
 

@@ -26,6 +26,7 @@ struct Fed {
 }
 
 const QUICK: Pace = Pace {
+    lasts: (300, 600),
     silence: Duration::from_millis(300),
     retry: (Duration::from_millis(5), Duration::from_millis(40)),
 };

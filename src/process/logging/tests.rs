@@ -201,3 +201,20 @@ fn formats_are_read_in_any_case() {
     assert!("text".parse::<LogFormat>().is_err());
     assert!("".parse::<LogFormat>().is_err());
 }
+
+#[test]
+fn a_line_for_a_cloud_has_the_keys_that_its_collectors_look_for() {
+    let lines = logged(LogFormat::Cloud, Verbosity::Warn, || {
+        tracing::info!("nobody asked");
+        tracing::warn!(Key = "default/a", "Syncing key from queue failed");
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line: Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!(line["severity"], "WARN");
+    assert_eq!(line["message"], "Syncing key from queue failed");
+    assert_eq!(line["Key"], "default/a");
+    assert!(
+        line["timestamp"].is_string() && line["source"]["line"].is_u64(),
+        "{line}"
+    );
+}

@@ -7,7 +7,7 @@ use std::fs;
 const TICKS: f64 = 100.0;
 
 /// Writes what is known, under the names that everybody uses.
-pub(super) fn write(out: &mut String) {
+pub(crate) fn write(out: &mut String) {
     let stat = Stat::read();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let descriptors = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);

@@ -17,14 +17,14 @@ const TOO_MANY: &str = "other";
 
 /// What a metric is called.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
-    pub(super) text: &'static str,
-    pub(super) help: &'static str,
-    pub(super) labels: &'static [&'static str],
+pub(crate) struct Name {
+    pub(crate) text: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) labels: &'static [&'static str],
 }
 
 /// What can be counted and written.
-pub(super) trait Number {
+pub(crate) trait Number {
     /// Starts at zero.
     fn new(name: &Name) -> Self;
     const TYPE: &'static str;
@@ -33,27 +33,27 @@ pub(super) trait Number {
 
 /// Only ever grows.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 /// A number as it is now.
 #[derive(Debug, Default)]
-pub(super) struct Gauge(AtomicU64);
+pub(crate) struct Gauge(AtomicU64);
 
 /// How often a duration was how long.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     /// Not summed up; the last one is what is beyond all bounds.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
 /// Seconds; from a hop in a data centre to what nobody waits for.
-pub(super) const BOUNDS: [f64; 14] = [
+pub(crate) const BOUNDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 300.0,
 ];
 
 /// One metric with all sets of values of its labels.
-pub(super) struct Family<N> {
+pub(crate) struct Family<N> {
     name: Name,
     series: RwLock<Vec<(Vec<String>, Arc<N>)>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Family<N> {
 // === impl Family ===
 
 impl<N: Number> Family<N> {
-    pub(super) fn new(name: Name) -> Self {
+    pub(crate) fn new(name: Name) -> Self {
         let family = Self {
             name,
             series: RwLock::default(),
@@ -73,7 +73,7 @@ impl<N: Number> Family<N> {
     }
 
     /// The number with these values of the labels, in their order.
-    pub(super) fn of(&self, values: &[&str]) -> Arc<N> {
+    pub(crate) fn of(&self, values: &[&str]) -> Arc<N> {
         debug_assert_eq!(values.len(), self.name.labels.len(), "{}", self.name.text);
         if let Some(known) = find(&self.series.read(), values) {
             return known;
@@ -95,11 +95,11 @@ impl<N: Number> Family<N> {
     }
 
     /// Forgets the number with these values.
-    pub(super) fn remove(&self, values: &[&str]) {
+    pub(crate) fn remove(&self, values: &[&str]) {
         self.series.write().retain(|(known, _)| known != values);
     }
 
-    pub(super) fn write(&self, out: &mut String) -> fmt::Result {
+    pub(crate) fn write(&self, out: &mut String) -> fmt::Result {
         let Name {
             text: name, help, ..
         } = self.name;
@@ -124,7 +124,7 @@ fn find<N>(series: &[(Vec<String>, Arc<N>)], values: &[&str]) -> Option<Arc<N>> 
 // === impl Counter ===
 
 impl Counter {
-    pub(super) fn add(&self, more: u64) {
+    pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 }
@@ -150,7 +150,7 @@ impl Number for Counter {
 // === impl Gauge ===
 
 impl Gauge {
-    pub(super) fn set(&self, number: f64) {
+    pub(crate) fn set(&self, number: f64) {
         self.0.store(number.to_bits(), Ordering::Relaxed);
     }
 }
@@ -176,7 +176,7 @@ impl Number for Gauge {
 // === impl Histogram ===
 
 impl Histogram {
-    pub(super) fn observe(&self, took: std::time::Duration) {
+    pub(crate) fn observe(&self, took: std::time::Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
         self.buckets[bucket.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::brake::{Brake, BrakeOptions, Cause, HoldId, Phase, Verdict};
 use super::options::DeletionBrake;
+use crate::cluster::brake::{Brake, BrakeOptions, Cause, HoldId, Phase, Verdict};
 use crate::object::{Gvk, Object};
 use crate::process::metrics::Metrics;
 use crate::publish::ready::{HeldDeletions, READY};

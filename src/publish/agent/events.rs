@@ -72,6 +72,7 @@ impl Reason {
             | Effect::NamespaceMade
             | Effect::Remembered
             | Effect::Forgotten
+            | Effect::Shed
             | Effect::Reported => None,
         }
     }

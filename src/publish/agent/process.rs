@@ -134,6 +134,7 @@ impl Planes {
             let limits = Limits {
                 in_flight,
                 observer: Some(Arc::new(observer)),
+                ..Limits::default()
             };
             let connection = Connection::new(config, limits)?;
             let renewed = connection.clone();

@@ -1,0 +1,28 @@
+//! The part that acts: it talks to both clusters, and keeps at it.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`credentials`] | who the robot is in the cloud: tokens that an endpoint tells, renewed in time |
+//! | [`following`] | the definitions on the robot, and which syncers follow from them |
+//! | [`link`] | whether the cloud answers |
+//! | [`numbers`] | what is counted, by the names that dashboards know |
+//! | [`passes`] | the work on one object: what may be sent, and when it is looked at again |
+//! | [`planes`] | the connections to both clusters |
+//! | [`process`] | all of it together, from start to end |
+//! | [`settling`] | deletions that look like a vanished type rather than somebody's will |
+//! | [`syncer`] | one definition at work: what is watched, what waits |
+
+pub mod credentials;
+pub mod following;
+pub mod link;
+pub mod numbers;
+pub mod passes;
+pub mod planes;
+pub mod process;
+pub mod settling;
+pub mod syncer;
+
+#[cfg(test)]
+mod ground;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Whether the cloud answers: what is sent over a link that is down only costs time.
+
+use std::time::Duration;
+
+use http::Method;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::cluster::connection::Observer;
+
+/// The first and the longest time that nothing is sent after the cloud did not answer.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// What the last calls came to.
+#[derive(Debug)]
+pub struct Link {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    heard: Option<Instant>,
+    /// The status of the last answer.
+    code: Option<u16>,
+    /// Until when nothing is tried, and for how long the next time.
+    down: Option<Instant>,
+    pause: Duration,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                heard: None,
+                code: None,
+                down: None,
+                pause: PAUSES.0,
+            }),
+        }
+    }
+}
+
+impl Link {
+    /// How long nothing is to be sent; none where the link is up or is to be tried.
+    pub fn pause(&self) -> Option<Duration> {
+        let until = self.state.lock().down?;
+        let left = until.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Whether the last call was answered.
+    pub fn is_up(&self) -> bool {
+        let state = self.state.lock();
+        state.heard.is_some() && state.down.is_none()
+    }
+
+    /// Whether the cloud did not know us the last time.
+    pub fn is_refused(&self) -> bool {
+        self.state.lock().code == Some(401)
+    }
+
+    /// How long ago the cloud answered anything.
+    pub fn silence(&self) -> Option<Duration> {
+        self.state.lock().heard.map(|heard| heard.elapsed())
+    }
+
+    fn told(&self, code: Option<u16>) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        if code.is_some() {
+            state.heard = Some(now);
+            state.code = code;
+            state.down = None;
+            state.pause = PAUSES.0;
+        } else if state.down.is_none_or(|down| down <= now) {
+            // Of many calls that fail together one counts.
+            state.down = Some(now + state.pause);
+            state.pause = (state.pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+impl Observer for Link {
+    fn answered(&self, _: &Method, code: Option<u16>) {
+        self.told(code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_is_down_is_tried_ever_more_seldom_and_used_at_once_when_it_is_up() {
+        let link = Link::default();
+        assert!(!link.is_up());
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            link.told(None);
+            link.told(None);
+            let pause = link.pause().unwrap();
+            pauses.push(pause.as_millis());
+            tokio::time::advance(pause).await;
+            assert_eq!(link.pause(), None);
+            assert!(!link.is_up());
+        }
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 5000, 5000]);
+        link.told(None);
+        link.told(Some(401));
+        assert_eq!(link.pause(), None);
+        assert!(link.is_up() && link.is_refused());
+        link.told(Some(200));
+        assert!(!link.is_refused());
+    }
+}

@@ -1,0 +1,279 @@
+//! All of the mirror together, from start to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::config::AuthInfo;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
+
+use super::credentials::{Form, Renewal, TokenError};
+use super::following::Following;
+use super::link::Link;
+use super::numbers::Numbers;
+use super::planes::{Ends, Planes};
+use super::syncer::Manner;
+use crate::cluster::brake::BrakeOptions;
+use crate::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use crate::cluster::connection::{ConnectError, Connection};
+use crate::cluster::feed::Pace;
+use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
+use crate::process::metrics;
+use crate::process::serve::{self, Health, Pages, ServeError, Site};
+
+/// What ends a mirror for good.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0:?} is no address of the cloud by https")]
+    Address(String),
+    #[error("reading the authority of the cloud from {path}")]
+    Authority {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{0} has no certificate of an authority in PEM")]
+    NoAuthority(PathBuf),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// How often everything is looked at although nothing happened, as the original does.
+const RESYNC: Duration = Duration::from_mins(5);
+/// How often numbers are taken that nobody tells.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Runs until told to stop, or until nothing can go on.
+pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), MirrorError> {
+    let numbers = Numbers::new();
+    let gates = ["robot", "credentials"];
+    let health = Arc::new(Health::missing(gates));
+    let lookup = kubeconfig(options.kubeconfig.as_ref());
+    let (robot_watched, robot) =
+        Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
+    let (to_cloud, cloud_watched) = match &options.cloud {
+        Cloud::Server {
+            url,
+            ca_file,
+            tokens,
+        } => (server(url, ca_file.as_ref(), tokens)?, None),
+        Cloud::Kubeconfig(path) => {
+            let (watched, config) = Watched::start(Source::find(
+                &kubeconfig(Some(path)),
+                &Environment::default(),
+            )?)?;
+            if config.cluster_url.scheme_str() != Some("https") {
+                return Err(MirrorError::Address(config.cluster_url.to_string()));
+            }
+            (config, Some(watched))
+        }
+    };
+    let ends = Ends {
+        cloud: to_cloud.clone(),
+        robot,
+        in_flight: options.in_flight,
+    };
+    let planes = Planes::connect(ends, &numbers)?;
+    let following = Following::new(
+        &planes,
+        &numbers,
+        options.settings.clone(),
+        manner(&options),
+    );
+    let site = Arc::new(Status {
+        numbers: Arc::clone(&numbers),
+        health: Arc::clone(&health),
+        link: Arc::clone(&planes.link),
+    });
+    let _pages = match &options.listen_address {
+        None => None,
+        Some(address) => {
+            let bound = serve::bind("--listen-address", address).await?;
+            let serving = bound.serve(Pages::Site(site), stop.clone());
+            Some(AbortOnDropHandle::new(tokio::spawn(serving)))
+        }
+    };
+    let follow = |watched: Watched, connection: &Connection| {
+        let renewed = connection.clone();
+        let following = watched.follow(move |config| renewed.renew(config));
+        AbortOnDropHandle::new(tokio::spawn(following))
+    };
+    let _robot = follow(robot_watched, &planes.robot);
+    let _cloud = cloud_watched.map(|watched| follow(watched, &planes.cloud));
+    let _tokens = tokens(&options, to_cloud, &planes, &health)?;
+    let counted = Arc::clone(&following);
+    let beaten = Arc::clone(&health);
+    let _numbers = AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            beaten.beat();
+            counted.count();
+        }
+    }));
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        robot = options.settings.robot_name,
+        cloud = planes.cloud.url(),
+        "the mirror starts"
+    );
+    following.run(stop, || health.found("robot")).await;
+    info!("Shutting down");
+    Ok(())
+}
+
+fn manner(options: &MirrorOptions) -> Manner {
+    Manner {
+        pace: Pace {
+            retry: (Duration::from_millis(800), Duration::from_secs(30)),
+            lasts: (options.watch_seconds, options.watch_seconds),
+            ..Pace::default()
+        },
+        resync: RESYNC,
+        conflict_limit: options.conflict_limit,
+        brake: options.brake.map(|share| BrakeOptions {
+            share,
+            ..BrakeOptions::default()
+        }),
+    }
+}
+
+fn kubeconfig(path: Option<&PathBuf>) -> Lookup {
+    Lookup {
+        kubeconfig: path.cloned(),
+        ..Lookup::default()
+    }
+}
+
+/// The cloud as it is reached by its address, with a token only where that comes from a file.
+fn server(
+    url: &str,
+    ca_file: Option<&PathBuf>,
+    tokens: &Tokens,
+) -> Result<kube::Config, MirrorError> {
+    let wrong = |_| MirrorError::Address(url.to_owned());
+    let mut config = kube::Config::new(url.parse().map_err(wrong)?);
+    if let Some(path) = ca_file {
+        let read = std::fs::read(path).map_err(|source| MirrorError::Authority {
+            path: path.clone(),
+            source,
+        })?;
+        let authorities = certificates(&read);
+        if authorities.is_empty() {
+            return Err(MirrorError::NoAuthority(path.clone()));
+        }
+        config.root_cert = Some(authorities);
+    }
+    if let Tokens::File(path) = tokens {
+        config.auth_info = AuthInfo {
+            token_file: Some(path.to_string_lossy().into_owned()),
+            ..AuthInfo::default()
+        };
+    }
+    Ok(config)
+}
+
+/// The certificates of a PEM file.
+fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    let found = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    found.map(|certificate| certificate.to_vec()).collect()
+}
+
+fn tokens(
+    options: &MirrorOptions,
+    cloud: kube::Config,
+    planes: &Planes,
+    health: &Arc<Health>,
+) -> Result<Option<AbortOnDropHandle<()>>, MirrorError> {
+    let endpoint = match &options.cloud {
+        Cloud::Server { tokens, .. } => match tokens {
+            Tokens::RobotJwt(url) => Some((url, Form::Jwt)),
+            Tokens::AccessToken(url) => Some((url, Form::AccessToken)),
+            Tokens::File(_) => None,
+        },
+        Cloud::Kubeconfig(_) => None,
+    };
+    let Some((url, form)) = endpoint else {
+        health.found("credentials");
+        return Ok(None);
+    };
+    let renewal = Renewal::new(url, form, cloud)?;
+    let health = Arc::clone(health);
+    let told = move |result: Result<(), String>| match result {
+        Ok(()) => health.found("credentials"),
+        Err(problem) => health.lost("credentials", &problem),
+    };
+    let running = renewal.run(planes.cloud.clone(), told);
+    Ok(Some(AbortOnDropHandle::new(tokio::spawn(running))))
+}
+
+/// What is said to whoever asks.
+struct Status {
+    numbers: Arc<Numbers>,
+    health: Arc<Health>,
+    link: Arc<Link>,
+}
+
+impl Site for Status {
+    fn page(&self, path: &str) -> Option<(StatusCode, &'static str, String)> {
+        let plain = "text/plain; charset=utf-8";
+        let check = |problems: Vec<String>| {
+            if problems.is_empty() {
+                (StatusCode::OK, plain, "ok\n".to_owned())
+            } else {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                (status, plain, problems.join("\n") + "\n")
+            }
+        };
+        Some(match path {
+            "/metrics" => (StatusCode::OK, metrics::CONTENT_TYPE, self.numbers.render()),
+            // Only credentials that the cloud does not take are a reason to begin anew.
+            "/health" if self.link.is_refused() => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                plain,
+                "unhealthy".to_owned(),
+            ),
+            "/health" => (StatusCode::OK, plain, String::new()),
+            "/healthz" => check(self.health.not_alive().into_iter().collect()),
+            "/readyz" => check(self.health.not_ready()),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_say_how_it_is() {
+        let status = Status {
+            numbers: Numbers::new(),
+            health: Arc::new(Health::missing(["robot"])),
+            link: Arc::new(Link::default()),
+        };
+        let code = |path: &str| status.page(path).map(|(code, ..)| code.as_u16());
+        assert_eq!((code("/health"), code("/healthz")), (Some(200), Some(200)));
+        assert_eq!((code("/readyz"), code("/other")), (Some(503), None));
+        status.health.found("robot");
+        assert_eq!(code("/readyz"), Some(200));
+        let answered = |code| {
+            crate::cluster::connection::Observer::answered(&*status.link, &http::Method::GET, code);
+        };
+        answered(Some(403));
+        answered(None);
+        assert_eq!(code("/health"), Some(200));
+        answered(Some(401));
+        assert_eq!(code("/health"), Some(500));
+    }
+}

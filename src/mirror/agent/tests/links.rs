@@ -1,0 +1,160 @@
+//! Links that break, and clouds that refuse.
+
+use super::*;
+
+const CUT: Action = Action::Reset(When::Before);
+
+#[tokio::test]
+async fn nothing_goes_before_the_cloud_was_heard_once() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(ROBOT, "orphan", &json!({})).await;
+    for verb in ["list", "watch"] {
+        clusters.fault(CLOUD, verb, CUT, None);
+    }
+    let mirror = clusters.mirror(r1()).await;
+    clusters.until_sent(CLOUD, 0, |r| r.code == 0).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    assert!(clusters.get(ROBOT, "orphan").await.is_some());
+    clusters.cloud.faults().clear();
+    clusters.until_gone(ROBOT, "orphan").await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_time_offline_the_newest_status_is_sent_once() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.create(CLOUD, "b", &json!({})).await;
+    clusters.until(ROBOT, "b", |_| true).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    clusters.fault(CLOUD, "update", CUT, None);
+    clusters.patch_status(ROBOT, "a", &json!({"step": 0})).await;
+    clusters
+        .until_sent(CLOUD, 0, |r| r.verb == "update" && r.code == 0)
+        .await;
+    for step in 1..20 {
+        clusters
+            .patch_status(ROBOT, "a", &json!({"step": step}))
+            .await;
+    }
+    clusters.patch_status(ROBOT, "b", &json!({"step": 1})).await;
+    let mark = clusters.mark(CLOUD);
+    clusters.cloud.faults().clear();
+    for (name, step) in [("a", 19), ("b", 1)] {
+        clusters
+            .until(CLOUD, name, |o| o["status"]["step"] == step)
+            .await;
+    }
+    let mut written = clusters.written(CLOUD, mark);
+    written.retain(|line| line.ends_with("200"));
+    written.sort();
+    assert_eq!(
+        written,
+        [
+            "update missions/status a 200",
+            "update missions/status b 200"
+        ]
+    );
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn what_went_while_the_watch_was_lost_goes_by_the_next_list() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    for name in ["a", "b"] {
+        clusters.create(CLOUD, name, &json!({})).await;
+    }
+    // The watch ends, and what happened since is not known to whoever wants to go on.
+    let cut = Action::CutWatch(std::time::Duration::from_secs(1));
+    let too_old = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    clusters.fault(CLOUD, "watch", cut, Some(1));
+    clusters.fault(CLOUD, "watch", too_old, None);
+    let mirror = clusters.mirror(r1()).await;
+    for name in ["a", "b"] {
+        clusters.until(ROBOT, name, |_| true).await;
+    }
+    clusters.until_sent(CLOUD, 0, |r| r.code == 410).await;
+    clusters.delete(CLOUD, "a").await;
+    clusters
+        .patch(CLOUD, "b", &json!({"spec": {"goal": 2}}))
+        .await;
+    clusters.cloud.faults().clear();
+    clusters.until_gone(ROBOT, "a").await;
+    clusters
+        .until(ROBOT, "b", |copy| copy["spec"]["goal"] == 2)
+        .await;
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn conflicts_in_the_cloud_are_tried_again_and_too_many_of_them_list_everything_anew() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mut manner = manner();
+    manner.conflict_limit = 2;
+    let mirror = clusters.mirror_in(r1(), manner).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    let conflict = Action::Status {
+        code: 409,
+        when: When::Before,
+    };
+    clusters.fault(CLOUD, "update", conflict, Some(2));
+    let mark = clusters.mark(CLOUD);
+    clusters
+        .patch_status(ROBOT, "a", &json!({"phase": "done"}))
+        .await;
+    clusters
+        .until(CLOUD, "a", |o| o["status"]["phase"] == "done")
+        .await;
+    assert_eq!(
+        clusters.written(CLOUD, mark),
+        [
+            "update missions/status a 409",
+            "update missions/status a 409",
+            "update missions/status a 200",
+        ]
+    );
+    let listed = |r: &crate::playground::server::LoggedRequest| {
+        r.verb == "list" || r.query.contains("sendInitialEvents")
+    };
+    assert!(clusters.sent(CLOUD, mark).iter().any(listed));
+    clusters.check_cloud(None);
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn a_create_whose_answer_was_lost_is_no_trouble() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.fault(ROBOT, "create", Action::Reset(When::After), Some(1));
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    clusters
+        .patch(CLOUD, "a", &json!({"spec": {"goal": 2}}))
+        .await;
+    clusters
+        .until(ROBOT, "a", |copy| copy["spec"]["goal"] == 2)
+        .await;
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn many_new_objects_do_not_wait_for_each_other() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.create(CLOUD, "first", &json!({})).await;
+    clusters.until(ROBOT, "first", |_| true).await;
+    let begun = tokio::time::Instant::now();
+    for n in 0..150 {
+        clusters.create(CLOUD, &format!("m{n}"), &json!({})).await;
+    }
+    clusters.until(ROBOT, "m149", |_| true).await;
+    // The original took 31 seconds, five in each.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(15));
+    mirror.stop().await;
+}

@@ -1,0 +1,307 @@
+//! The whole process, with the cloud behind a proxy as it is in the world: TLS, a path prefix, tokens.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::cluster::connection::{Call, Connection, Limits};
+use crate::mirror::agent::process;
+use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
+
+const PREFIX: &str = "/apis/core.kubernetes";
+
+/// What the proxy saw: method, path, and the token.
+type Seen = (String, String, String);
+
+struct Proxy {
+    address: SocketAddr,
+    authority: String,
+    seen: Mutex<Vec<Seen>>,
+    /// Tokens that are known.
+    valid: Mutex<Vec<String>>,
+    cloud: kube::Client,
+}
+
+impl Proxy {
+    /// Before a cloud, in a task of the set.
+    async fn start(clusters: &Clusters, tasks: &mut JoinSet<()>) -> Arc<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
+            .unwrap();
+        let proxy = Arc::new(Self {
+            address: listener.local_addr().unwrap(),
+            authority: made.cert.pem(),
+            seen: Mutex::default(),
+            valid: Mutex::default(),
+            cloud: clusters.client(CLOUD).await,
+        });
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let serving = Arc::clone(&proxy);
+        tasks.spawn(async move {
+            let mut served = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                served.spawn(Arc::clone(&serving).serve(acceptor.clone(), stream));
+            }
+        });
+        proxy
+    }
+
+    async fn serve(self: Arc<Self>, acceptor: TlsAcceptor, stream: TcpStream) {
+        let Ok(stream) = acceptor.accept(stream).await else {
+            return;
+        };
+        let service = service_fn(|request| {
+            let proxy = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(proxy.pass(request).await) }
+        });
+        let http = hyper::server::conn::http1::Builder::new();
+        // Clients come and go.
+        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    }
+
+    async fn pass(&self, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let token = header(AUTHORIZATION).unwrap_or_default().to_owned();
+        let path = parts.uri.path_and_query().unwrap().as_str().to_owned();
+        let seen = (parts.method.to_string(), path.clone(), token.clone());
+        self.seen.lock().push(seen);
+        let refuse = |status: StatusCode| {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = status;
+            response
+        };
+        if !self.valid.lock().contains(&token) {
+            return refuse(StatusCode::UNAUTHORIZED);
+        }
+        let Some(path) = path.strip_prefix(PREFIX) else {
+            return refuse(StatusCode::NOT_FOUND);
+        };
+        let mut onwards = Request::builder().method(parts.method.clone()).uri(path);
+        for name in [USER_AGENT, ACCEPT, CONTENT_TYPE] {
+            if let Some(value) = parts.headers.get(&name) {
+                onwards = onwards.header(name, value);
+            }
+        }
+        let body = body.collect().await.unwrap().to_bytes();
+        let request = onwards.body(Body::from(body)).unwrap();
+        let answered = self.cloud.send(request).await;
+        answered.unwrap_or_else(|_| refuse(StatusCode::BAD_GATEWAY))
+    }
+}
+
+/// A token that lasts for so long.
+fn token(name: &str, seconds: i64) -> String {
+    let ends = Timestamp::now().as_second() + seconds;
+    let claims = json!({"sub": name, "exp": ends}).to_string();
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+}
+
+/// Answers one token after the other, the last one for ever.
+async fn tell_tokens(tokens: Vec<String>, tasks: &mut JoinSet<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tasks.spawn(async move {
+        let left = Mutex::new(tokens);
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let service = service_fn(|request: Request<Incoming>| {
+                assert!(request.uri().path().ends_with("/identity"));
+                let mut left = left.lock();
+                let token = if left.len() > 1 {
+                    left.remove(0)
+                } else {
+                    left[0].clone()
+                };
+                async move { Ok::<_, Infallible>(Response::new(token)) }
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    address
+}
+
+struct Running {
+    pages: Connection,
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<Result<(), process::MirrorError>>,
+    directory: tempfile::TempDir,
+}
+
+/// An address that nobody listens at.
+async fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+async fn run(
+    clusters: &Clusters,
+    proxy: &Proxy,
+    tokens: impl FnOnce(&std::path::Path) -> Tokens,
+) -> Running {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let text = clusters.robot.service_kubeconfig().to_string();
+    std::fs::write(&kubeconfig, text).unwrap();
+    let authority = directory.path().join("ca.pem");
+    std::fs::write(&authority, &proxy.authority).unwrap();
+    let listens = free().await;
+    let options = MirrorOptions {
+        cloud: Cloud::Server {
+            url: format!("https://{}{PREFIX}", proxy.address),
+            ca_file: Some(authority),
+            tokens: tokens(directory.path()),
+        },
+        kubeconfig: Some(kubeconfig),
+        listen_address: Some(listens.to_string()),
+        conflict_limit: 5,
+        watch_seconds: 300,
+        in_flight: 8,
+        brake: Some(50),
+        settings: r1(),
+    };
+    let stop = CancellationToken::new();
+    let config = kube::Config::new(format!("http://{listens}").parse().unwrap());
+    Running {
+        pages: Connection::new(config, Limits::default()).unwrap(),
+        ended: tokio::spawn(process::run(options, stop.clone())),
+        stop,
+        directory,
+    }
+}
+
+impl Running {
+    async fn until_page(&self, path: &str, status: u16) -> String {
+        let asking = async {
+            loop {
+                if let Ok(reply) = self.pages.call(Call::get(path)).await
+                    && reply.status == status
+                {
+                    return String::from_utf8(reply.body.to_vec()).unwrap();
+                }
+                pause().await;
+            }
+        };
+        let page = tokio::time::timeout(Duration::from_mins(1), asking).await;
+        page.unwrap_or_else(|_| panic!("{path} never answers {status}"))
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.ended.await.unwrap().unwrap();
+    }
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+#[tokio::test]
+async fn tokens_of_the_robot_are_renewed_and_everything_goes_below_the_prefix() {
+    let clusters = Clusters::with(true, &filtered()).await;
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(&clusters, &mut tasks).await;
+    // The first one is renewed a second later, as it lasts hardly longer than the margin.
+    let tokens = vec![token("first", 61), token("second", 900)];
+    *proxy.valid.lock() = tokens.iter().map(|token| bearer(token)).collect();
+    let address = tell_tokens(tokens.clone(), &mut tasks).await;
+    let url =
+        format!("http://{address}/computeMetadata/v1/instance/service-accounts/default/identity");
+    let mirror = run(&clusters, &proxy, |_| Tokens::RobotJwt(url)).await;
+    clusters.create(CLOUD, "a", &labelled("r1")).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    let with = |token: &str| {
+        let bearer = bearer(token);
+        let seen = proxy.seen.lock();
+        seen.iter()
+            .any(|(method, _, by)| method == "PUT" && *by == bearer)
+    };
+    // Whoever writes for long enough uses the second one.
+    let mut step = 0;
+    while !with(&tokens[1]) {
+        step += 1;
+        clusters
+            .patch_status(ROBOT, "a", &json!({"step": step}))
+            .await;
+        clusters
+            .until(CLOUD, "a", |o| o["status"]["step"] == step)
+            .await;
+        assert!(step < 100, "the token is never renewed");
+    }
+    for (method, path, _) in &*proxy.seen.lock() {
+        assert!(
+            path.starts_with("/apis/core.kubernetes/apis/example.com/v1/"),
+            "{path}"
+        );
+        assert!(["GET", "PUT"].contains(&method.as_str()), "{method} {path}");
+    }
+    clusters.check_cloud(Some("cloudrobotics.com/robot-name=r1"));
+    assert_eq!(mirror.until_page("/healthz", 200).await, "ok\n");
+    assert_eq!(mirror.until_page("/readyz", 200).await, "ok\n");
+    assert_eq!(mirror.until_page("/health", 200).await, "");
+    mirror.until_page("/else", 404).await;
+    let metrics = mirror.until_page("/metrics", 200).await;
+    for name in [
+        "cr_syncer_cloudrobotics_com_syncs_total{event_source=\"upstream\",resource=\"missions.example.com\"}",
+        "http_client_request_duration_seconds_bucket{location=\"remote\"",
+        "http_client_request_duration_seconds_bucket{location=\"local\"",
+    ] {
+        assert!(metrics.contains(name), "{name} is not in\n{metrics}");
+    }
+    mirror.end().await;
+}
+
+#[tokio::test]
+async fn a_token_that_the_cloud_does_not_take_makes_the_process_unhealthy_and_nothing_else_does() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(ROBOT, "local", &json!({})).await;
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(&clusters, &mut tasks).await;
+    let mirror = run(&clusters, &proxy, |directory| {
+        let file = directory.join("token");
+        std::fs::write(&file, "secret").unwrap();
+        Tokens::File(file)
+    })
+    .await;
+    assert_eq!(mirror.until_page("/health", 500).await, "unhealthy");
+    assert!(clusters.get(ROBOT, "local").await.is_some());
+    assert!(mirror.directory.path().join("token").exists());
+    proxy.valid.lock().push(bearer("secret"));
+    clusters.until_gone(ROBOT, "local").await;
+    mirror.until_page("/health", 200).await;
+    mirror.end().await;
+}
