@@ -12,6 +12,8 @@ pub(crate) mod fuzz;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -49,6 +51,13 @@ pub enum Step {
 /// Compiled steps. Immutable, so one pipeline serves all workers.
 pub struct Pipeline {
     steps: Vec<Compiled>,
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Pipeline");
+        debug.field("steps", &self.steps.len()).finish()
+    }
 }
 
 /// Why a step cannot be compiled.

@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod projection;
 pub mod ready;
 pub mod rehearsal;
+pub mod related;
 pub mod rules;
 pub mod schema;
 pub mod types;

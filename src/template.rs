@@ -19,6 +19,7 @@ mod maps;
 mod numbers;
 mod patterns;
 mod printf;
+pub mod provenance;
 mod semver;
 mod structure;
 mod text;

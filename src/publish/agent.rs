@@ -14,6 +14,7 @@
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
 //! | [`publication`] | one published resource at work |
+//! | [`related`] | the kinds, feeds and reverse index of related objects |
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
 //! | [`observing`] | what becomes known of passes: events and numbers |
@@ -37,6 +38,7 @@ pub mod passes;
 pub mod process;
 pub mod publication;
 pub mod publishing;
+pub mod related;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;

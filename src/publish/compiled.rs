@@ -4,6 +4,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -11,6 +12,7 @@ use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
+use super::related::Entry;
 use super::types::{OnUnbind, PublishedResourceSpec, Safety, TemplateEngine};
 use crate::mutation::Pipeline;
 use crate::object::{Gvk, Object};
@@ -85,6 +87,7 @@ pub struct Compiled {
     pub(super) status: Pipeline,
     pub(super) safety: Safety,
     pub(super) workspace_paths: bool,
+    pub(super) related: Vec<Arc<Entry>>,
     fingerprint: u64,
     warnings: Vec<Problem>,
 }
@@ -104,9 +107,9 @@ impl Compiled {
         let naming = naming(spec, engine, types.local_scope, &mut problems);
         let filters = filters(spec, &mut problems);
         let (up, back) = steps::mutations(spec.mutation.as_ref(), "spec.mutation", &mut problems);
-        related::related(&spec.related, engine, &mut problems);
-        match (naming, filters, up, back) {
-            (Some(naming), Some(filters), Some(up), Some(back))
+        let related = related::related(spec, engine, &mut problems);
+        match (naming, filters, up, back, related) {
+            (Some(naming), Some(filters), Some(up), Some(back), Some(related))
                 if !problems.iter().any(Problem::is_error) =>
             {
                 let mut hasher = DefaultHasher::new();
@@ -120,12 +123,17 @@ impl Compiled {
                     status: back,
                     safety: spec.safety(),
                     workspace_paths: spec.enable_workspace_paths,
+                    related,
                     fingerprint: hasher.finish(),
                     warnings: problems,
                 })
             }
             _ => Err(problems),
         }
+    }
+
+    pub fn agent(&self) -> &Agent {
+        &self.agent
     }
 
     pub fn types(&self) -> &Types {
@@ -155,6 +163,11 @@ impl Compiled {
     /// Whether the path of an object's workspace has to be known before anything is made.
     pub fn needs_path(&self) -> bool {
         self.workspace_paths
+    }
+
+    /// What travels with an object.
+    pub fn related(&self) -> &[Arc<Entry>] {
+        &self.related
     }
 
     /// Whether an object of a workspace is to be kept in step.

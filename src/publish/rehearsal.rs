@@ -78,8 +78,13 @@ impl Rehearsal {
 
     /// One pass of a subject, and the requests that it sent.
     pub fn pass(&self, subject: &Subject) -> (Report, Vec<Request>) {
+        self.pass_of(&Fixed(subject))
+    }
+
+    /// One pass of whatever a front end makes up, and the requests that it sent.
+    pub fn pass_of(&self, front: &impl Dialect) -> (Report, Vec<Request>) {
         self.0.lock().sent.clear();
-        let report = futures::executor::block_on(run(&Fixed(subject), self, self));
+        let report = futures::executor::block_on(run(front, self, self));
         (report, std::mem::take(&mut self.0.lock().sent))
     }
 }

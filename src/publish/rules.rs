@@ -64,7 +64,30 @@ impl ObjectRules {
         }
     }
 
-    fn local_scope(&self) -> Scope {
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        &self.compiled
+    }
+
+    pub fn sides(&self) -> &Sides {
+        &self.sides
+    }
+
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    pub fn cluster_path(&self) -> &str {
+        &self.cluster_path
+    }
+
+    /// The object of the workspace.
+    pub fn anchor(&self) -> Key {
+        let kind = Arc::new(self.compiled.types.remote.clone());
+        Scope::new(&self.sides.kcp, &kind, &self.remote.cluster)
+            .key(self.remote.namespace.as_deref(), &self.remote.name)
+    }
+
+    pub fn local_scope(&self) -> Scope {
         let local = Arc::new(self.compiled.types.local.clone());
         Scope::new(&self.sides.service, &local, "")
     }
@@ -191,9 +214,7 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
     let compiled = Arc::clone(&rules.compiled);
     let remote = rules.remote.clone();
     let types = &compiled.types;
-    let kind = Arc::new(types.remote.clone());
-    let anchor = Scope::new(&rules.sides.kcp, &kind, &remote.cluster)
-        .key(remote.namespace.as_deref(), &remote.name);
+    let anchor = rules.anchor();
     let codec = StateSecret {
         namespace: compiled.agent.namespace.clone(),
         remote: remote.clone(),

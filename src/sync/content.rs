@@ -66,8 +66,8 @@ pub(super) fn content(
     {
         return Ok(Turn::step(request, Effect::Synced).of(key));
     }
-    let merged = pass.remembers() && link.policy.content == Content::Merge;
-    let memory = merged.then(|| remember(pass, link, copy, desired));
+    let remembered = pass.remembers() && link.policy.content.is_remembered();
+    let memory = remembered.then(|| remember(pass, link, copy, desired));
     in_step(pass, link, source, copy, memory.flatten())
 }
 
@@ -165,16 +165,21 @@ fn change(
 ) -> Result<Change, Request> {
     match (link.policy.content, &pass.subject.memory) {
         (Content::Once | Content::Exact, _) => Ok(Change::Merge(Map::new())),
-        (Content::Overwrite, _) | (Content::Merge, None) => {
+        (Content::Overwrite, _) | (Content::Merge | Content::Restore, None) => {
             Ok(Change::Overwrite(overwrite(object, desired)))
         }
-        (Content::Merge, Some(memory)) => {
+        (mode @ (Content::Merge | Content::Restore), Some(memory)) => {
             let snapshot = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
             if let Some(snapshot) = snapshot {
-                if snapshot.remembers(desired) {
-                    return Ok(Change::Merge(Map::new()));
+                let mut body = if snapshot.remembers(desired) {
+                    Map::new()
+                } else {
+                    merge(&snapshot.base_for(desired), desired)
+                };
+                if mode == Content::Restore {
+                    lay_over(&mut body, overwrite(object, desired));
                 }
-                return Ok(Change::Merge(merge(&snapshot.base_for(desired), desired)));
+                return Ok(Change::Merge(body));
             }
             // The state is lost. That is not believed of caches, neither of the state's nor of
             // the copy's: what agrees is recorded without a write that could be refused.
@@ -230,9 +235,10 @@ fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Optio
     let entry = pass.entry(link);
     let known = entry.is_some_and(|entry| {
         let snapshot = entry.snapshot.as_ref();
-        let intended = matches!(entry.copy, CopyRecord::Intended(_));
+        // What is known by the memory alone has to be found by it when nothing else leads there.
+        let loose = matches!(entry.copy, CopyRecord::Intended(_) | CopyRecord::Unrecorded);
         snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
-            && !(intended && link.policy.identity == Identity::Memory)
+            && !(loose && link.policy.identity == Identity::Memory)
     });
     if known {
         return None;
@@ -305,6 +311,18 @@ fn carries(object: &Object, marks: &Metadata) -> bool {
         && annotations
             .into_iter()
             .all(|name| object.annotation(name).is_some())
+}
+
+/// Adds what a second patch sets to a first one. It removes nothing.
+fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
+    for (field, value) in second {
+        match (patch.get_mut(&field), value) {
+            (Some(Value::Object(there)), Value::Object(more)) => lay_over(there, more),
+            (_, value) => {
+                patch.insert(field, value);
+            }
+        }
+    }
 }
 
 /// What of the top level is not content.

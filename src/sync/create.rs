@@ -15,7 +15,7 @@ use super::pass::{Change, Pass, Sight, Turn, hold, locked};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::{Made, Marks};
-use super::subject::{Adoption, Content, Identity, Key, Link, NamespacePolicy};
+use super::subject::{Adoption, Identity, Key, Link, NamespacePolicy};
 use super::view::{Proof, Seen};
 
 /// What only a server sets; everything else of the metadata is the rules' business.
@@ -44,7 +44,7 @@ pub(super) fn create(
         Ok(turn) => turn,
         Err(turn) => return Ok(*turn),
     };
-    if pass.remembers() && link.policy.content == Content::Merge {
+    if pass.remembers() && link.policy.content.is_remembered() {
         let known = pass.entry(link).is_some_and(|entry| {
             let snapshot = entry.snapshot.as_ref();
             snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))

@@ -56,6 +56,7 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
         Err(turn) => pass.everywhere(*turn),
     };
     let wait = |outcome: &Outcome| match outcome.reason.code.class() {
+        _ if outcome.reason.code == Code::SourceNotQuiet => Some(RETRY),
         Class::Retry => Some(RETRY),
         Class::Waiting | Class::Refused => Some(WAIT),
         Class::Settled | Class::Working => None,
@@ -159,8 +160,10 @@ impl Pass<'_> {
     fn retract_one(&self, link: &Link) -> Turn {
         let source = match &link.source {
             Source::NotWanted => None,
+            Source::Unwanted(_) if link.policy.hold.is_none() => None,
+            Source::Refused(_) => return Turn::end(Code::Gone),
             Source::Rendered(object) => Some(Arc::clone(object)),
-            Source::Live(key) => match self.see(key) {
+            Source::Live(key) | Source::Unwanted(key) => match self.see(key) {
                 Sight::Look(request) => return Turn::look(request),
                 Sight::Present(object) => Some(object),
                 Sight::Absent => None,

@@ -45,17 +45,24 @@ pub(super) fn retract(
     {
         return turn;
     }
-    if extent == Extent::Link && pass.remembers() && pass.entry(link).is_some() {
+    let unwanted = matches!(link.source, Source::Unwanted(_));
+    let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
+    if known && !unwanted {
         return Turn::remember(None);
     }
     if let Some(turn) = let_go(link, source) {
         return turn;
     }
-    // With the subject goes the last one who knows that this source was held.
-    if let (Extent::Subject, Source::Live(key), Some(_)) = (extent, &link.source, &link.policy.hold)
+    // With the subject, or with the last word of an entry that is no more, goes what is known of
+    // this source being held.
+    if (extent == Extent::Subject || unwanted && known)
+        && let (Some(key), Some(_)) = (link.source.key(), &link.policy.hold)
         && let Sight::Look(request) = pass.witness(key)
     {
         return Turn::look(request);
+    }
+    if known {
+        return Turn::remember(None);
     }
     Turn::end(match fate {
         Fate::Delete => Code::Gone,
@@ -162,8 +169,7 @@ fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
 
 /// The patch that takes the link's own finalizer off its source.
 fn let_go(link: &Link, source: LastSource<'_>) -> Option<Turn> {
-    let (Source::Live(key), Some(finalizer), Some(source)) =
-        (&link.source, &link.policy.hold, source)
+    let (Some(key), Some(finalizer), Some(source)) = (link.source.key(), &link.policy.hold, source)
     else {
         return None;
     };

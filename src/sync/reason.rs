@@ -101,6 +101,7 @@ codes! {
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";
     Held: Waiting, "the deletion waits for somebody to allow it";
     WaitingForOthers: Waiting, "other objects of the same subject come first";
+    SourceNotQuiet: Waiting, "the object was changed a moment ago";
     NotSeen: Retry, "the current state could not be read";
     NoAnswer: Retry, "a server did not answer";
     TooManyChanges: Retry, "the objects change faster than they can be compared";
@@ -116,6 +117,11 @@ codes! {
     MutationFailed: Refused, "a mutation could not be applied";
     NamingFailed: Refused, "no name could be made for the copy";
     StatusNotServed: Settled, "the object has no status to be written";
+    NotLinked: Refused, "the object does not show that it belongs here";
+    NamespaceClosed: Refused, "the namespace is not open to related objects";
+    ReferenceInvalid: Refused, "what the object refers to cannot be made out";
+    TooManyRelated: Refused, "the object refers to too many others";
+    KindNotServed: Refused, "the kind of a related object is not served";
     RulesInvalid: Refused, "the rules of this resource are not valid";
 }
 

@@ -55,7 +55,11 @@ impl Below {
 
 /// The turn of a link of a living subject, and whether its copy exists.
 pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
-    if !below.open(link.policy.gate) {
+    if let Source::Refused(reason) = &link.source {
+        return (Turn::end(reason.clone()), false);
+    }
+    // What is not wanted any more waits for nobody.
+    if !below.open(link.policy.gate) && !matches!(link.source, Source::Unwanted(_)) {
         return (Turn::end(Code::WaitingForOthers), false);
     }
     let source = match source(pass, link) {
@@ -63,8 +67,10 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
         Ok(Sight::Look(request)) => return (Turn::look(request), false),
         Ok(Sight::Absent) => {
             let fate = match link.source {
-                Source::NotWanted => Fate::Delete,
-                Source::Live(_) | Source::Rendered(_) => link.policy.source_gone,
+                Source::NotWanted | Source::Unwanted(_) => Fate::Delete,
+                Source::Live(_) | Source::Rendered(_) | Source::Refused(_) => {
+                    link.policy.source_gone
+                }
             };
             return (retract(pass, link, None, fate, Extent::Link), false);
         }
@@ -92,7 +98,12 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
 /// The link's source; an error where it is in deletion.
 fn source(pass: &Pass<'_>, link: &Link) -> Result<Sight, Arc<Object>> {
     Ok(match &link.source {
-        Source::NotWanted => Sight::Absent,
+        Source::NotWanted | Source::Refused(_) => Sight::Absent,
+        Source::Unwanted(_) if link.policy.hold.is_none() => Sight::Absent,
+        Source::Unwanted(key) => match pass.see(key) {
+            Sight::Present(object) => return Err(object),
+            sight => sight,
+        },
         Source::Rendered(object) => Sight::Present(Arc::clone(object)),
         Source::Live(key) => match pass.see(key) {
             Sight::Present(object) if object.in_deletion() => return Err(object),

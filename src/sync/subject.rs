@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::object::{Gvk, Object};
 
 use super::memory::MemoryPlace;
+use super::reason::Reason;
 use super::rules::Rules;
 
 /// One of the control planes that a dialect connects, by the name the dialect gave it.
@@ -175,6 +176,21 @@ pub enum Source {
     Rendered(Arc<Object>),
     /// The entry was removed or the cluster deselected: what was made has to go.
     NotWanted,
+    /// As before, and the object that was the source may live on: it has to be let go, and only
+    /// then is it forgotten that it was held.
+    Unwanted(Key),
+    /// The dialect may not make this copy, and says why.
+    Refused(Reason),
+}
+
+impl Source {
+    /// The object that is or was the source.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Live(key) | Self::Unwanted(key) => Some(key),
+            Self::Rendered(_) | Self::NotWanted | Self::Refused(_) => None,
+        }
+    }
 }
 
 /// How a link's copy is found.
@@ -262,6 +278,8 @@ pub enum AdoptedOnDelete {
 pub enum Content {
     /// What changed in the source since the last known state is merged into the copy.
     Merge,
+    /// As `Merge`; what else differs from the source on the copy is put back as well.
+    Restore,
     /// Every field of the source wins over the copy's, always.
     Overwrite,
     /// The copy is made once and its content left alone.
@@ -270,6 +288,13 @@ pub enum Content {
     /// only the copy has of them goes; a null says that a field is not to be there. Written whole, for
     /// one version of the copy.
     Exact,
+}
+
+impl Content {
+    /// Whether the last known state is kept.
+    pub(super) fn is_remembered(self) -> bool {
+        matches!(self, Self::Merge | Self::Restore)
+    }
 }
 
 /// Which way the status goes. Where it does not go with the whole object, the receiving kind has to serve

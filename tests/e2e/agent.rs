@@ -58,6 +58,7 @@ mod plane;
 mod process;
 mod publishing;
 mod races;
+mod related;
 mod service;
 mod shapes;
 mod stage;

@@ -26,6 +26,7 @@ fn pages() -> Result<Vec<PathBuf>> {
         "docs",
         "examples/crontabs",
         "examples/databases",
+        "examples/credentials",
         "examples/robots",
     ] {
         for entry in std::fs::read_dir(root.join(dir))? {

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object::{Gvk, Object};
 use crate::sync::subject::Labels;
@@ -220,12 +221,19 @@ impl Table {
         Found::All(found)
     }
 
-    /// Of everything among which the objects with these labels are: it changes whenever they do.
+    /// Of the objects with these labels.
     pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
         let state = self.state.read();
         let keys = self.candidates(&state, cluster, labels)?;
-        let print = |key: &Key| state.entries.get(key).map(|entry| entry.print);
-        Some(Print::of_all(keys.filter_map(print)))
+        let mut prints = Vec::new();
+        for key in keys {
+            let entry = state.entries.get(key)?;
+            let object = entry.object()?;
+            if labels.iter().all(|(k, v)| object.label(k) == Some(v)) {
+                prints.push(entry.print);
+            }
+        }
+        Some(Print::of_all(prints))
     }
 
     /// The keys among which everything with these labels is; none where that is not known.
@@ -243,18 +251,20 @@ impl Table {
         let values = self
             .coverage
             .place(|label| labels.get(label).map(String::as_str));
-        Some(match values {
-            Some(values) => {
-                let keys = state.index.get(&values).into_iter().flatten();
-                Box::new(keys.filter(move |key| *key.cluster == *cluster))
-            }
-            None => Box::new(
-                state
-                    .entries
-                    .keys()
-                    .filter(move |key| *key.cluster == *cluster),
-            ),
-        })
+        if let Some(values) = values {
+            let keys = state.index.get(&values).into_iter().flatten();
+            return Some(Box::new(keys.filter(move |key| *key.cluster == *cluster)));
+        }
+        // Few of many objects have the labels: those whose text has not are not parsed.
+        let marks = labels
+            .iter()
+            .map(|(key, value)| format!("{}:{}", json!(key), json!(value)));
+        let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
+        let may_have = move |(key, entry): &(&Key, &Entry)| {
+            *key.cluster == *cluster && marks.iter().all(|m| m.find(&entry.body).is_some())
+        };
+        let all = state.entries.iter().filter(may_have);
+        Some(Box::new(all.map(|(key, _)| key)))
     }
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {

@@ -381,9 +381,10 @@ async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
         found,
     });
     let listener = Arc::clone(&looks);
-    let mut held = looks.feed.lock();
-    *held = Some(Feed::start(selection, table, listener, PATIENT));
-    drop(held);
+    {
+        let mut held = looks.feed.lock();
+        *held = Some(Feed::start(selection, table, listener, PATIENT));
+    }
     let complete = timeout(Duration::from_secs(20), looked.recv()).await;
     assert_eq!(complete.unwrap(), Some(true));
 }

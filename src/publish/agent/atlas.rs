@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::publication::{Publication, logical_cluster_kind, namespace_kind, secret_kind};
+use super::publication::{
+    Publication, config_map_kind, logical_cluster_kind, namespace_kind, secret_kind,
+};
 use super::workspaces::Workspaces;
 use crate::cluster::connection::Connection;
 use crate::cluster::wire::{Atlas, Place};
@@ -31,6 +33,9 @@ impl Places {
             resource(&sides.service, secret_kind(), "secrets"),
             resource(&sides.service, namespace_kind(), "namespaces"),
             resource(&sides.kcp, namespace_kind(), "namespaces"),
+            resource(&sides.kcp, secret_kind(), "secrets"),
+            resource(&sides.kcp, config_map_kind(), "configmaps"),
+            resource(&sides.service, config_map_kind(), "configmaps"),
             resource(&sides.kcp, logical_cluster_kind(), "logicalclusters"),
         ];
         Self {
@@ -39,6 +44,12 @@ impl Places {
             workspaces: Arc::clone(workspaces),
             resources: RwLock::new(known.into()),
         }
+    }
+
+    /// What a related kind is called in paths.
+    pub fn learn_kind(&self, side: &Side, kind: &Arc<Gvk>, resource: &str) {
+        let mut resources = self.resources.write();
+        resources.insert((side.clone(), Arc::clone(kind)), resource.into());
     }
 
     /// What the kinds of a publication are called in paths.

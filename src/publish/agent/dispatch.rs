@@ -7,7 +7,8 @@ use parking_lot::RwLock;
 use tokio::sync::mpsc;
 
 use super::feeds::Hears;
-use super::publication::{Publication, SubjectId, namespace_kind};
+use super::publication::{Publication, SERVICE, SubjectId, namespace_kind};
+use super::related::Company;
 use crate::cluster::cache::{Cache, Change, SourceId, Table, What};
 use crate::cluster::queue::{Queue, Urgency};
 use crate::object::Gvk;
@@ -28,6 +29,8 @@ pub struct Dispatch {
     pub queue: Queue<SubjectId>,
     running: RwLock<Arc<Running>>,
     news: mpsc::UnboundedSender<News>,
+    /// What published resources share of related objects.
+    pub company: Company,
     /// Kinds whose events are news.
     control: Vec<Arc<Gvk>>,
 }
@@ -82,6 +85,7 @@ impl Dispatch {
             queue,
             running: RwLock::default(),
             news,
+            company: Company::default(),
             control,
         };
         (Arc::new(dispatch), heard)
@@ -131,6 +135,14 @@ impl Dispatch {
     /// A first list of an endpoint has come: whoever sees all that is needed begins.
     pub fn completed(&self, source: &SourceId) {
         for publication in self.running().all() {
+            // Of the service cluster late ones are of related kinds.
+            if **source == *SERVICE && !publication.compiled().related().is_empty() {
+                for source in publication.sources() {
+                    if publication.sees(&source) {
+                        self.initial(publication, &source, None);
+                    }
+                }
+            }
             if publication.sees(source) {
                 self.initial(publication, source, None);
             }
@@ -182,6 +194,15 @@ impl Dispatch {
         }
     }
 
+    /// What travels with objects, or would.
+    fn related(&self, change: &Change, urgency: Urgency) {
+        for publication in self.running().all() {
+            for id in publication.related.asking(change) {
+                self.add(id, urgency);
+            }
+        }
+    }
+
     /// A copy.
     fn local(&self, change: &Change, urgency: Urgency) {
         let running = self.running();
@@ -206,9 +227,12 @@ impl Hears for Dispatch {
             // Of first lists all is taken together, once everything else is known that passes ask for.
             if change.what != What::Initial {
                 self.remote(source, &change.key, urgency);
+                self.related(&change, urgency);
             }
         } else {
+            self.company.heard(&self.sides, &change);
             self.local(&change, urgency);
+            self.related(&change, urgency);
         }
     }
 

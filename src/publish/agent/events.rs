@@ -116,7 +116,8 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
     };
     let code = outcome.reason.code;
     let mut message = format!("{whose} {}.", words(code));
-    if code == Code::Invalid {
+    // Of related objects nothing is quoted: they may be Secrets.
+    if code == Code::Invalid && *outcome.link.0 == *PRIMARY {
         let copies = report.outcomes.iter().filter_map(|o| o.copy.as_ref());
         let hidden = Hidden::of(own, copies);
         let detail = &outcome.reason.detail;
@@ -154,7 +155,14 @@ fn words(code: Code) -> &'static str {
         Code::RulesInvalid => {
             "cannot be processed at the moment: the service is not set up correctly"
         }
+        Code::NotLinked | Code::NamespaceClosed => {
+            "cannot be processed: the service does not open that place to it"
+        }
+        Code::ReferenceInvalid => "cannot be processed: what refers to it cannot be made out",
+        Code::TooManyRelated => "cannot be processed: there are too many of its kind",
+        Code::KindNotServed => "cannot be processed: its kind is not known here",
         Code::InStep
+        | Code::SourceNotQuiet
         | Code::Gone
         | Code::Kept
         | Code::NoSource

@@ -11,6 +11,7 @@ use super::atlas::Places;
 use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
+use super::related::{Company, Standing};
 use super::workspaces::Workspaces;
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::{self, Urgency, Work};
@@ -18,6 +19,7 @@ use crate::cluster::wire::Wire;
 use crate::object::Object;
 use crate::process::lease::Fence;
 use crate::publish::marks;
+use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use crate::sync::reason::Class;
 use crate::sync::subject::Fate;
@@ -97,6 +99,7 @@ impl Passes {
             id,
             sides: &self.sides,
             workspaces: &self.workspaces,
+            company: &self.dispatch.company,
         };
         let cluster = WhileAtWork {
             wire: &self.wire,
@@ -117,6 +120,15 @@ impl Passes {
             {
                 self.braking.withdraw(copy);
             }
+        }
+        let standing = match self.cache.get(&publication.anchor(id)) {
+            Seen::Absent => Standing::Gone,
+            Seen::Present(_) | Seen::Unknown => Standing::There,
+        };
+        let works = &publication.related;
+        if works.note(&publication, id, &report, standing, &*self.cache) {
+            let tenant = Arc::clone(&id.cluster);
+            self.dispatch.queue.add(id.clone(), &tenant, work.urgency);
         }
         for copy in report
             .outcomes
@@ -264,6 +276,7 @@ struct Front<'a> {
     id: &'a SubjectId,
     sides: &'a Sides,
     workspaces: &'a Workspaces,
+    company: &'a Company,
 }
 
 impl Front<'_> {
@@ -307,8 +320,7 @@ impl Dialect for Front<'_> {
         let anchor = self.publication.anchor(self.id);
         let rules = |path: Option<&str>| {
             let remote = self.id.remote();
-            let rules = ObjectRules::new(self.publication.compiled(), self.sides, remote, path);
-            subject_of(rules)
+            ObjectRules::new(self.publication.compiled(), self.sides, remote, path)
         };
         if let Seen::Present(object) = view.get(&anchor)
             && !self.wanted(&object, view)?
@@ -318,11 +330,14 @@ impl Dialect for Front<'_> {
                 finalizer: None,
                 memory: None,
                 links: Vec::new(),
-                ..rules(None)
+                ..subject_of(rules(None))
             });
         }
         let path = self.path(view)?;
-        let mut subject = rules(path.as_deref());
+        let rules = rules(path.as_deref());
+        let kinds = self.publication.related.kinds();
+        let around = self.company.around(&kinds);
+        let mut subject = related::extend(subject_of(rules.clone()), &rules, around, view)?;
         if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {
@@ -335,7 +350,12 @@ impl Dialect for Front<'_> {
         Ok(subject)
     }
 
-    fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {
-        Vec::new()
+    fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step> {
+        match view.get(&subject.anchor) {
+            Seen::Present(anchor) => related::annotations(subject, outcomes, &anchor)
+                .into_iter()
+                .collect(),
+            Seen::Absent | Seen::Unknown => Vec::new(),
+        }
     }
 }

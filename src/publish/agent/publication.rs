@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::feeds::{Feeds, Watched};
+use super::related::Works;
 use super::workspaces::Endpoint;
 use crate::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use crate::cluster::connection::Connection;
@@ -77,11 +78,17 @@ pub struct Publication {
     copies_of: Mutex<HashMap<Key, SubjectId>>,
     /// What the servers do not allow, in words.
     refused: Mutex<BTreeSet<String>>,
+    /// What travels with its objects.
+    pub related: Works,
     stopped: AtomicBool,
 }
 
 pub fn secret_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new("", "v1", "Secret"))
+}
+
+pub fn config_map_kind() -> Arc<Gvk> {
+    Arc::new(Gvk::new("", "v1", "ConfigMap"))
 }
 
 pub fn namespace_kind() -> Arc<Gvk> {
@@ -162,6 +169,8 @@ impl Publication {
             watch(&secret_kind(), "secrets", states),
             watch(&namespace_kind(), "namespaces", Coverage::default()),
         ];
+        let related = Works::new(sides, &plan.compiled);
+        related.watch_local(&plan.compiled, service, feeds);
         Arc::new(Self {
             plan,
             sides: sides.clone(),
@@ -172,6 +181,7 @@ impl Publication {
             memos: Mutex::default(),
             copies_of: Mutex::default(),
             refused: Mutex::default(),
+            related,
             stopped: AtomicBool::new(false),
         })
     }
@@ -189,6 +199,7 @@ impl Publication {
 
     /// Watches at exactly these endpoints from now on; answers those that are new.
     pub fn attach(&self, endpoints: &[Endpoint], feeds: &Feeds) -> Vec<SourceId> {
+        self.related.watch_remote(self.compiled(), endpoints, feeds);
         let mut new = Vec::new();
         let mut remote = self.remote.write();
         remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
@@ -217,6 +228,7 @@ impl Publication {
         let remote = self.remote.read();
         let feeds = remote.get(source);
         feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
+            && self.related.sees(source)
     }
 
     /// How many copies there are.
@@ -264,12 +276,19 @@ impl Publication {
         let remote = self.remote.read();
         let feeds = self.local.iter().chain(remote.values().flatten());
         let forbidden = feeds.filter(|feed| feed.health().forbidden);
-        forbidden
+        let mut unwatched: Vec<_> = forbidden
             .map(|feed| {
                 let (kind, side) = (feed.table().kind(), feed.table().side());
                 format!("list and watch {} {}", kind.kind, self.place(side))
             })
-            .collect()
+            .collect();
+        unwatched.extend(
+            self.related
+                .unwatched()
+                .into_iter()
+                .map(|(kind, side)| format!("list and watch {} {}", kind.kind, self.place(&side))),
+        );
+        unwatched
     }
 
     fn place(&self, side: &Side) -> &'static str {

@@ -400,15 +400,23 @@ impl Publishing {
     /// Brings a publication to work as soon as what it needs of the service cluster is known.
     async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
         publication.local_completed().await;
-        let all = self.known.lock();
-        let wanted = all.get(&name).and_then(|known| known.running.as_ref());
-        if !wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, &publication)) {
+        if !self.start(&name, &publication) {
             return;
         }
-        self.dispatch.start(&publication);
-        drop(all);
         info!(publishedresource = %name, "its objects are kept in step from now on");
         self.attach(&publication);
+        self.follow_related(publication).await;
+    }
+
+    /// Puts it to work, if it is still wanted.
+    fn start(&self, name: &Arc<str>, publication: &Arc<Publication>) -> bool {
+        let all = self.known.lock();
+        let wanted = all.get(name).and_then(|known| known.running.as_ref());
+        let is_wanted = wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, publication));
+        if is_wanted {
+            self.dispatch.start(publication);
+        }
+        is_wanted
     }
 
     /// Watches at the endpoints there are now.

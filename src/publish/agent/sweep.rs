@@ -86,6 +86,10 @@ impl Sweep {
 
     fn is_left(&self, publication: &Publication, states: &Table, secret: &Object) -> bool {
         let agent = secret.label(marks::AGENT_NAME);
+        // Whose related copies stay on purpose, or may still have to be taken back, is known by it alone.
+        if memory::codec::tells_of_related(secret) {
+            return false;
+        }
         let Some((remote, kind)) = memory::primary_of(secret) else {
             return false;
         };

@@ -1,21 +1,29 @@
 //! Entries of related objects.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::selectors::{check_label, check_selector};
 use super::steps::mutations;
 use super::{Part, Problem};
 use crate::mutation::{Pipeline, Step};
 use crate::paths::{self, Use};
+use crate::publish::related::{Entry, shares_namespaces};
 use crate::publish::types::{
-    Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
+    Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite,
+    SelectorSpec,
 };
 use crate::template::{self, Engine, Template};
 
-/// Finds entries that are wrong before the first object needs them.
-pub(super) fn related(entries: &[RelatedSpec], engine: Engine, problems: &mut Vec<Problem>) {
+/// Compiles the entries; those that are wrong are found before the first object needs them.
+pub(super) fn related(
+    spec: &PublishedResourceSpec,
+    engine: Engine,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Arc<Entry>>> {
     let mut seen = BTreeSet::new();
-    for (index, entry) in entries.iter().enumerate() {
+    let mut compiled = Some(Vec::new());
+    for (index, entry) in spec.related.iter().enumerate() {
         let field = format!("spec.related[{index}]");
         if !seen.insert(entry.identifier.as_str()) {
             let message = format!("{:?} is used by another entry too", entry.identifier);
@@ -40,11 +48,48 @@ pub(super) fn related(entries: &[RelatedSpec], engine: Engine, problems: &mut Ve
                 check_selector(&format!("{field}.bySelector"), selector, problems);
             }
         }
-        mutations(
+        let mutations = mutations(
             entry.mutation.as_ref(),
             &format!("{field}.mutation"),
             problems,
         );
+        let made = match mutations {
+            (Some(mutate), Some(back)) => Entry::of(entry, (mutate, back), engine),
+            _ => None,
+        };
+        if let Some(made) = &made {
+            shared_namespace(made, spec, &field, problems);
+        }
+        match (&mut compiled, made) {
+            (Some(all), Some(made)) => all.push(Arc::new(made)),
+            _ => compiled = None,
+        }
+    }
+    if compiled.is_none() && !problems.iter().any(Problem::is_error) {
+        problems.push(Problem::new(
+            "spec.related",
+            "the entries cannot be compiled",
+        ));
+    }
+    compiled
+}
+
+/// Warns where consumers of several workspaces name what comes into one namespace.
+fn shared_namespace(
+    entry: &Entry,
+    spec: &PublishedResourceSpec,
+    field: &str,
+    problems: &mut Vec<Problem>,
+) {
+    let naming = spec.naming.as_ref();
+    let namespace = naming.and_then(|naming| naming.namespace.as_deref());
+    if entry.consumers_choose() && shares_namespaces(namespace) {
+        let message = "objects of several workspaces come into one namespace, and consumers have a say \
+                       in which of them are meant";
+        let problem = Problem::new(format!("{field}.object"), message).warning();
+        problems.push(problem.with_hint(
+            "let naming.namespace or the names depend on the workspace, as with {{ .ClusterName }}",
+        ));
     }
 }
 

@@ -89,9 +89,9 @@ impl StateSecret {
     }
 
     fn slot(&self, id: &LinkId, links: &[Link]) -> Slot {
-        let plain_of = |link: &Link| match &link.source {
-            Source::Live(at) => Some(key(&at.cluster, at.namespace.as_deref(), &at.name)),
-            Source::Rendered(_) | Source::NotWanted => None,
+        let plain_of = |link: &Link| {
+            let at = link.source.key()?;
+            Some(key(&at.cluster, at.namespace.as_deref(), &at.name))
         };
         let link = links.iter().find(|link| link.id == *id);
         let plain = link.and_then(plain_of);
@@ -99,8 +99,8 @@ impl StateSecret {
             && links
                 .iter()
                 .any(|other| other.id != *id && plain_of(other) == plain);
-        let kind = match link.map(|link| &link.source) {
-            Some(Source::Live(at)) => {
+        let kind = match link.and_then(|link| link.source.key()) {
+            Some(at) => {
                 // Of those that share a key, the object itself keeps it.
                 if shared && self.is_primary(at) && self.first_primary(links) == Some(id) {
                     return Slot {
@@ -111,7 +111,7 @@ impl StateSecret {
                 }
                 at.kind.to_string()
             }
-            _ => String::new(),
+            None => String::new(),
         };
         let own = sha1_hex(&format!("{id}\n{kind}\n{}", plain.as_deref().unwrap_or("")));
         Slot {
@@ -320,10 +320,7 @@ fn entry(
 }
 
 fn source_kind(link: &Link) -> Option<&Gvk> {
-    match &link.source {
-        Source::Live(at) => Some(&at.kind),
-        Source::Rendered(_) | Source::NotWanted => None,
-    }
+    link.source.key().map(|at| &*at.kind)
 }
 
 fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<LinkId, Option<Entry>> {
@@ -339,6 +336,19 @@ fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<Link
 fn bytes(stored: &Object, slot: &str) -> Option<Vec<u8>> {
     let text = stored.root().get("data")?.get(slot)?.as_str()?;
     STANDARD.decode(text).ok()
+}
+
+/// Whether a memory tells of related objects.
+pub fn tells_of_related(stored: &Object) -> bool {
+    let text = bytes(stored, RECORDS).unwrap_or_default();
+    // As it stands in the name of a link, which is a text within a text.
+    let mark = br#"\"related\":"#;
+    text.windows(mark.len()).any(|part| part == mark)
+}
+
+/// The links that a memory has records of.
+pub fn link_ids(stored: &Object) -> Vec<LinkId> {
+    records(stored).keys().map(|id| LinkId::new(id)).collect()
 }
 
 fn records(stored: &Object) -> BTreeMap<String, Record> {

@@ -1,0 +1,412 @@
+//! Related objects at work: which kinds they are, the feeds by which their changes are noticed, and
+//! whose turn it is then.
+//!
+//! One watch a kind and side serves all published resources. Where a kind cannot be watched, what
+//! depends on it is looked at again every few seconds instead.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tracing::{info, warn};
+
+use super::feeds::{Feeds, Watched};
+use super::publication::{Publication, SubjectId, local_feed, namespace_kind};
+use super::publishing::Publishing;
+use super::workspaces::Endpoint;
+use crate::cluster::cache::{Change, Coverage, SourceId, What};
+use crate::cluster::connection::Connection;
+use crate::cluster::discovery::{Discovery, DiscoveryError, Kind};
+use crate::object::{Gvk, Object};
+use crate::publish::compiled::Compiled;
+use crate::publish::marks::{self, Remote};
+use crate::publish::memory;
+use crate::publish::related::{self, Claimant, Kinds, Ledger, RelatedKind, Surroundings, TypeName};
+use crate::publish::rules::Sides;
+use crate::publish::types::Origin;
+use crate::sync::decide::Question;
+use crate::sync::{Key, Prints, Report, Side};
+
+mod index;
+mod quieting;
+
+use index::Index;
+use quieting::Quieting;
+
+/// What all published resources share. One a process.
+#[derive(Debug, Default)]
+pub struct Company {
+    ledger: Ledger,
+    quieting: Quieting,
+}
+
+impl Company {
+    /// Takes what a memory says that was made, until its subject was looked at.
+    pub fn heard(&self, sides: &Sides, change: &Change) {
+        let secret = &change.object;
+        let (Some(_), Some(cluster)) = (
+            secret.label(marks::OBJECT_STATE),
+            secret.label(marks::CLUSTER),
+        ) else {
+            return;
+        };
+        // What travels with it is in the same workspace.
+        let remote = Remote {
+            cluster: cluster.to_owned(),
+            namespace: None,
+            name: String::new(),
+        };
+        let keys = match change.what {
+            What::Gone => BTreeSet::new(),
+            _ if !memory::codec::tells_of_related(secret) => return,
+            What::Initial | What::Changed => memory::codec::link_ids(secret)
+                .iter()
+                .filter_map(|id| related::ends(id, sides, &remote))
+                .flat_map(|(origin, source, target)| {
+                    let held = (origin == Origin::Kcp).then_some(source);
+                    held.into_iter().chain([target])
+                })
+                .collect(),
+        };
+        self.ledger.remembered(&claimant(secret, &remote), &keys);
+    }
+
+    pub fn around<'a>(&'a self, kinds: &'a Kinds) -> Surroundings<'a> {
+        Surroundings {
+            kinds,
+            ledger: &self.ledger,
+            quiet: &self.quieting,
+        }
+    }
+}
+
+fn claimant(secret: &Object, remote: &Remote) -> Claimant {
+    Claimant {
+        memory: secret.name().into(),
+        cluster: remote.cluster.as_str().into(),
+    }
+}
+
+type ByKind = HashMap<Arc<Gvk>, Arc<Watched>>;
+
+/// The related objects of one published resource.
+pub struct Works {
+    sides: Sides,
+    kinds: RwLock<Arc<Kinds>>,
+    /// What is watched of the service cluster, and of each endpoint.
+    local: RwLock<ByKind>,
+    remote: RwLock<HashMap<SourceId, ByKind>>,
+    index: Mutex<Index>,
+    /// Nothing waits any longer for kinds that nobody serves.
+    begun: std::sync::atomic::AtomicBool,
+}
+
+/// Whether an object of a workspace is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    There,
+    Gone,
+}
+
+/// For how long passes wait for kinds to be found when a published resource is put to work.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often what cannot be watched is looked at.
+const FIRST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(10);
+
+impl Works {
+    pub fn new(sides: &Sides, compiled: &Compiled) -> Self {
+        let works = Self {
+            sides: sides.clone(),
+            kinds: RwLock::default(),
+            local: RwLock::default(),
+            remote: RwLock::default(),
+            index: Mutex::default(),
+            begun: std::sync::atomic::AtomicBool::new(false),
+        };
+        if works.unknown(compiled).is_empty() {
+            works.begin();
+        }
+        works
+    }
+
+    fn begin(&self) {
+        self.begun.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub fn kinds(&self) -> Arc<Kinds> {
+        Arc::clone(&self.kinds.read())
+    }
+
+    /// Types that no side has told of yet.
+    fn unknown(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
+        let kinds = self.kinds();
+        let wanted = compiled.related().iter().flat_map(|entry| {
+            [
+                (Origin::Service, entry.on_service().clone()),
+                (Origin::Kcp, entry.in_workspaces().clone()),
+            ]
+        });
+        wanted
+            .filter(|(side, name)| kinds.get(*side, name).is_none())
+            .collect()
+    }
+
+    /// What has to be watched on one side: kinds, and what they are called in paths.
+    fn wanted(&self, compiled: &Compiled, side: Origin) -> Vec<(Arc<Gvk>, String)> {
+        let kinds = self.kinds();
+        let mut wanted = Vec::new();
+        for entry in compiled.related() {
+            let name = match side {
+                Origin::Service => entry.on_service(),
+                Origin::Kcp => entry.in_workspaces(),
+            };
+            if let Some(known) = kinds.get(side, name) {
+                wanted.push((Arc::clone(&known.kind), name.resource.clone()));
+            }
+            // Those of the service cluster are watched anyway.
+            if side == Origin::Kcp && entry.origin == Origin::Kcp && entry.selects_namespaces() {
+                wanted.push((namespace_kind(), "namespaces".to_owned()));
+            }
+        }
+        wanted
+    }
+
+    /// Watches the service cluster for all kinds that are known.
+    pub fn watch_local(&self, compiled: &Compiled, service: &Connection, feeds: &Feeds) {
+        let mut local = self.local.write();
+        for (kind, resource) in self.wanted(compiled, Origin::Service) {
+            local.entry(Arc::clone(&kind)).or_insert_with(|| {
+                let side = &self.sides.service;
+                feeds.watch(local_feed(
+                    service,
+                    side,
+                    &kind,
+                    &resource,
+                    Coverage::default(),
+                ))
+            });
+        }
+    }
+
+    /// Watches at exactly these endpoints for all kinds that are known.
+    pub fn watch_remote(&self, compiled: &Compiled, endpoints: &[Endpoint], feeds: &Feeds) {
+        let wanted = self.wanted(compiled, Origin::Kcp);
+        let mut remote = self.remote.write();
+        remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
+        for endpoint in endpoints {
+            let watched = remote.entry(Arc::clone(&endpoint.url)).or_default();
+            for (kind, resource) in &wanted {
+                watched
+                    .entry(Arc::clone(kind))
+                    .or_insert_with(|| feeds.watch(endpoint.wanted(&self.sides, kind, resource)));
+            }
+        }
+    }
+
+    /// Whether everything is known that can be known: what cannot be watched is read.
+    pub fn sees(&self, source: &SourceId) -> bool {
+        let settled = |feed: &Arc<Watched>| {
+            let health = feed.health();
+            health.complete || health.problem.is_some()
+        };
+        self.begun.load(std::sync::atomic::Ordering::SeqCst)
+            && self.local.read().values().all(settled)
+            && self
+                .remote
+                .read()
+                .get(source)
+                .is_none_or(|feeds| feeds.values().all(settled))
+    }
+
+    fn is_complete(&self) -> bool {
+        let remote = self.remote.read();
+        let local = self.local.read();
+        let mut all = local
+            .values()
+            .chain(remote.values().flat_map(HashMap::values));
+        all.all(|feed| feed.is_complete())
+    }
+
+    /// What may not be watched: it is looked at every few seconds instead.
+    pub fn unwatched(&self) -> Vec<(Arc<Gvk>, Side)> {
+        let remote = self.remote.read();
+        let local = self.local.read();
+        let all = local
+            .values()
+            .chain(remote.values().flat_map(HashMap::values));
+        let forbidden = all.filter(|feed| feed.health().forbidden);
+        let named =
+            forbidden.map(|feed| (Arc::clone(feed.table().kind()), feed.table().side().clone()));
+        named.collect()
+    }
+
+    /// Takes down what a pass asked, by which its subject is found again; whether something of that
+    /// changed before, which nobody was told of.
+    pub fn note(
+        &self,
+        publication: &Publication,
+        id: &SubjectId,
+        report: &Report,
+        standing: Standing,
+        prints: &dyn Prints,
+    ) -> bool {
+        let entries = publication.compiled().related();
+        if entries.is_empty() {
+            return false;
+        }
+        let anchor = publication.anchor(id);
+        let namespaces = entries.iter().any(|entry| entry.selects_namespaces());
+        let concerns = |question: &&Question| match question {
+            Question::Object(key) => {
+                let own = *key == anchor || self.is_state(publication, key);
+                !own && (namespaces || key.kind != namespace_kind())
+            }
+            Question::Marked(scope, _) => {
+                scope.side == self.sides.kcp
+                    || scope.kind != publication.local_kind
+                    || self.local.read().contains_key(&scope.kind)
+            }
+        };
+        let questions = match standing {
+            Standing::Gone => Vec::new(),
+            Standing::There => report.asked.iter().filter(concerns).cloned().collect(),
+        };
+        let new = self.index.lock().set(id, questions);
+        let mut answers = report.asked.iter().zip(&report.prints);
+        answers.any(|(question, print)| {
+            new.contains(question) && print.is_some() && prints.print(question) != *print
+        })
+    }
+
+    fn is_state(&self, publication: &Publication, key: &Key) -> bool {
+        let agent = &publication.compiled().agent().namespace;
+        key.side == self.sides.service && key.namespace.as_deref() == Some(agent)
+    }
+
+    /// Whose related objects this is one of, or would be.
+    pub fn asking(&self, change: &Change) -> Vec<SubjectId> {
+        let index = self.index.lock();
+        index
+            .asking(&change.key, &change.object)
+            .into_iter()
+            .collect()
+    }
+}
+
+impl Publishing {
+    /// Finds out what the related kinds of a publication are, and looks at its objects whenever more
+    /// is known; ends when everything is watched, or with the publication.
+    pub async fn follow_related(self: Arc<Self>, publication: Arc<Publication>) {
+        if publication.compiled().related().is_empty() {
+            return;
+        }
+        let works = &publication.related;
+        let began = tokio::time::Instant::now();
+        let mut wait = FIRST / 4;
+        let mut told = BTreeSet::new();
+        while !publication.is_stopped() {
+            let learned = self.learn_related(&publication, &mut told).await;
+            let unknown = !works.unknown(publication.compiled()).is_empty();
+            if !unknown || began.elapsed() >= PATIENCE {
+                works.begin();
+            }
+            if learned {
+                wait = FIRST / 4;
+            }
+            self.again(&publication);
+            if !unknown && works.is_complete() && !self.workspaces.endpoints().is_empty() {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LAST);
+        }
+    }
+
+    /// Every object of a publication that can be looked at.
+    fn again(&self, publication: &Publication) {
+        for source in publication.sources() {
+            if publication.sees(&source) {
+                self.dispatch.initial(publication, &source, None);
+            }
+        }
+    }
+
+    async fn learn_related(
+        &self,
+        publication: &Publication,
+        told: &mut BTreeSet<(Origin, TypeName)>,
+    ) -> bool {
+        let works = &publication.related;
+        let compiled = publication.compiled();
+        let mut learned = false;
+        for (side, name) in works.unknown(compiled) {
+            match self.find_related(side, &name).await {
+                Ok(Some(kind)) => {
+                    let kind = related_kind(&kind, &name);
+                    let at = match side {
+                        Origin::Kcp => &self.sides.kcp,
+                        Origin::Service => &self.sides.service,
+                    };
+                    self.places.learn_kind(at, &kind.kind, &name.resource);
+                    info!(publishedresource = %publication.plan.name, kind = %kind.kind, side = %at, "a related kind was found");
+                    let mut kinds = works.kinds.write();
+                    let mut more = Kinds::clone(&kinds);
+                    more.learn(side, name, kind);
+                    *kinds = Arc::new(more);
+                    learned = true;
+                }
+                Ok(None) | Err(_) => {
+                    if told.insert((side, name.clone())) {
+                        let TypeName {
+                            group,
+                            version,
+                            resource,
+                        } = &name;
+                        warn!(publishedresource = %publication.plan.name, group, version, resource, ?side, "a related kind is not served yet");
+                    }
+                }
+            }
+        }
+        if learned {
+            works.watch_local(compiled, &self.service, &self.feeds);
+            works.watch_remote(compiled, &self.workspaces.endpoints(), &self.feeds);
+        }
+        learned
+    }
+
+    async fn find_related(
+        &self,
+        side: Origin,
+        name: &TypeName,
+    ) -> Result<Option<Kind>, DiscoveryError> {
+        let TypeName {
+            group,
+            version,
+            resource,
+        } = name;
+        if side == Origin::Service {
+            let discovery = &self.schemas.discovery;
+            return discovery.resource(group, version, resource).await;
+        }
+        let mut answer = Ok(None);
+        for endpoint in self.workspaces.endpoints() {
+            let discovery = Discovery::new(endpoint.everywhere());
+            answer = discovery.resource(group, version, resource).await;
+            if matches!(answer, Ok(Some(_))) {
+                break;
+            }
+        }
+        answer
+    }
+}
+
+fn related_kind(kind: &Kind, name: &TypeName) -> RelatedKind {
+    let mut versions = kind.versions.iter();
+    RelatedKind {
+        kind: Arc::new(Gvk::new(&name.group, &name.version, &kind.kind)),
+        namespaced: kind.namespaced,
+        status: versions.any(|version| version.name == name.version && version.status),
+    }
+}

@@ -1,0 +1,189 @@
+//! Related objects: the Secret with the credentials, the `ConfigMap` with the endpoint, whatever
+//! travels with a published object, either way.
+//!
+//! In every round of a pass the entries are resolved anew over what is known; each pair that they lead
+//! to is one more link of the subject. What a memory still tells of and no entry leads to any more is
+//! a link too, until it is taken back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::object::{Gvk, Object};
+use crate::sync::{Found, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View};
+
+use super::marks::Remote;
+use super::memory::codec::tells_of_related;
+use super::rules::{ObjectRules, PRIMARY, Sides};
+use super::types::Origin;
+
+mod entry;
+mod guard;
+mod identity;
+mod ledger;
+mod links;
+mod report;
+mod resolve;
+mod rules;
+
+pub use entry::{Entry, TypeName};
+pub use guard::shares_namespaces;
+pub use ledger::{Claimant, Ledger};
+pub use report::annotations;
+pub use resolve::FAN_OUT;
+
+use identity::Identity;
+use links::Making;
+
+/// What a type is, as the side that serves it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelatedKind {
+    pub kind: Arc<Gvk>,
+    pub namespaced: bool,
+    /// Whether a status is served apart.
+    pub status: bool,
+}
+
+/// Types by the side that serves them and by name. Secrets and `ConfigMap`s need not be asked for.
+#[derive(Clone, Debug)]
+pub struct Kinds(BTreeMap<(Origin, TypeName), RelatedKind>);
+
+impl Default for Kinds {
+    fn default() -> Self {
+        let mut kinds = Self(BTreeMap::new());
+        for (resource, kind) in [("secrets", "Secret"), ("configmaps", "ConfigMap")] {
+            for side in [Origin::Kcp, Origin::Service] {
+                let name = TypeName {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    resource: resource.to_owned(),
+                };
+                let kind = RelatedKind {
+                    kind: Arc::new(Gvk::new("", "v1", kind)),
+                    namespaced: true,
+                    status: false,
+                };
+                kinds.learn(side, name, kind);
+            }
+        }
+        kinds
+    }
+}
+
+impl Kinds {
+    pub fn learn(&mut self, side: Origin, name: TypeName, kind: RelatedKind) {
+        self.0.insert((side, name), kind);
+    }
+
+    pub fn get(&self, side: Origin, name: &TypeName) -> Option<&RelatedKind> {
+        self.0.get(&(side, name.clone()))
+    }
+}
+
+/// Whether an object has not been changed for a while.
+pub trait Quiet: Send + Sync {
+    fn is_quiet(&self, key: &Key, object: &Object) -> bool;
+}
+
+/// Every object is.
+pub struct AlwaysQuiet;
+
+impl Quiet for AlwaysQuiet {
+    fn is_quiet(&self, _key: &Key, _object: &Object) -> bool {
+        true
+    }
+}
+
+/// What related objects need beside the rules of the published one.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub kinds: &'a Kinds,
+    pub ledger: &'a Ledger,
+    pub quiet: &'a dyn Quiet,
+}
+
+/// The subject with the links of its related objects, as the view now shows them; an error names what
+/// has to be looked at first.
+pub fn extend(
+    subject: Subject,
+    rules: &ObjectRules,
+    around: Surroundings<'_>,
+    view: &dyn View,
+) -> Result<Subject, Vec<Request>> {
+    // The order of questions is that of the engine: without these nothing else is decided either.
+    let (Some(place), Seen::Present(anchor)) = (&subject.memory, view.get(&subject.anchor)) else {
+        return Ok(subject);
+    };
+    let memory = match view.get(&place.key) {
+        Seen::Unknown => return Ok(subject),
+        Seen::Present(stored)
+            if rules.compiled().related.is_empty() && !tells_of_related(&stored) =>
+        {
+            return Ok(subject);
+        }
+        Seen::Absent => Memory::default(),
+        Seen::Present(stored) => place.codec.read(&stored, &subject.links),
+    };
+    let compiled = rules.compiled();
+    if compiled.related.is_empty() && memory.entries.is_empty() {
+        return Ok(subject);
+    }
+    let Found::All(copies) = view.find(&rules.local_scope(), &rules.remote().labels()) else {
+        return Ok(subject);
+    };
+    let local = own_copy(copies, rules, &memory);
+    let by = Claimant {
+        memory: Arc::clone(&place.key.name),
+        cluster: rules.remote().cluster.as_str().into(),
+    };
+    let making = Making {
+        compiled,
+        rules,
+        around,
+        view,
+        anchor: &anchor,
+        memory: &memory,
+        by,
+    };
+    making.links(subject, local.as_deref())
+}
+
+/// The copy of the published object: of several the one that was made.
+fn own_copy(
+    copies: Vec<(Key, Arc<Object>)>,
+    rules: &ObjectRules,
+    memory: &Memory,
+) -> Option<Arc<Object>> {
+    let record = memory.entries.get(&LinkId::new(PRIMARY));
+    let uid = record.and_then(|entry| entry.copy.uid());
+    let mut ours: Vec<_> = copies
+        .into_iter()
+        .filter(|(_, object)| matches!(rules.owner(object), Owner::Ours(_)))
+        .collect();
+    ours.sort_by_cached_key(|(key, object)| (uid.is_none() || object.uid() != uid, key.clone()));
+    ours.into_iter().next().map(|(_, object)| object)
+}
+
+/// What a memory says that was made, and what was held for it.
+pub fn remembered(memory: &Memory, sides: &Sides, remote: &Remote) -> BTreeSet<Key> {
+    let identities = memory.entries.keys().filter_map(Identity::read);
+    identities
+        .flat_map(|identity| {
+            let source = identity.source(sides, remote);
+            let held = (identity.origin == Origin::Kcp).then_some(source);
+            held.into_iter().chain([identity.target(sides, remote)])
+        })
+        .collect()
+}
+
+/// The two ends of a related link, by the name that it has in the memory: original and copy.
+pub fn ends(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<(Origin, Key, Key)> {
+    let identity = Identity::read(id)?;
+    let (source, target) = (
+        identity.source(sides, remote),
+        identity.target(sides, remote),
+    );
+    Some((identity.origin, source, target))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Entries of `spec.related`, compiled: how names are found on each side, and whose words they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use crate::mutation::{Pipeline, Step};
+use crate::publish::types::{
+    LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
+};
+use crate::selector::Selector;
+use crate::template::{self, Engine, Template, provenance};
+
+/// What of a template's data is nobody's words but the owner's and the workspace's.
+const OWN: [&str; 3] = ["ClusterName", "ClusterPath", "Side"];
+
+/// What a type is called in paths.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeName {
+    pub group: String,
+    pub version: String,
+    pub resource: String,
+}
+
+/// One entry. What can be wrong with it was found before.
+#[derive(Debug)]
+pub struct Entry {
+    pub identifier: String,
+    pub origin: Origin,
+    /// On the side of the originals, and on the side of the copies.
+    pub source: TypeName,
+    pub target: TypeName,
+    pub(super) names: Values,
+    pub(super) namespaces: Option<Values>,
+    pub(super) spec: Pipeline,
+    pub(super) status: Pipeline,
+    pub(super) choices: Choices,
+    pub(super) allowed_namespaces: BTreeSet<String>,
+}
+
+/// The switches of an entry.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "the switches of a manifest are what they are"
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choices {
+    pub(super) cleanup: bool,
+    pub(super) sync_status: bool,
+    pub(super) require_link: bool,
+    pub(super) adopt: bool,
+}
+
+/// Whose words a value on the service cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    Owner,
+    /// What the status of the copy says: the provider's, where copies serve a status apart.
+    Status,
+    Consumer,
+}
+
+/// How values are found.
+#[derive(Debug)]
+pub(super) enum Values {
+    Reference {
+        path: String,
+        rewriting: Option<Rewriting>,
+    },
+    Selector(Box<Selecting>),
+    Template {
+        template: Template,
+        author: Author,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Selecting {
+    pub(super) labels: Vec<(Word, Word)>,
+    pub(super) expressions: Selector,
+    pub(super) rewrite: NameRule,
+    /// Whose words say what is selected.
+    author: Author,
+}
+
+/// A label's key or value.
+#[derive(Debug)]
+pub(super) enum Word {
+    Plain(String),
+    Template(Template),
+}
+
+#[derive(Debug)]
+pub(super) enum NameRule {
+    Regex(Rewriting),
+    Template { template: Template, author: Author },
+}
+
+/// A regular expression over one text, as mutations have it.
+#[derive(Debug)]
+pub(super) struct Rewriting {
+    pipeline: Pipeline,
+    author: Author,
+}
+
+impl Rewriting {
+    fn of(regex: &RegexRewrite) -> Option<Self> {
+        let step = Step::Regex {
+            path: "v".to_owned(),
+            pattern: regex.pattern.clone(),
+            replacement: regex.replacement.clone(),
+        };
+        Some(Self {
+            pipeline: Pipeline::compile(&[step]).ok()?,
+            // Without a pattern the replacement is the value.
+            author: owner_if(regex.pattern.is_empty()),
+        })
+    }
+
+    pub(super) fn apply(&self, text: &str) -> Result<String, String> {
+        let rewritten = self.pipeline.apply(&json!({"v": text}), None);
+        let rewritten = rewritten.map_err(|error| error.to_string())?;
+        Ok(rewritten["v"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+impl Values {
+    fn of(spec: &RelatedObjectSpec, engine: Engine) -> Option<Self> {
+        if let Some(reference) = &spec.reference {
+            let rewriting = match &reference.regex {
+                Some(regex) => Some(Rewriting::of(regex)?),
+                None => None,
+            };
+            return Some(Self::Reference {
+                path: reference.path.clone(),
+                rewriting,
+            });
+        }
+        if let Some(selector) = &spec.selector {
+            return Some(Self::Selector(Box::new(Selecting::of(selector, engine)?)));
+        }
+        let text = &spec.template.as_ref()?.template;
+        Some(Self::Template {
+            template: Template::compile(engine, text).ok()?,
+            author: owner_if(provenance::writes_only(engine, text, &OWN)),
+        })
+    }
+
+    /// Whose words a value on the service cluster is.
+    pub(super) fn author(&self, origin: Origin) -> Author {
+        match self {
+            Self::Reference {
+                rewriting: Some(rewriting),
+                ..
+            } if rewriting.author == Author::Owner => Author::Owner,
+            Self::Reference { path, .. } if is_plainly_below_status(path) => Author::Status,
+            Self::Reference { .. } => Author::Consumer,
+            Self::Template { author, .. } => *author,
+            Self::Selector(selecting) => match (origin, &selecting.rewrite) {
+                (Origin::Service, _) => selecting.author,
+                (Origin::Kcp, NameRule::Regex(rewriting)) => rewriting.author,
+                (Origin::Kcp, NameRule::Template { author, .. }) => *author,
+            },
+        }
+    }
+}
+
+impl Selecting {
+    fn of(spec: &SelectorSpec, engine: Engine) -> Option<Self> {
+        let word = |text: &String| {
+            if template::has_actions(text) {
+                Template::compile(engine, text).ok().map(Word::Template)
+            } else {
+                Some(Word::Plain(text.clone()))
+            }
+        };
+        let labels = spec
+            .match_labels
+            .iter()
+            .map(|(key, value)| Some((word(key)?, word(value)?)));
+        let mut plain = spec.labels();
+        plain.match_labels = BTreeMap::new();
+        let own = |text: &String| provenance::writes_only(engine, text, &OWN);
+        let mut texts = spec.match_labels.iter().flat_map(|(k, v)| [k, v]);
+        Some(Self {
+            labels: labels.collect::<Option<_>>()?,
+            expressions: Selector::from_value(&json!(plain)).ok()?,
+            rewrite: NameRule::of(&spec.rewrite, engine)?,
+            author: owner_if(texts.all(own)),
+        })
+    }
+}
+
+impl NameRule {
+    fn of(spec: &Rewrite, engine: Engine) -> Option<Self> {
+        if let Some(regex) = &spec.regex {
+            return Rewriting::of(regex).map(Self::Regex);
+        }
+        let text = &spec.template.as_ref()?.template;
+        Some(Self::Template {
+            template: Template::compile(engine, text).ok()?,
+            author: owner_if(provenance::writes_only(engine, text, &OWN)),
+        })
+    }
+}
+
+impl Entry {
+    /// Compiles an entry that was checked; none where something is wrong with it all the same.
+    pub fn of(spec: &RelatedSpec, mutations: (Pipeline, Pipeline), engine: Engine) -> Option<Self> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let source = match (given(&spec.resource), spec.kind) {
+            (Some(resource), _) => TypeName {
+                group: given(&spec.group).unwrap_or_default(),
+                version: given(&spec.version)?,
+                resource,
+            },
+            (None, Some(kind)) => TypeName {
+                group: String::new(),
+                version: "v1".to_owned(),
+                resource: match kind {
+                    LegacyKind::ConfigMap => "configmaps".to_owned(),
+                    LegacyKind::Secret => "secrets".to_owned(),
+                },
+            },
+            (None, None) => return None,
+        };
+        let other = spec.projection.clone().unwrap_or_default();
+        let target = TypeName {
+            group: given(&other.group).unwrap_or_else(|| source.group.clone()),
+            version: given(&other.version).unwrap_or_else(|| source.version.clone()),
+            resource: given(&other.resource).unwrap_or_else(|| source.resource.clone()),
+        };
+        let namespaces = match &spec.object.namespace {
+            Some(namespace) => Some(Values::of(namespace, engine)?),
+            None => None,
+        };
+        let (mutate, back) = mutations;
+        Some(Self {
+            identifier: spec.identifier.clone(),
+            origin: spec.origin,
+            source,
+            target,
+            names: Values::of(&spec.object.names(), engine)?,
+            namespaces,
+            spec: mutate,
+            status: back,
+            choices: Choices {
+                cleanup: spec.cleanup,
+                sync_status: spec.sync_status,
+                require_link: spec.require_link,
+                adopt: spec.adopt,
+            },
+            allowed_namespaces: spec.allowed_namespaces.iter().cloned().collect(),
+        })
+    }
+
+    /// What the type is called on the service cluster, and in workspaces.
+    pub fn on_service(&self) -> &TypeName {
+        match self.origin {
+            Origin::Service => &self.source,
+            Origin::Kcp => &self.target,
+        }
+    }
+
+    pub fn in_workspaces(&self) -> &TypeName {
+        match self.origin {
+            Origin::Service => &self.target,
+            Origin::Kcp => &self.source,
+        }
+    }
+
+    /// Whether namespaces are looked for by their labels, on the side of the originals.
+    pub fn selects_namespaces(&self) -> bool {
+        matches!(self.namespaces, Some(Values::Selector(_)))
+    }
+
+    /// Whether consumers have a say in which objects of the service cluster are meant.
+    pub fn consumers_choose(&self) -> bool {
+        self.names.author(self.origin) == Author::Consumer
+    }
+}
+
+fn owner_if(own: bool) -> Author {
+    if own { Author::Owner } else { Author::Consumer }
+}
+
+/// Whether a path leads into the status whatever the object is: it has no queries, pipes or
+/// modifiers, with which paths can lead anywhere.
+fn is_plainly_below_status(path: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    path.starts_with("status.") && path.chars().all(plain)
+}

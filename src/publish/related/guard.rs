@@ -1,0 +1,115 @@
+//! Where on the service cluster related entries may reach.
+//!
+//! The guards concern the service cluster alone: in its own workspace a consumer may name whatever
+//! it likes.
+
+use std::collections::BTreeSet;
+
+use super::entry::{Author, Entry};
+use crate::object::Object;
+use crate::publish::marks::{self, Remote};
+use crate::publish::types::Origin;
+use crate::sync::{Code, Key, Reason};
+
+/// What guards go by.
+pub(super) struct Guard<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) remote: &'a Remote,
+    pub(super) path: &'a str,
+    /// The copy of the published object.
+    pub(super) local: &'a Object,
+    /// Whether copies serve a status apart, so that consumers have no say in it.
+    pub(super) status_is_providers: bool,
+    /// The namespace of the agent.
+    pub(super) agent: &'a str,
+}
+
+impl Guard<'_> {
+    /// Whether an object of the service cluster may be read or written, by its name.
+    pub(super) fn place(&self, key: &Key) -> Result<(), Reason> {
+        let Some(namespace) = key.namespace.as_deref() else {
+            return self.cluster_scoped(key);
+        };
+        let closed = |why: &str| {
+            let said = format!("{namespace}: {why}");
+            Err(Reason::new(Code::NamespaceClosed, said))
+        };
+        if namespace == self.agent {
+            return closed("it is the agent's own");
+        }
+        // It is where the owner puts what belongs to this very object.
+        if self.local.namespace() == Some(namespace) {
+            return Ok(());
+        }
+        if namespace.starts_with("kube-") || namespace == "default" {
+            return closed("it is never open");
+        }
+        let values = self.entry.namespaces.as_ref();
+        let author = values.map_or(Author::Owner, |values| values.author(self.entry.origin));
+        let own = match author {
+            Author::Owner => true,
+            Author::Status => self.status_is_providers,
+            Author::Consumer => false,
+        };
+        let is_workspace = namespace == self.remote.cluster || namespace == self.path;
+        if own || is_workspace || self.entry.allowed_namespaces.contains(namespace) {
+            return Ok(());
+        }
+        closed("consumers have a say in it, and allowedNamespaces does not list it")
+    }
+
+    /// Nothing but its name tells one object without a namespace from another tenant's.
+    fn cluster_scoped(&self, key: &Key) -> Result<(), Reason> {
+        let own = match self.entry.names.author(self.entry.origin) {
+            Author::Owner => true,
+            Author::Status => self.status_is_providers,
+            Author::Consumer => false,
+        };
+        let proves = self.entry.choices.require_link && self.entry.origin == Origin::Service;
+        if own || proves {
+            return Ok(());
+        }
+        let said = format!(
+            "{}: consumers have a say in its name, and it is in no namespace",
+            key.name
+        );
+        Err(Reason::new(Code::NamespaceClosed, said))
+    }
+
+    /// Whether an original on the service cluster may be shown to this workspace.
+    pub(super) fn original(&self, object: &Object) -> Result<(), Reason> {
+        let refused = |said: &str| Err(Reason::new(Code::NotLinked, said));
+        if object.label(marks::OBJECT_STATE).is_some() {
+            return refused("it is the state of an agent");
+        }
+        if let Some(cluster) = object.label(marks::CLUSTER)
+            && cluster != self.remote.cluster
+        {
+            return refused("it belongs to another workspace");
+        }
+        if self.entry.choices.require_link && !self.is_linked(object) {
+            return refused("requireLink asks for an owner reference or the agent's labels");
+        }
+        Ok(())
+    }
+
+    fn is_linked(&self, object: &Object) -> bool {
+        let owners = object.as_value().pointer("/metadata/ownerReferences");
+        let owners = owners.and_then(|owners| owners.as_array());
+        let owned = self.local.uid().is_some_and(|uid| {
+            let mut owners = owners.into_iter().flatten();
+            owners.any(|owner| owner["uid"].as_str() == Some(uid))
+        });
+        let labels = self.remote.labels();
+        owned || labels.iter().all(|(k, v)| object.label(k) == Some(v))
+    }
+}
+
+/// Whether copies of several workspaces come into one namespace: what names it depends on none.
+pub fn shares_namespaces(namespace: Option<&str>) -> bool {
+    let Some(text) = namespace.filter(|text| !text.is_empty()) else {
+        return false;
+    };
+    let telling: BTreeSet<&str> = ["ClusterName", "ClusterPath", "$remoteClusterName"].into();
+    !telling.iter().any(|word| text.contains(word))
+}

@@ -1,0 +1,99 @@
+//! The names of related links in the memory: everything that is needed to take back what was made
+//! when the rules do not lead there any more.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::Gvk;
+use crate::publish::marks::Remote;
+use crate::publish::rules::Sides;
+use crate::publish::types::Origin;
+use crate::sync::{Key, LinkId, Scope};
+
+/// Which original, which copy, by which entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// Tells the names from those of other links.
+    related: String,
+    pub(super) origin: Origin,
+    source: Place,
+    target: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    kind: Gvk,
+    namespace: Option<String>,
+    name: String,
+}
+
+impl Place {
+    fn of(key: &Key) -> Self {
+        Self {
+            kind: (*key.kind).clone(),
+            namespace: key.namespace.as_deref().map(str::to_owned),
+            name: key.name.to_string(),
+        }
+    }
+
+    fn key(&self, sides: &Sides, remote: &Remote, side: Origin) -> Key {
+        let kind = Arc::new(self.kind.clone());
+        let scope = match side {
+            Origin::Kcp => Scope::new(&sides.kcp, &kind, &remote.cluster),
+            Origin::Service => Scope::new(&sides.service, &kind, ""),
+        };
+        scope.key(self.namespace.as_deref(), &self.name)
+    }
+}
+
+impl Identity {
+    pub(super) fn new(identifier: &str, origin: Origin, source: &Key, target: &Key) -> Self {
+        Self {
+            related: identifier.to_owned(),
+            origin,
+            source: Place::of(source),
+            target: Place::of(target),
+        }
+    }
+
+    pub(super) fn identifier(&self) -> &str {
+        &self.related
+    }
+
+    pub(super) fn id(&self) -> LinkId {
+        LinkId::new(&serde_json::json!(self).to_string())
+    }
+
+    /// None for links of another sort.
+    pub(super) fn read(id: &LinkId) -> Option<Self> {
+        serde_json::from_str(&id.0).ok()
+    }
+
+    pub(super) fn source(&self, sides: &Sides, remote: &Remote) -> Key {
+        self.source.key(sides, remote, self.origin)
+    }
+
+    pub(super) fn target(&self, sides: &Sides, remote: &Remote) -> Key {
+        let other = match self.origin {
+            Origin::Kcp => Origin::Service,
+            Origin::Service => Origin::Kcp,
+        };
+        self.target.key(sides, remote, other)
+    }
+}
+
+/// Whether two keys are of one object, whatever the version that it is read in.
+pub(super) fn same_object(a: &Key, b: &Key) -> bool {
+    let of = |key: &Key| {
+        (
+            key.side.clone(),
+            key.kind.group.clone(),
+            key.kind.kind.clone(),
+            Arc::clone(&key.cluster),
+            key.namespace.clone(),
+            Arc::clone(&key.name),
+        )
+    };
+    of(a) == of(b)
+}

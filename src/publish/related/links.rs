@@ -1,0 +1,425 @@
+//! From entries to links: what is wanted, what is waited with, what is refused, and what is left from
+//! before.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::entry::{Entry, TypeName};
+use super::guard::Guard;
+use super::identity::{Identity, same_object};
+use super::ledger::Claimant;
+use super::resolve::{Ground, Pair, Resolved, Trouble};
+use super::rules::{LeftRules, PairRules};
+use super::{RelatedKind, Surroundings};
+use crate::object::{Gvk, Object};
+use crate::publish::compiled::Compiled;
+use crate::publish::marks;
+use crate::publish::rules::{ObjectRules, Sides};
+use crate::publish::types::Origin;
+use crate::sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
+use crate::sync::{
+    Code, CopyRecord, Finalizer, Key, Link, LinkId, Memory, Policy, Reason, Request, Scope, Seen,
+    Side, Source, Subject, Target, View,
+};
+
+pub(super) struct Making<'a> {
+    pub(super) compiled: &'a Compiled,
+    pub(super) rules: &'a ObjectRules,
+    pub(super) around: Surroundings<'a>,
+    pub(super) view: &'a dyn View,
+    pub(super) anchor: &'a Object,
+    pub(super) memory: &'a Memory,
+    pub(super) by: Claimant,
+}
+
+/// What became of the entries.
+#[derive(Default)]
+struct Made {
+    links: Vec<Link>,
+    needs: Vec<Request>,
+    /// Entries of which it is not known where they lead: what they made stays as it is.
+    unknown: BTreeSet<String>,
+    /// Pairs that are waited with.
+    waiting: BTreeSet<LinkId>,
+}
+
+impl Making<'_> {
+    pub(super) fn links(
+        &self,
+        mut subject: Subject,
+        local: Option<&Object>,
+    ) -> Result<Subject, Vec<Request>> {
+        let leaving = self.anchor.in_deletion();
+        let mut made = Made::default();
+        if let Some(local) = local {
+            for entry in &self.compiled.related {
+                self.entry(entry, local, &mut made);
+            }
+        } else if !leaving {
+            // Without a copy to read from, nobody knows where entries lead.
+            return Ok(subject);
+        }
+        if !made.needs.is_empty() && !leaving {
+            return Err(made.needs);
+        }
+        let wanted = made.links.iter().flat_map(|link| {
+            let copy = match &link.target {
+                Target::Named(key) => Some(key),
+                Target::Marked { .. } => None,
+            };
+            let held = link.policy.hold.as_ref().and(link.source.key());
+            copy.into_iter().chain(held)
+        });
+        let wanted: Vec<Key> = wanted.cloned().collect();
+        if leaving {
+            self.around.ledger.wants(&self.by, []);
+        } else {
+            // What of an unknown entry was made is wanted until it is known better.
+            let kept: Vec<_> = self.unclear(&made).collect();
+            self.around
+                .ledger
+                .wants(&self.by, wanted.iter().chain(&kept));
+        }
+        let left = self.left(&made, leaving, &wanted);
+        made.links.extend(left);
+        if leaving {
+            for link in &mut made.links {
+                self.count(link);
+            }
+        }
+        subject.links.append(&mut made.links);
+        Ok(subject)
+    }
+
+    fn entry(&self, entry: &Arc<Entry>, local: &Object, made: &mut Made) {
+        let pairs = match self.resolve(entry, local) {
+            Ok((resolved, kinds)) => {
+                for (index, reason) in resolved.refused.into_iter().enumerate() {
+                    let number = format!("refused {index}");
+                    made.links
+                        .push(refusal(&self.rules.sides().kcp, entry, &number, &reason));
+                }
+                (resolved.pairs, kinds)
+            }
+            Err(Trouble::Needs(request)) => {
+                made.unknown.insert(entry.identifier.clone());
+                if self.view.note(&request).is_none() {
+                    made.needs.push(request);
+                } else {
+                    let reason =
+                        Reason::new(Code::NotSeen, format!("entry {:?}", entry.identifier));
+                    let link = refusal(&self.rules.sides().kcp, entry, "unseen", &reason);
+                    made.links.push(link);
+                }
+                return;
+            }
+            Err(Trouble::Refused(reason)) => {
+                made.unknown.insert(entry.identifier.clone());
+                let link = refusal(&self.rules.sides().kcp, entry, "entry", &reason);
+                made.links.push(link);
+                return;
+            }
+        };
+        let (pairs, (source, target)) = pairs;
+        for (index, pair) in pairs.iter().enumerate() {
+            match self.pair(entry, pair, local, (&source, &target), made) {
+                Ok(link) => made.links.push(link),
+                Err(reason) => {
+                    let number = format!("pair {index}");
+                    made.links
+                        .push(refusal(&self.rules.sides().kcp, entry, &number, &reason));
+                }
+            }
+        }
+    }
+
+    fn resolve(
+        &self,
+        entry: &Entry,
+        local: &Object,
+    ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
+        let known = |side, name: &TypeName| {
+            self.around.kinds.get(side, name).cloned().ok_or_else(|| {
+                let TypeName {
+                    group,
+                    version,
+                    resource,
+                } = name;
+                Reason::new(
+                    Code::KindNotServed,
+                    format!("{resource} of {group:?} in {version}"),
+                )
+            })
+        };
+        let source = known(entry.origin, &entry.source)?;
+        let target = known(other(entry.origin), &entry.target)?;
+        let ground = Ground {
+            remote: self.anchor,
+            local,
+            cluster: &self.rules.remote().cluster,
+            path: self.rules.cluster_path(),
+            view: self.view,
+            originals: self.scope(entry.origin, &source.kind),
+            namespaced: (source.namespaced, target.namespaced),
+        };
+        Ok((ground.resolve(entry)?, (source, target)))
+    }
+
+    fn scope(&self, side: Origin, kind: &Arc<Gvk>) -> Scope {
+        let Sides { kcp, service } = self.rules.sides();
+        match side {
+            Origin::Kcp => Scope::new(kcp, kind, &self.rules.remote().cluster),
+            Origin::Service => Scope::new(service, kind, ""),
+        }
+    }
+
+    fn pair(
+        &self,
+        entry: &Arc<Entry>,
+        pair: &Pair,
+        local: &Object,
+        kinds: (&RelatedKind, &RelatedKind),
+        made: &mut Made,
+    ) -> Result<Link, Reason> {
+        let key = |side, kind: &RelatedKind, (namespace, name): &(Option<String>, String)| {
+            self.scope(side, &kind.kind).key(namespace.as_deref(), name)
+        };
+        let source = key(entry.origin, kinds.0, &pair.source);
+        let target = key(other(entry.origin), kinds.1, &pair.target);
+        let types = self.compiled.types();
+        let guard = Guard {
+            entry,
+            remote: self.rules.remote(),
+            path: self.rules.cluster_path(),
+            local,
+            status_is_providers: types.subresources.contains(&"status"),
+            agent: &self.compiled.agent.namespace,
+        };
+        let is_primary = |key: &Key| same_object(key, &self.rules.anchor());
+        if is_primary(&source) || is_primary(&target) {
+            let said = "the published object cannot be its own related one";
+            return Err(Reason::new(Code::ReferenceInvalid, said));
+        }
+        match entry.origin {
+            Origin::Service => {
+                guard.place(&source)?;
+                if let Some(holder) = self.around.ledger.stranger(&self.by, &source) {
+                    let said = format!("{source} is of the workspace {}", holder.cluster);
+                    return Err(Reason::new(Code::NotLinked, said));
+                }
+                if let Seen::Present(object) = self.view.get(&source) {
+                    guard.original(&object)?;
+                    self.owners(&source, &object)?;
+                }
+            }
+            Origin::Kcp => {
+                guard.place(&target)?;
+                self.around
+                    .ledger
+                    .claim(&self.by, &target)
+                    .map_err(|holder| {
+                        let said = format!("{target} is of the workspace {}", holder.cluster);
+                        Reason::new(Code::NameConflict, said)
+                    })?;
+            }
+        }
+        let id = Identity::new(&entry.identifier, entry.origin, &source, &target).id();
+        self.settled(entry, &source, kinds.0).inspect_err(|_| {
+            made.waiting.insert(id.clone());
+        })?;
+        let rules = PairRules {
+            entry: Arc::clone(entry),
+            target: target.clone(),
+            status_apart: kinds.1.status,
+        };
+        Ok(Link {
+            id,
+            wave: 1,
+            source: Source::Live(source),
+            target: Target::Named(target),
+            rules: Arc::new(rules),
+            policy: policy(entry),
+        })
+    }
+
+    /// What belongs to the copy of a published object of another workspace is that one's.
+    fn owners(&self, key: &Key, object: &Object) -> Result<(), Reason> {
+        let local = &self.compiled.types().local;
+        let owners = object.as_value().pointer("/metadata/ownerReferences");
+        for owner in owners
+            .and_then(|owners| owners.as_array())
+            .into_iter()
+            .flatten()
+        {
+            let group = owner["apiVersion"].as_str().unwrap_or_default();
+            let group = group.split_once('/').map_or("", |(group, _)| group);
+            let Some(name) = owner["name"].as_str() else {
+                continue;
+            };
+            if group != local.group || owner["kind"].as_str() != Some(&*local.kind) {
+                continue;
+            }
+            let owner = self.rules.local_scope().key(key.namespace.as_deref(), name);
+            let Seen::Present(owner) = self.view.get(&owner) else {
+                continue;
+            };
+            let cluster = owner.label(marks::CLUSTER);
+            if cluster.is_some_and(|cluster| cluster != self.rules.remote().cluster) {
+                let said = format!("{key} belongs to an object of another workspace");
+                return Err(Reason::new(Code::NotLinked, said));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever makes an object usually writes its status at once: our finalizer does not come between.
+    fn settled(&self, entry: &Entry, source: &Key, kind: &RelatedKind) -> Result<(), Reason> {
+        if entry.origin == Origin::Service || !kind.status {
+            return Ok(());
+        }
+        match self.view.get(source) {
+            Seen::Present(object)
+                if !object.has_finalizer(marks::FINALIZER)
+                    && !object.in_deletion()
+                    && !self.around.quiet.is_quiet(source, &object) =>
+            {
+                Err(Code::SourceNotQuiet.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the memory tells of and no entry leads to.
+    fn left(&self, made: &Made, leaving: bool, wanted: &[Key]) -> Vec<Link> {
+        let (sides, remote) = (self.rules.sides(), self.rules.remote());
+        let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
+        let mut left = Vec::new();
+        for (id, record) in &self.memory.entries {
+            let Some(identity) = Identity::read(id) else {
+                continue;
+            };
+            let kept = made.unknown.contains(identity.identifier()) && !leaving;
+            if is_link(id) || kept || made.waiting.contains(id) && !leaving {
+                continue;
+            }
+            let source = identity.source(sides, remote);
+            let target = match &record.copy {
+                CopyRecord::Unrecorded => identity.target(sides, remote),
+                recorded => recorded
+                    .key()
+                    .cloned()
+                    .unwrap_or_else(|| identity.target(sides, remote)),
+            };
+            let entry = self.compiled.related.iter().find(|entry| {
+                entry.identifier == identity.identifier() && entry.origin == identity.origin
+            });
+            let stays = leaving && entry.is_some_and(|entry| policy(entry).retract == Fate::Keep);
+            let mut link = Link {
+                id: id.clone(),
+                wave: 1,
+                source: Source::Unwanted(source),
+                target: Target::Named(target.clone()),
+                rules: Arc::new(LeftRules { target }),
+                policy: Policy {
+                    hold: (identity.origin == Origin::Kcp)
+                        .then(|| Finalizer::new(marks::FINALIZER)),
+                    source_gone: Fate::Delete,
+                    retract: if stays { Fate::Keep } else { Fate::Delete },
+                    ..Policy::related()
+                },
+            };
+            self.count(&mut link);
+            // Another entry, or another version of the kind, leads to the very same object.
+            let again = |key: &Key| wanted.iter().any(|other| same_object(other, key));
+            if matches!(&link.target, Target::Named(key) if again(key)) {
+                link.policy.claims = Claims::Shared;
+            }
+            if link.source.key().is_some_and(again) {
+                link.policy.hold = None;
+            }
+            left.push(link);
+        }
+        left
+    }
+
+    /// The last one who wants an object takes it away, and lets go of its original.
+    fn count(&self, link: &mut Link) {
+        let others = |key: &Key| self.around.ledger.is_shared(&self.by, key);
+        if matches!(&link.target, Target::Named(key) if others(key)) {
+            link.policy.claims = Claims::Shared;
+        }
+        if link.source.key().is_some_and(others) {
+            link.policy.hold = None;
+        }
+    }
+
+    /// The copies and originals of what is not known well enough to be judged.
+    fn unclear(&self, made: &Made) -> impl Iterator<Item = Key> {
+        let (sides, remote) = (self.rules.sides(), self.rules.remote());
+        let identities = self.memory.entries.keys().filter_map(|id| {
+            let identity = Identity::read(id)?;
+            let unclear = made.unknown.contains(identity.identifier()) || made.waiting.contains(id);
+            unclear.then_some(identity)
+        });
+        identities.flat_map(move |identity| {
+            [
+                identity.source(sides, remote),
+                identity.target(sides, remote),
+            ]
+        })
+    }
+}
+
+fn other(side: Origin) -> Origin {
+    match side {
+        Origin::Kcp => Origin::Service,
+        Origin::Service => Origin::Kcp,
+    }
+}
+
+fn policy(entry: &Entry) -> Policy {
+    let from_kcp = entry.origin == Origin::Kcp;
+    let core = entry.target.group.is_empty()
+        && matches!(&*entry.target.resource, "secrets" | "configmaps");
+    Policy {
+        hold: from_kcp.then(|| Finalizer::new(marks::FINALIZER)),
+        retract: if from_kcp || entry.choices.cleanup {
+            Fate::Delete
+        } else {
+            Fate::Keep
+        },
+        adoption: if entry.choices.adopt {
+            Adoption::Overwrite
+        } else {
+            Adoption::Equal
+        },
+        // What the provider hands out stays as it is handed out. Of other kinds nobody knows what
+        // their servers make of a value.
+        content: if !from_kcp && core {
+            Content::Restore
+        } else {
+            Content::Merge
+        },
+        status: if entry.choices.sync_status {
+            StatusFlow::Forward
+        } else {
+            StatusFlow::None
+        },
+        ..Policy::related()
+    }
+}
+
+/// A link that only says why nothing is done.
+fn refusal(kcp: &Side, entry: &Entry, number: &str, reason: &Reason) -> Link {
+    let detail = format!("related {:?}: {}", entry.identifier, reason.detail);
+    let reason = Reason::new(reason.code, detail);
+    let nowhere = Scope::new(kcp, &Arc::new(Gvk::new("", "", "")), "").key(None, "");
+    Link {
+        id: LinkId::new(&format!("{}: {number}", entry.identifier)),
+        wave: 1,
+        source: Source::Refused(reason),
+        target: Target::Named(nowhere.clone()),
+        rules: Arc::new(LeftRules { target: nowhere }),
+        policy: Policy::related(),
+    }
+}

@@ -1,0 +1,94 @@
+//! The annotations by which a published object tells its owner what came with it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::identity::Identity;
+use crate::object::Object;
+use crate::publish::gojson;
+use crate::publish::marks;
+use crate::publish::types::Origin;
+use crate::sync::reason::Class;
+use crate::sync::{Code, Effect, Key, Outcome, Request, Step, Subject, Target};
+
+/// The patch that puts right what the published object says of its related ones; none where it says
+/// it already, or where not everything has come to rest.
+pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> Option<Step> {
+    if anchor.in_deletion() || subject.links.is_empty() {
+        return None;
+    }
+    let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for link in &subject.links {
+        let outcome = outcomes.iter().find(|outcome| outcome.link == link.id);
+        let code = outcome.map_or(Code::NotSeen, |outcome| outcome.reason.code);
+        // Until the whole is known, what is said stays.
+        if matches!(code.class(), Class::Retry | Class::Working) || code == Code::WaitingForOthers {
+            return None;
+        }
+        let Some(identity) = Identity::read(&link.id) else {
+            continue;
+        };
+        let here = matches!(code, Code::InStep | Code::StatusNotServed);
+        if identity.origin == Origin::Kcp || !here {
+            continue;
+        }
+        let (Some(source), Target::Named(target)) = (link.source.key(), &link.target) else {
+            continue;
+        };
+        let count = counts.entry(identity.identifier().to_owned()).or_default();
+        let key = format!("{}{}.{count}", marks::RELATED_PREFIX, identity.identifier());
+        *count += 1;
+        wanted.insert(key, text(source, target));
+    }
+    let mut changes = Map::new();
+    for (key, _) in anchor.annotations() {
+        if key.starts_with(marks::RELATED_PREFIX) && !wanted.contains_key(key) {
+            changes.insert(key.to_owned(), Value::Null);
+        }
+    }
+    for (key, value) in wanted {
+        if anchor.annotation(&key) != Some(value.as_str()) {
+            changes.insert(key, value.into());
+        }
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    let mut metadata = json!({"annotations": changes});
+    if let Some(uid) = anchor.uid() {
+        metadata["uid"] = uid.into();
+    }
+    Some(Step {
+        link: None,
+        request: Request::Patch {
+            key: subject.anchor.clone(),
+            patch: json!({"metadata": metadata}),
+        },
+        effect: Effect::Reported,
+    })
+}
+
+/// The copy by its name, and its kind as the original's side calls it.
+fn text(source: &Key, target: &Key) -> String {
+    let mut text = String::from("{");
+    if let Some(namespace) = &target.namespace {
+        text.push_str("\"namespace\":");
+        gojson::write_text(&mut text, namespace);
+        text.push(',');
+    }
+    for (field, value) in [
+        ("name", &*target.name),
+        ("apiVersion", &*source.kind.api_version()),
+        ("kind", &*source.kind.kind),
+    ] {
+        gojson::write_text(&mut text, field);
+        text.push(':');
+        gojson::write_text(&mut text, value);
+        text.push(',');
+    }
+    text.pop();
+    text.push('}');
+    text
+}

@@ -1,0 +1,340 @@
+//! From an entry and the published object on both sides to pairs of names: which original, and what
+//! its copy is called.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::entry::{Entry, NameRule, Selecting, Values, Word};
+use crate::object::{Gvk, Object};
+use crate::paths;
+use crate::publish::names;
+use crate::publish::types::Origin;
+use crate::sync::subject::Labels;
+use crate::sync::{Code, Found, Key, Reason, Request, Scope, View};
+use crate::template::Template;
+
+/// How many objects one entry may lead to.
+pub const FAN_OUT: usize = 64;
+
+/// What resolving stands on.
+pub(super) struct Ground<'a> {
+    /// The published object in its workspace, and its copy on the service cluster.
+    pub(super) remote: &'a Object,
+    pub(super) local: &'a Object,
+    pub(super) cluster: &'a str,
+    pub(super) path: &'a str,
+    pub(super) view: &'a dyn View,
+    /// Of the kind of the originals, on their side.
+    pub(super) originals: Scope,
+    /// Whether originals and copies live in namespaces.
+    pub(super) namespaced: (bool, bool),
+}
+
+/// Why an entry leads nowhere for now.
+pub(super) enum Trouble {
+    Needs(Request),
+    Refused(Reason),
+}
+
+impl From<Reason> for Trouble {
+    fn from(reason: Reason) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+/// The name of an original and that of its copy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pair {
+    pub(super) source: (Option<String>, String),
+    pub(super) target: (Option<String>, String),
+}
+
+/// What an entry leads to.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    /// Sorted by the original, as the original agent sorts them.
+    pub(super) pairs: Vec<Pair>,
+    pub(super) refused: Vec<Reason>,
+}
+
+/// What a template renders where a field is missing: nothing is meant yet.
+const NO_VALUE: &str = "<no value>";
+
+impl Ground<'_> {
+    fn on(&self, origin: Origin) -> &Object {
+        match origin {
+            Origin::Kcp => self.remote,
+            Origin::Service => self.local,
+        }
+    }
+
+    pub(super) fn resolve(&self, entry: &Entry) -> Result<Resolved, Trouble> {
+        let (source, target) = self.namespaced;
+        let namespaces = if source || target {
+            self.namespaces(entry)?
+        } else {
+            vec![(String::new(), String::new())]
+        };
+        let mut resolved = Resolved::default();
+        for (from, to) in namespaces {
+            let from = source.then_some(from);
+            let to = target.then_some(to);
+            for (original, copy) in self.names(entry, from.as_deref())? {
+                let pair = Pair {
+                    source: (from.clone(), original),
+                    target: (to.clone(), copy),
+                };
+                match pair.problem() {
+                    None => resolved.pairs.push(pair),
+                    Some(reason) => resolved.refused.push(reason),
+                }
+            }
+        }
+        let joined = |pair: &Pair| {
+            let (namespace, name) = &pair.source;
+            format!("{}/{name}", namespace.as_deref().unwrap_or_default())
+        };
+        resolved
+            .pairs
+            .sort_by_cached_key(|pair| (joined(pair), pair.clone()));
+        resolved.pairs.dedup();
+        if resolved.pairs.len() > FAN_OUT {
+            let said = format!("{} and not more than {FAN_OUT}", resolved.pairs.len());
+            resolved.pairs.truncate(FAN_OUT);
+            resolved
+                .refused
+                .push(Reason::new(Code::TooManyRelated, said));
+        }
+        // However many there are, they are told of in a few lines.
+        resolved.refused.truncate(FAN_OUT);
+        Ok(resolved)
+    }
+
+    fn namespaces(&self, entry: &Entry) -> Result<Vec<(String, String)>, Trouble> {
+        let Some(values) = &entry.namespaces else {
+            let other = match entry.origin {
+                Origin::Kcp => Origin::Service,
+                Origin::Service => Origin::Kcp,
+            };
+            let (from, to) = (self.on(entry.origin), self.on(other));
+            let (source, target) = self.namespaced;
+            let found = (from.namespace(), to.namespace());
+            if source && found.0.is_none() || target && found.1.is_none() {
+                let said = "the published object has no namespace: set object.namespace";
+                return Err(Reason::new(Code::ReferenceInvalid, said).into());
+            }
+            let text = |namespace: Option<&str>| namespace.unwrap_or_default().to_owned();
+            return Ok(vec![(text(found.0), text(found.1))]);
+        };
+        let kind = Arc::new(Gvk::new("", "v1", "Namespace"));
+        let scope = Scope {
+            kind,
+            ..self.originals.clone()
+        };
+        self.values(values, entry.origin, &scope, None)
+    }
+
+    fn names(
+        &self,
+        entry: &Entry,
+        namespace: Option<&str>,
+    ) -> Result<Vec<(String, String)>, Trouble> {
+        self.values(&entry.names, entry.origin, &self.originals, namespace)
+    }
+
+    /// Pairs of values, without those of which a half is empty.
+    fn values(
+        &self,
+        values: &Values,
+        origin: Origin,
+        scope: &Scope,
+        namespace: Option<&str>,
+    ) -> Result<Vec<(String, String)>, Trouble> {
+        let other = match origin {
+            Origin::Kcp => Origin::Service,
+            Origin::Service => Origin::Kcp,
+        };
+        let mut pairs = match values {
+            Values::Reference { path, rewriting } => {
+                let read = |side| {
+                    let found = referred(self.on(side), path).map_err(|error| refused(&error))?;
+                    let rewrite = |text: String| match rewriting {
+                        Some(rewriting) => rewriting.apply(&text).map_err(|e| refused(&e)),
+                        None => Ok(text),
+                    };
+                    found
+                        .into_iter()
+                        .map(rewrite)
+                        .collect::<Result<Vec<_>, _>>()
+                };
+                let from = read(origin)?;
+                if from.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let to = read(other)?;
+                if from.len() != to.len() {
+                    let said = format!(
+                        "{path} has {} values for originals and {} for copies",
+                        from.len(),
+                        to.len()
+                    );
+                    return Err(refused(&said).into());
+                }
+                from.into_iter().zip(to).collect()
+            }
+            Values::Template { template, .. } => {
+                let render = |side: Origin| {
+                    let data = json!({
+                        "Side": match side { Origin::Kcp => "kcp", Origin::Service => "service" },
+                        "Object": self.on(side),
+                        "ClusterName": self.cluster,
+                        "ClusterPath": self.path,
+                    });
+                    render(template, &data)
+                };
+                vec![(render(origin)?, render(other)?)]
+            }
+            Values::Selector(selecting) => self.selected(selecting, scope, namespace)?,
+        };
+        let is_said = |text: &str| !text.is_empty() && !text.contains(NO_VALUE);
+        pairs.retain(|(from, to)| is_said(from) && is_said(to));
+        Ok(pairs)
+    }
+
+    fn selected(
+        &self,
+        selecting: &Selecting,
+        scope: &Scope,
+        namespace: Option<&str>,
+    ) -> Result<Vec<(String, String)>, Trouble> {
+        let labels = self.labels(selecting)?;
+        let found = match self.view.find(scope, &labels) {
+            Found::All(found) => found,
+            Found::Unknown => {
+                let request = Request::Find {
+                    scope: scope.clone(),
+                    labels,
+                };
+                return Err(Trouble::Needs(request));
+            }
+        };
+        let mut pairs = Vec::new();
+        for (key, object) in found {
+            let all: Vec<_> = object.labels().collect();
+            let wanted = labels.iter().all(|(k, v)| object.label(k) == Some(v))
+                && selecting.expressions.matches(all.iter().copied())
+                && namespace.is_none_or(|only| key.namespace.as_deref() == Some(only));
+            if wanted {
+                // Whatever becomes of it concerns this object, also when its labels go.
+                self.view.get(&key);
+                pairs.push((
+                    key.name.to_string(),
+                    self.renamed(selecting, &key, &object)?,
+                ));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The labels to look for. They are made anew for each object and kept nowhere.
+    fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
+        let data = Cell::new(None);
+        let word = |word: &Word| match word {
+            Word::Plain(text) => Ok(text.clone()),
+            Word::Template(template) => {
+                let all = data.take().unwrap_or_else(|| self.both());
+                let text = render(template, &all);
+                data.set(Some(all));
+                text
+            }
+        };
+        let mut labels = Labels::new();
+        for (key, value) in &selecting.labels {
+            let (key, value) = (word(key)?, word(value)?);
+            if key.is_empty() {
+                continue;
+            }
+            let alone = json!({"matchLabels": {&*key: value}});
+            if let Err(error) = crate::selector::Selector::from_value(&alone) {
+                return Err(refused(&error.to_string()).into());
+            }
+            labels.insert(key, value);
+        }
+        Ok(labels)
+    }
+
+    fn both(&self) -> Value {
+        json!({
+            "LocalObject": self.local,
+            "RemoteObject": self.remote,
+            "ClusterName": self.cluster,
+            "ClusterPath": self.path,
+        })
+    }
+
+    fn renamed(&self, selecting: &Selecting, key: &Key, object: &Object) -> Result<String, Reason> {
+        match &selecting.rewrite {
+            NameRule::Regex(rewriting) => rewriting.apply(&key.name).map_err(|e| refused(&e)),
+            NameRule::Template { template, .. } => {
+                let mut data = self.both();
+                data["Value"] = (&*key.name).into();
+                data["RelatedObject"] = match key.kind.kind.as_str() {
+                    "Namespace" if key.kind.group.is_empty() => Value::Null,
+                    _ => object.as_value().clone(),
+                };
+                render(template, &data)
+            }
+        }
+    }
+}
+
+impl Pair {
+    /// What is wrong with the names, for which only this pair is left out.
+    fn problem(&self) -> Option<Reason> {
+        for (namespace, name) in [&self.source, &self.target] {
+            if !names::is_subdomain(name) {
+                return Some(Reason::new(Code::NameInvalid, shortened(name)));
+            }
+            if let Some(namespace) = namespace
+                && !names::is_label(namespace)
+            {
+                return Some(Reason::new(Code::NameInvalid, shortened(namespace)));
+            }
+        }
+        None
+    }
+}
+
+/// What a field says, trimmed: each element of a list, or the one value.
+fn referred(object: &Object, path: &str) -> Result<Vec<String>, String> {
+    let found = paths::get(object.as_value(), path).map_err(|error| error.to_string())?;
+    if !found.exists() {
+        return Ok(Vec::new());
+    }
+    let texts = match found.kind {
+        paths::Kind::Null => vec![String::new()],
+        _ => found.elements().into_iter().map(|one| one.text).collect(),
+    };
+    Ok(texts.iter().map(|text| text.trim().to_owned()).collect())
+}
+
+fn render(template: &Template, data: &Value) -> Result<String, Reason> {
+    let rendered = template.render_trimmed(data);
+    rendered.map_err(|error| refused(&error.to_string()))
+}
+
+fn refused(what: &str) -> Reason {
+    Reason::new(Code::ReferenceInvalid, shortened(what))
+}
+
+/// A text of a consumer as it may stand in messages.
+fn shortened(text: &str) -> String {
+    const LENGTH: usize = 80;
+    let mut short: String = text.chars().take(LENGTH).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}

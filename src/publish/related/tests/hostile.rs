@@ -1,0 +1,377 @@
+//! A consumer that tries to reach what is not its own, by every field that it controls.
+
+use super::*;
+
+const C: &str = "c1";
+
+/// The provider's and other tenants' Secrets.
+fn treasures(stage: &Stage) -> Vec<Key> {
+    let places = [
+        ("kube-system", "token"),
+        ("default", "token"),
+        ("hawser", "agent-kubeconfig"),
+        ("vault", "root"),
+        ("c2", "creds"),
+    ];
+    let keys: Vec<_> = places
+        .iter()
+        .map(|(namespace, name)| stage.secret("service", "", namespace, name))
+        .collect();
+    for key in &keys {
+        stage.put(key, "treasure");
+    }
+    keys
+}
+
+/// Nothing of the treasures is in the workspace, and they are as they were.
+#[track_caller]
+fn nothing_was_taken(stage: &Stage, treasures: &[Key]) {
+    for (key, object) in stage.hands.objects() {
+        let shown = object.as_value()["data"].to_string();
+        assert!(
+            *key.side.0 != *"kcp" || !shown.contains("treasure"),
+            "{key} got it"
+        );
+    }
+    for key in treasures {
+        assert_eq!(stage.value(key).as_deref(), Some("treasure"), "{key}");
+        let object = stage.hands.object(key).unwrap();
+        assert_eq!(object.finalizers().count(), 0);
+    }
+}
+
+/// Whichever treasure a consumer names by these fields, it gets none and is told so.
+#[track_caller]
+fn refused(entry: Value, want: Code) {
+    let targets = [
+        "kube-system/token",
+        "default/token",
+        "hawser/agent-kubeconfig",
+        "vault/root",
+        "c2/creds",
+    ];
+    for target in targets {
+        let stage = Stage::new(json!([entry]));
+        let treasures = treasures(&stage);
+        let (namespace, name) = target.split_once('/').unwrap();
+        // Something of its own to send, for entries that go the other way.
+        stage.put(&stage.secret("kcp", C, namespace, name), "poison");
+        stage.put(&stage.secret("kcp", C, "default", name), "poison");
+        stage.create(
+            C,
+            "a",
+            json!({"ns": namespace, "name": name, "both": target}),
+        );
+        let codes = stage.rest(C, "a");
+        assert_eq!(codes, [want], "{target}");
+        nothing_was_taken(&stage, &treasures);
+        stage.hands.delete(&stage.anchor(C, "a"));
+        stage.rest(C, "a");
+        nothing_was_taken(&stage, &treasures);
+    }
+}
+
+fn in_namespace(mut object: Value, namespace: Value) -> Value {
+    object["namespace"] = namespace;
+    object
+}
+
+fn namespaces_a_consumer_chooses() -> Vec<Value> {
+    vec![
+        by_path("spec.ns"),
+        json!({"reference": {"path": "spec.both", "regex": {"pattern": "/.*$", "replacement": ""}}}),
+        json!({"template": {"template": "{{ .Object.spec.ns }}"}}),
+        json!({"template": {"template": "{{ with .Object.spec.ns }}{{ . }}{{ end }}"}}),
+        json!({"template": {"template": "{{ $x := .Object.spec.ns }}{{ $x }}"}}),
+        json!({"template": {"template": "{{ printf \"%s\" .Object.spec.ns }}"}}),
+    ]
+}
+
+#[test]
+fn no_namespace_that_a_consumer_chooses_is_read_or_written() {
+    for origin in ["service", "kcp"] {
+        for namespace in namespaces_a_consumer_chooses() {
+            let object = in_namespace(by_path("spec.name"), namespace);
+            refused(entry("e", origin, object), Code::NamespaceClosed);
+        }
+    }
+}
+
+#[test]
+fn a_path_that_only_looks_like_the_status_is_the_consumers() {
+    let namespace = by_path("status.x|@this|@valid");
+    let object = in_namespace(by_path("spec.name"), namespace);
+    let stage = Stage::new(json!([entry("e", "service", object)]));
+    let entry = &stage.compiled.related()[0];
+    let values = entry.namespaces.as_ref().unwrap();
+    assert_eq!(
+        values.author(Origin::Service),
+        super::super::entry::Author::Consumer
+    );
+}
+
+#[test]
+fn a_selector_of_namespaces_that_a_consumer_has_a_say_in_opens_none() {
+    let namespace = json!({"selector": {"matchLabels": {"kubernetes.io/metadata.name": "{{ .RemoteObject.spec.ns }}"},
+        "rewrite": {"regex": {"pattern": "", "replacement": "default"}}}});
+    let object = in_namespace(by_path("spec.name"), namespace);
+    let stage = Stage::new(json!([entry("e", "service", object)]));
+    let treasures = treasures(&stage);
+    for key in &treasures {
+        let namespace = key.namespace_key().unwrap();
+        stage.hands.put(
+            &namespace,
+            &Object::empty(&namespace.kind, None, &namespace.name),
+        );
+        stage.hands.patch(
+            &namespace,
+            json!({"metadata": {"labels": {"kubernetes.io/metadata.name": &*namespace.name}}}),
+        );
+    }
+    for (ns, name) in [("vault", "root"), ("c2", "creds"), ("kube-system", "token")] {
+        stage.create(C, ns, json!({"ns": ns, "name": name}));
+        assert_eq!(stage.rest(C, ns), [Code::NamespaceClosed]);
+    }
+    nothing_was_taken(&stage, &treasures);
+}
+
+#[test]
+fn labels_that_would_be_another_selector_are_refused() {
+    let selector = json!({"selector": {"matchLabels": {"{{ .RemoteObject.spec.key }}": "{{ .RemoteObject.spec.value }}"},
+        "rewrite": {"regex": {"pattern": "", "replacement": "got"}}}});
+    for (key, value) in [("a!", "x"), ("a", "x,b"), ("a in (x),b", "x"), ("a", "(x)")] {
+        let stage = Stage::new(json!([entry("e", "service", selector.clone())]));
+        stage.put(&stage.secret("service", "", C, "s"), "treasure");
+        stage.create(C, "a", json!({"key": key, "value": value}));
+        assert_eq!(
+            stage.rest(C, "a"),
+            [Code::ReferenceInvalid],
+            "{key}={value}"
+        );
+        nothing_was_taken(&stage, &[]);
+    }
+}
+
+#[test]
+fn what_the_owner_opened_is_open_and_what_is_never_open_is_not() {
+    let object = in_namespace(by_path("spec.name"), by_path("spec.ns"));
+    let mut e = entry("e", "service", object);
+    e["allowedNamespaces"] = json!(["vault", "kube-system", "hawser", "default"]);
+    for (namespace, name, want) in [
+        ("vault", "root", Code::InStep),
+        ("c2", "creds", Code::NamespaceClosed),
+        ("kube-system", "token", Code::NamespaceClosed),
+        ("hawser", "agent-kubeconfig", Code::NamespaceClosed),
+        ("default", "token", Code::NamespaceClosed),
+    ] {
+        let stage = Stage::new(json!([e]));
+        treasures(&stage);
+        stage.create(C, "a", json!({"ns": namespace, "name": name}));
+        assert_eq!(stage.rest(C, "a"), [want], "{namespace}");
+    }
+}
+
+#[test]
+fn a_closed_namespace_takes_back_what_was_given_from_it() {
+    let object = in_namespace(by_path("spec.name"), by_path("spec.ns"));
+    let mut e = entry("e", "service", object);
+    e["allowedNamespaces"] = json!(["vault"]);
+    let mut stage = Stage::new(json!([e]));
+    treasures(&stage);
+    stage.create(C, "a", json!({"ns": "vault", "name": "root"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    e.as_object_mut().unwrap().remove("allowedNamespaces");
+    stage.restarted(json!({"related": [e]}));
+    assert_eq!(stage.rest(C, "a"), [Code::NamespaceClosed]);
+    assert!(
+        stage
+            .hands
+            .object(&stage.secret("kcp", C, "vault", "root"))
+            .is_none()
+    );
+}
+
+#[test]
+fn with_require_link_an_original_has_to_show_that_it_belongs_here() {
+    let mut e = entry("e", "service", by_path("spec.name"));
+    e["requireLink"] = true.into();
+    let stage = Stage::new(json!([e]));
+    let key = stage.secret("service", "", C, "s");
+    stage.put(&key, "v");
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::NotLinked]);
+    let copy = stage
+        .hands
+        .objects()
+        .into_iter()
+        .find(|(k, _)| k.kind.kind == "Thing");
+    let uid = copy.unwrap().1.uid().unwrap().to_owned();
+    stage.hands.patch(
+        &key,
+        json!({"metadata": {"ownerReferences": [{"uid": uid}]}}),
+    );
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    stage
+        .hands
+        .patch(&key, json!({"metadata": {"ownerReferences": null}}));
+    assert_eq!(stage.rest(C, "a"), [Code::NotLinked]);
+    assert!(
+        stage
+            .hands
+            .object(&stage.secret("kcp", C, "default", "s"))
+            .is_none()
+    );
+}
+
+#[test]
+fn states_and_other_workspaces_objects_are_shown_to_nobody() {
+    for labels in [
+        json!({marks::OBJECT_STATE: "true"}),
+        json!({marks::CLUSTER: "c2"}),
+    ] {
+        let stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
+        let key = stage.secret("service", "", C, "s");
+        stage.put(&key, "treasure");
+        stage
+            .hands
+            .patch(&key, json!({"metadata": {"labels": labels}}));
+        stage.create(C, "a", json!({"name": "s"}));
+        assert_eq!(stage.rest(C, "a"), [Code::NotLinked]);
+        nothing_was_taken(&stage, &[]);
+    }
+}
+
+#[test]
+fn in_a_namespace_that_workspaces_share_nobody_takes_anothers_copy() {
+    let spec = json!({"naming": {"namespace": "shared", "name": "{{ .ClusterName }}-{{ .Object.metadata.name }}"},
+        "related": [entry("e", "kcp", by_path("spec.name"))]});
+    let stage = Stage::of(spec);
+    assert_eq!(stage.compiled.warnings().len(), 1);
+    for cluster in ["c1", "c2"] {
+        stage.put(&stage.secret("kcp", cluster, "default", "s"), "same");
+        stage.create(cluster, "a", json!({"name": "s"}));
+    }
+    assert_eq!(stage.rest("c1", "a"), [Code::InStep]);
+    assert_eq!(stage.rest("c2", "a"), [Code::NameConflict]);
+    let copy = stage.secret("service", "", "shared", "s");
+    stage.hands.delete(&stage.anchor("c2", "a"));
+    stage.rest("c2", "a");
+    assert!(stage.hands.object(&copy).is_some());
+}
+
+#[test]
+fn a_copy_never_becomes_the_copy_of_a_published_object_or_a_state() {
+    for labels in [
+        json!({marks::OBJECT_STATE: "true"}),
+        json!({marks::CLUSTER: "c2"}),
+    ] {
+        let mut e = entry("e", "kcp", by_path("spec.name"));
+        e["adopt"] = true.into();
+        let stage = Stage::new(json!([e]));
+        let key = stage.secret("service", "", C, "s");
+        stage.put(&key, "treasure");
+        stage
+            .hands
+            .patch(&key, json!({"metadata": {"labels": labels}}));
+        stage.put(&stage.secret("kcp", C, "default", "s"), "poison");
+        stage.create(C, "a", json!({"name": "s"}));
+        assert_eq!(stage.rest(C, "a"), [Code::NameConflict]);
+        assert_eq!(stage.value(&key).as_deref(), Some("treasure"));
+    }
+}
+
+#[test]
+fn a_consumers_labels_do_not_travel_as_marks() {
+    let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));
+    let source = stage.secret("kcp", C, "default", "s");
+    stage.put(&source, "v");
+    stage.hands.patch(&source, json!({"metadata": {
+        "labels": {marks::CLUSTER: "c2", marks::AGENT_NAME: "other", marks::OBJECT_STATE: "true", "mine": "yes"},
+        "annotations": {marks::NAME: "victim"}, "ownerReferences": [{"uid": "1"}]}}));
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    let copy = stage
+        .hands
+        .object(&stage.secret("service", "", C, "s"))
+        .unwrap();
+    assert_eq!(copy.labels().collect::<Vec<_>>(), [("mine", "yes")]);
+    assert_eq!(copy.annotations().count(), 0);
+    assert!(copy.as_value()["metadata"].get("ownerReferences").is_none());
+}
+
+#[test]
+fn a_list_of_thousands_is_cut_and_told_of() {
+    let stage = Stage::new(json!([entry("e", "service", by_path("spec.names"))]));
+    let names: Vec<_> = (0..2000).map(|n| format!("s{n:04}")).collect();
+    stage.create(C, "a", json!({ "names": names }));
+    let codes = stage.rest(C, "a");
+    assert_eq!(codes.len(), FAN_OUT + 1);
+    assert!(codes.contains(&Code::TooManyRelated));
+}
+
+#[test]
+fn objects_without_a_namespace_are_not_named_by_consumers() {
+    let name = TypeName {
+        group: "g.io".into(),
+        version: "v1".into(),
+        resource: "realms".into(),
+    };
+    for (origin, object, want) in [
+        ("service", by_path("spec.name"), Code::NamespaceClosed),
+        ("kcp", by_path("spec.name"), Code::NamespaceClosed),
+        (
+            "service",
+            json!({"template": {"template": "of-{{ .ClusterName }}"}}),
+            Code::InStep,
+        ),
+        (
+            "kcp",
+            json!({"template": {"template": "of-{{ .ClusterName }}"}}),
+            Code::InStep,
+        ),
+    ] {
+        let mut stage = Stage::new(
+            json!([{"identifier": "e", "origin": origin, "group": "g.io",
+            "version": "v1", "resource": "realms", "object": object}]),
+        );
+        let kind = Arc::new(Gvk::new("g.io", "v1", "Realm"));
+        for side in [Origin::Kcp, Origin::Service] {
+            let known = RelatedKind {
+                kind: Arc::clone(&kind),
+                namespaced: false,
+                status: false,
+            };
+            stage.kinds.learn(side, name.clone(), known);
+        }
+        let cluster = if origin == "kcp" { C } else { "" };
+        let source = Scope::new(&crate::sync::Side::new(origin), &kind, cluster).key(None, "of-c1");
+        stage.put(&source, "v");
+        stage.create(C, "a", json!({"name": "of-c1"}));
+        assert_eq!(stage.rest(C, "a"), [want], "{origin}");
+    }
+}
+
+#[test]
+fn in_a_namespace_that_workspaces_share_nobody_reads_what_is_anothers() {
+    let spec = json!({"naming": {"namespace": "shared", "name": "{{ .ClusterName }}-{{ .Object.metadata.name }}"},
+        "related": [entry("up", "kcp", by_path("spec.up")), entry("down", "service", by_path("spec.down"))]});
+    let stage = Stage::of(spec);
+    assert_eq!(stage.compiled.warnings().len(), 2);
+    // What the victim sent, and what its object was given.
+    stage.put(&stage.secret("kcp", "c2", "default", "sent"), "treasure");
+    stage.create("c2", "a", json!({"up": "sent"}));
+    assert_eq!(stage.rest("c2", "a"), [Code::InStep]);
+    let given = stage.secret("service", "", "shared", "given");
+    stage.put(&given, "treasure");
+    let owner =
+        json!([{"apiVersion": "local.com/v1", "kind": "Thing", "name": "c2-a", "uid": "u"}]);
+    stage
+        .hands
+        .patch(&given, json!({"metadata": {"ownerReferences": owner}}));
+    for name in ["sent", "given"] {
+        stage.create(C, name, json!({ "down": name }));
+        assert_eq!(stage.rest(C, name), [Code::NotLinked], "{name}");
+        let taken = stage.secret("kcp", C, "default", name);
+        assert!(stage.hands.object(&taken).is_none(), "{name}");
+    }
+}
