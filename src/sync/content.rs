@@ -66,8 +66,8 @@ pub(super) fn content(
     {
         return Ok(Turn::step(request, Effect::Synced).of(key));
     }
-    let merged = pass.remembers() && link.policy.content.is_remembered();
-    let memory = merged.then(|| remember(pass, link, copy, desired));
+    let remembered = pass.remembers() && link.policy.content.is_remembered();
+    let memory = remembered.then(|| remember(pass, link, copy, desired));
     in_step(pass, link, source, copy, memory.flatten())
 }
 
@@ -303,6 +303,16 @@ fn status(
     Ok(())
 }
 
+/// Whether an object has all of these labels and annotations, whatever their values are.
+fn carries(object: &Object, marks: &Metadata) -> bool {
+    let labels = marks.labels.keys().all(|name| object.label(name).is_some());
+    let annotations = marks.annotations.keys();
+    labels
+        && annotations
+            .into_iter()
+            .all(|name| object.annotation(name).is_some())
+}
+
 /// Adds what a second patch sets to a first one. It removes nothing.
 fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
     for (field, value) in second {
@@ -313,16 +323,6 @@ fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
             }
         }
     }
-}
-
-/// Whether an object has all of these labels and annotations, whatever their values are.
-fn carries(object: &Object, marks: &Metadata) -> bool {
-    let labels = marks.labels.keys().all(|name| object.label(name).is_some());
-    let annotations = marks.annotations.keys();
-    labels
-        && annotations
-            .into_iter()
-            .all(|name| object.annotation(name).is_some())
 }
 
 /// What of the top level is not content.
