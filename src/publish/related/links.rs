@@ -62,7 +62,15 @@ impl Making<'_> {
         if !made.needs.is_empty() && !leaving {
             return Err(made.needs);
         }
-        let wanted = made.links.iter().flat_map(|link| {
+        // Who neither made a copy nor can make one has no share in what others made.
+        let has_share = |link: &&Link| {
+            let lives = |key: &Key| match self.view.get(key) {
+                Seen::Present(source) => !source.in_deletion(),
+                Seen::Absent | Seen::Unknown => false,
+            };
+            self.memory.entries.contains_key(&link.id) || link.source.key().is_some_and(lives)
+        };
+        let wanted = made.links.iter().filter(has_share).flat_map(|link| {
             let copy = match &link.target {
                 Target::Named(key) => Some(key),
                 Target::Marked { .. } => None,
