@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
@@ -130,6 +130,7 @@ impl Feed {
             listener,
             health,
             backoff: Backoff::new(pace.retry),
+            reopening: Backoff::new(pace.retry),
             pace,
             paged: false,
             names: HashSet::new(),
@@ -170,6 +171,8 @@ struct Reader {
     health: watch::Sender<Health>,
     pace: Pace,
     backoff: Backoff,
+    /// The same for watches that end as soon as they were opened, with nothing wrong about them.
+    reopening: Backoff,
     /// The server does not stream lists.
     paged: bool,
     /// Names of clusters and namespaces, each kept once.
@@ -184,6 +187,8 @@ struct Reader {
 const PAGE: usize = 500;
 /// A source whose lists stay older than what it showed before was restored, and counts anew.
 const RESTORED_AFTER: u32 = 5;
+/// A watch that ends sooner than this was none: the next one waits.
+const SHORT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
@@ -403,14 +408,15 @@ impl Reader {
     async fn follow(&mut self, stream: Option<Streamed>, mut since: u64) {
         let mut stream = stream;
         loop {
+            let opened = Instant::now();
             let followed = match stream.take() {
                 Some(stream) => self.read(stream, &mut since).await,
                 None => self.open(&mut since).await,
             };
             self.highest = self.highest.max(since);
             match followed {
-                Ok(()) | Err(Trouble::Silent(_)) => {}
-                Err(Trouble::TooOld) => return,
+                Ok(()) | Err(Trouble::Silent(_)) => self.breathe(opened).await,
+                Err(Trouble::TooOld) => return self.breathe(opened).await,
                 Err(trouble) => {
                     self.wait(&trouble).await;
                     // A watch that is refused time after time may be wanted from elsewhere.
@@ -419,6 +425,15 @@ impl Reader {
                     }
                 }
             }
+        }
+    }
+
+    /// Keeps a server that ends every watch at once from being asked without end.
+    async fn breathe(&mut self, opened: Instant) {
+        if opened.elapsed() < SHORT {
+            sleep(self.reopening.next()).await;
+        } else {
+            self.reopening.reset();
         }
     }
 

@@ -11,7 +11,7 @@ use crate::object::Object;
 
 use super::act::Report;
 use super::decide::Question;
-use super::reason::Class;
+use super::reason::{Class, Code};
 
 /// The fingerprint of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,10 +85,17 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// Notes a pass, if it came to rest with nothing to be tried again.
+    /// Notes a pass, if it came to rest with nothing to be tried again. Of what is gone nothing is
+    /// kept: names come and go without end.
     pub fn of(report: &Report, rules: u64) -> Option<Self> {
         let settled = |outcome: &super::Outcome| outcome.reason.code.class() == Class::Settled;
-        if !report.outcomes.iter().all(settled) {
+        let mut outcomes = report.outcomes.iter();
+        let gone = !report.outcomes.is_empty()
+            && report
+                .outcomes
+                .iter()
+                .all(|outcome| matches!(outcome.reason.code, Code::Gone | Code::NoSource));
+        if gone || !outcomes.all(settled) {
             return None;
         }
         let asked = report.asked.iter().zip(&report.prints);

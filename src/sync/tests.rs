@@ -857,6 +857,18 @@ fn a_pass_at_rest_stands_until_an_answer_changes() {
     }
 }
 
+#[test]
+fn nothing_is_kept_of_an_object_that_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.delete(&front.source());
+    stage.settle();
+    stage.cache.deliver(&stage.world, |_| true);
+    let report = stage.pass(&front);
+    assert_eq!(report.requests, 0);
+    assert_eq!(report.outcomes[0].reason.code, Code::NoSource);
+    assert_eq!(Memo::of(&report, 1), None);
+}
+
 // === the house ===
 
 #[test]

@@ -234,6 +234,47 @@ async fn a_version_that_is_no_longer_known_leads_to_a_list_that_tells_what_was_m
     assert!(!fed.has("a"));
 }
 
+/// A server does this to every watch as soon as it is opened: none is asked for at once.
+async fn watches_are_spaced(action: Action) {
+    let ground = Ground::start().await;
+    let no_stream = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    let faults = ground.playground.faults();
+    faults.add(fault("watch", "configmaps", no_stream).once());
+    let mut strikes = fault("watch", "configmaps", action);
+    strikes.times = Some(4);
+    faults.add(strikes);
+    let pause = Duration::from_millis(200);
+    let retry = (pause, pause);
+    let started = std::time::Instant::now();
+    let mut fed = plain(ground, Pace { retry, ..PATIENT });
+    fed.feed.completed().await;
+    for number in 0.. {
+        if fed.ground.playground.faults().struck()[1] == 4 {
+            break;
+        }
+        let name = format!("a{number}");
+        create(&fed.ground, &name, json!({})).await;
+        fed.told_of(&name, What::Changed).await;
+    }
+    let took = started.elapsed();
+    assert!(took >= pause * 3 * 3 / 4, "four watches in {took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_end() {
+    watches_are_spaced(Action::CutWatch(Duration::ZERO)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_every_version_at_once_is_not_listed_without_end() {
+    let code = 410;
+    let when = When::Before;
+    watches_are_spaced(Action::Status { code, when }).await;
+}
+
 #[tokio::test]
 async fn an_older_list_than_what_was_seen_takes_nothing_back() {
     let ground = Ground::start().await;

@@ -149,8 +149,11 @@ impl Dispatch {
         }
     }
 
-    /// What waits of a workspace that no longer takes part.
+    /// A workspace no longer takes part: nothing of it waits, and nothing of it is kept in mind.
     pub fn disengaged(&self, cluster: &str) {
+        for publication in self.running().all() {
+            publication.forget(cluster);
+        }
         self.queue.forget(|id| *id.cluster == *cluster);
     }
 

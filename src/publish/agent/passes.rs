@@ -264,6 +264,7 @@ impl Cluster for WhileAtWork<'_> {
             }
         }
         let answer = self.wire.send(request).await;
+        self.publication.lost_copy(request, &answer);
         if self.publication.allowed(request, &answer) {
             self.braking.stir();
         }

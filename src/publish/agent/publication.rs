@@ -355,6 +355,13 @@ impl Publication {
         }
     }
 
+    /// Takes note of an answer by which a copy is gone: no event need tell of it any more.
+    pub fn lost_copy(&self, request: &Request, answer: &Answer) {
+        if let (Some(key), Answer::Gone) = (request.key(), answer) {
+            self.copies_of.lock().remove(key);
+        }
+    }
+
     pub fn anchor(&self, id: &SubjectId) -> Key {
         let scope = Scope::new(&self.sides.kcp, &self.remote_kind, &id.cluster);
         scope.key(id.namespace.as_deref(), &id.name)
@@ -373,6 +380,13 @@ impl Publication {
             Some(memo) => memos.insert(id.clone(), memo),
             None => memos.remove(id),
         };
+    }
+
+    /// Drops what was noted of the objects of a workspace that no longer takes part.
+    pub fn forget(&self, cluster: &str) {
+        self.memos.lock().retain(|id, _| *id.cluster != *cluster);
+        let mut copies = self.copies_of.lock();
+        copies.retain(|_, id| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {
