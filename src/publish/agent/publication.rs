@@ -261,19 +261,15 @@ impl Publication {
         self.remote.read().keys().cloned().collect()
     }
 
-    /// What is wrong with a feed now, for the owner.
-    pub fn problems(&self) -> Vec<String> {
-        let remote = self.remote.read();
-        let feeds = self.local.iter().chain(remote.values().flatten());
+    /// What keeps it from beginning, for the owner: what of the service cluster could not be listed yet,
+    /// and why.
+    pub fn unseen(&self) -> Vec<String> {
+        let unlisted = self.local.iter().filter(|feed| !feed.is_complete());
         let problem = |feed: &Arc<Watched>| {
             let problem = feed.health().problem?;
-            Some(format!(
-                "{} of {}: {problem}",
-                feed.table().kind(),
-                feed.table().side()
-            ))
+            Some(format!("{}: {problem}", feed.table().kind().kind))
         };
-        feeds.filter_map(problem).collect()
+        unlisted.filter_map(problem).collect()
     }
 
     /// Every object that is known of an endpoint, or of one workspace of it.

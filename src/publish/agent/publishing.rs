@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::atlas::Places;
@@ -33,6 +35,9 @@ use crate::sync::{Seen, Store as _};
 
 /// How many published resources are looked at at the same time.
 const WORKERS: usize = 8;
+
+/// How often is looked whether what cannot be listed is still wanted, and why it cannot.
+const LISTED: Duration = Duration::from_millis(500);
 
 pub fn published_resource_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new(
@@ -83,6 +88,13 @@ pub struct Known {
     facts: Facts,
     /// What is at work or about to be.
     running: Option<Arc<Publication>>,
+}
+
+impl Known {
+    fn runs(&self, publication: &Arc<Publication>) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| Arc::ptr_eq(running, publication))
+    }
 }
 
 impl Publishing {
@@ -381,13 +393,23 @@ impl Publishing {
 
     /// Brings a publication to work as soon as what it needs of the service cluster is known.
     async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
-        publication.local_completed().await;
-        let all = self.known.lock();
-        let wanted = all.get(&name).and_then(|known| known.running.as_ref());
-        if !wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, &publication)) {
-            return;
+        // What cannot be listed is not waited for on behalf of what nobody wants any more.
+        while timeout(LISTED, publication.local_completed())
+            .await
+            .is_err()
+        {
+            let mut all = self.known.lock();
+            let Some(known) = all.get_mut(&name).filter(|known| known.runs(&publication)) else {
+                return;
+            };
+            self.report(known);
         }
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(&name).filter(|known| known.runs(&publication)) else {
+            return;
+        };
         self.dispatch.start(&publication);
+        self.report(known);
         drop(all);
         info!(publishedresource = %name, "its objects are kept in step from now on");
         self.attach(&publication);
@@ -447,6 +469,7 @@ impl Publishing {
         }
         let running = known.running.as_ref();
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
+        known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
