@@ -31,6 +31,7 @@ use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
 use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
+use crate::publish::types::PublishedResourceSpec;
 use crate::sync::{Seen, Store as _};
 
 /// How many published resources are looked at at the same time.
@@ -229,6 +230,10 @@ impl Publishing {
             self.note(name, |known| known.member.progress = Progress::Settled);
             return Outcome::Settled;
         }
+        // These need no schema: whatever is wrong with that, they hold at once.
+        if !self.synchronizes(&manifest.spec) || self.works_for_another_kind(name, &manifest) {
+            self.stop(name);
+        }
         match self
             .schemas
             .settle(&manifest, |crd| self.definition(crd), Trust::Memory)
@@ -270,8 +275,7 @@ impl Publishing {
         } else {
             settled.schema.clone()
         };
-        let disabled = self.options.disabled.contains(&Controller::Sync);
-        let synchronizes = manifest.spec.synchronizes() && !disabled;
+        let synchronizes = self.synchronizes(&manifest.spec);
         self.note(name, |known| {
             known.facts.schema = SchemaFact::Published(schema.clone());
             if known.facts.warnings != settled.warnings {
@@ -315,10 +319,30 @@ impl Publishing {
             };
         });
         match error.hope() {
-            Hope::Change => Outcome::Settled,
+            // As with rules that are no good: what is asked for now cannot be done, and what was
+            // asked for before is not wanted any more.
+            Hope::Change => {
+                self.stop(name);
+                Outcome::Settled
+            }
             Hope::Later(after) => Outcome::Again(after),
             Hope::Retry => Outcome::Failed(None),
         }
+    }
+
+    fn synchronizes(&self, spec: &PublishedResourceSpec) -> bool {
+        spec.synchronizes() && !self.options.disabled.contains(&Controller::Sync)
+    }
+
+    /// Whether what is at work is about a kind that is not the one asked for any more.
+    fn works_for_another_kind(&self, name: &Arc<str>, manifest: &Manifest) -> bool {
+        let asked = &manifest.spec.resource;
+        let all = self.known.lock();
+        let running = all.get(name).and_then(|known| known.running.as_ref());
+        running.is_some_and(|running| {
+            let at_work = &running.local_kind;
+            at_work.group != asked.api_group || at_work.kind != asked.kind
+        })
     }
 
     fn stop(&self, name: &Arc<str>) {
