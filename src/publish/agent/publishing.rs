@@ -20,6 +20,7 @@ use super::dispatch::Dispatch;
 use super::export::{Member, Members, Progress, Standing};
 use super::feeds::{Feeds, Watched as Feed};
 use super::options::{AgentOptions, Controller};
+use super::passes::whole;
 use super::publication::{Plan, Publication};
 use super::schemas::{CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched};
 use super::workspaces::Workspaces;
@@ -106,7 +107,8 @@ impl Publishing {
             let publishing = Arc::clone(&self);
             workers.spawn(async move {
                 while let Some(work) = publishing.queue.next().await {
-                    let outcome = publishing.look_at(&work.key).await;
+                    let looked = whole(publishing.look_at(&work.key)).await;
+                    let outcome = looked.unwrap_or(Outcome::Failed(None));
                     publishing.queue.done(work, outcome);
                 }
             });
