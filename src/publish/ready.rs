@@ -12,6 +12,7 @@
 //! | `RulesInvalid` | False | naming, filters, mutations or related resources have mistakes; the API is published all the same |
 //! | `NotExported` | False | the export could not be written, or something in it is in the way |
 //! | `DeletionsHeld` | False | deletions wait for an approval |
+//! | `NotWatched` | False | what objects depend on cannot be listed on the service cluster |
 //! | `MissingRights` | False | the agent was refused something that it needs |
 //! | `NoWorkspaces` | True | published; no workspace has bound it |
 //! | `SynchronizationDisabled` | True | published; objects are left alone, as asked |
@@ -45,6 +46,8 @@ pub struct Facts {
     pub held: Option<HeldDeletions>,
     /// What the agent was refused, such as `delete secrets on the service cluster`.
     pub missing_rights: BTreeSet<String>,
+    /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
+    pub unseen: Vec<String>,
     /// What holds nothing up but should be known, in words.
     pub warnings: Vec<String>,
 }
@@ -150,6 +153,13 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
             held.count, held.why, held.approval
         );
         troubles.push(("DeletionsHeld", told));
+    }
+    if !facts.unseen.is_empty() {
+        let told = some(facts.unseen.iter().cloned());
+        let told = format!(
+            "no object can be synchronized before these can be listed on the service cluster: {told}"
+        );
+        troubles.push(("NotWatched", told));
     }
     if !facts.missing_rights.is_empty() {
         let rights = some(facts.missing_rights.iter().cloned());

@@ -75,6 +75,11 @@ impl Bindings {
         self.engaged.contains(cluster) && !self.is_leaving(cluster)
     }
 
+    /// Whether a workspace takes part, though perhaps not for much longer.
+    pub fn takes_part(&self, cluster: &str) -> bool {
+        self.engaged.contains(cluster)
+    }
+
     /// Whether a workspace that takes part is about to end that.
     fn is_leaving(&self, cluster: &str) -> bool {
         let bindings = self.seen.get(cluster);

@@ -31,6 +31,10 @@ impl Finished for Observing {
         let own = pass.publication.anchor(pass.id);
         self.announcer.announce(own, pass.report);
     }
+
+    fn broke(&self) {
+        self.metrics.panicked(CONTROLLER);
+    }
 }
 
 impl Observing {

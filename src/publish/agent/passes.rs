@@ -1,9 +1,11 @@
 //! Passes: workers take objects from the queue, run the engine over them, and give them back.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -42,6 +44,8 @@ pub struct Pass<'a> {
 /// What hears of every pass.
 pub trait Finished: Send + Sync {
     fn finished(&self, pass: &Pass<'_>);
+    /// A pass broke what worked on it.
+    fn broke(&self);
 }
 
 /// Everything that passes need. One for all workers.
@@ -71,7 +75,10 @@ impl Passes {
             let passes = Arc::clone(&self);
             tasks.spawn(async move {
                 while let Some(work) = passes.dispatch.queue.next().await {
-                    let outcome = passes.pass(&work).await;
+                    let outcome = whole(passes.pass(&work)).await.unwrap_or_else(|| {
+                        passes.finished.broke();
+                        queue::Outcome::Failed(None)
+                    });
                     passes.dispatch.queue.done(work, outcome);
                 }
             });
@@ -198,6 +205,13 @@ impl Passes {
         }
         self.finished.finished(pass);
     }
+}
+
+/// What came of work on one thing; none where it panicked, of which the log tells. Other things must not
+/// lose their worker by that.
+pub(super) async fn whole<T>(work: impl Future<Output = T>) -> Option<T> {
+    // What is shared is behind locks that are released, and looked at anew by the next attempt.
+    AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
 /// When an object is looked at again.
@@ -359,5 +373,20 @@ impl Dialect for Front<'_> {
                 .collect(),
             Seen::Absent | Seen::Unknown => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_panics_is_over_and_its_worker_goes_on() {
+        let broken = async {
+            tokio::task::yield_now().await;
+            assert_eq!(1, 2, "as a mistake would");
+        };
+        assert_eq!(whole(broken).await, None);
+        assert_eq!(whole(async { 1 }).await, Some(1));
     }
 }

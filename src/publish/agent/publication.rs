@@ -293,6 +293,17 @@ impl Publication {
         }
     }
 
+    /// What keeps it from beginning, for the owner: what of the service cluster could not be listed yet,
+    /// and why.
+    pub fn unseen(&self) -> Vec<String> {
+        let unlisted = self.local.iter().filter(|feed| !feed.is_complete());
+        let problem = |feed: &Arc<Watched>| {
+            let problem = feed.health().problem?;
+            Some(format!("{}: {problem}", feed.table().kind().kind))
+        };
+        unlisted.filter_map(problem).collect()
+    }
+
     /// Every object that is known of an endpoint, or of one workspace of it.
     pub fn subjects(&self, source: &SourceId, cluster: Option<&str>) -> Vec<SubjectId> {
         let remote = self.remote.read();

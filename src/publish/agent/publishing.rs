@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::atlas::Places;
@@ -20,6 +20,7 @@ use super::dispatch::Dispatch;
 use super::export::{Member, Members, Progress, Standing};
 use super::feeds::{Feeds, Watched as Feed};
 use super::options::{AgentOptions, Controller};
+use super::passes::whole;
 use super::publication::{Plan, Publication};
 use super::schemas::{CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched};
 use super::workspaces::Workspaces;
@@ -32,6 +33,7 @@ use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
 use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
+use crate::publish::types::PublishedResourceSpec;
 use crate::sync::{Seen, Store as _};
 
 /// How many published resources are looked at at the same time.
@@ -42,6 +44,9 @@ const CONTROLLER: &str = "syncagent-apiresourceschema";
 
 /// How often is looked what owners should be told that nobody else tells.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
+
+/// How often is looked whether what cannot be listed is still wanted, and why it cannot.
+const LISTED: Duration = Duration::from_millis(500);
 
 pub fn published_resource_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new(
@@ -95,6 +100,13 @@ pub struct Known {
     running: Option<Arc<Publication>>,
 }
 
+impl Known {
+    fn runs(&self, publication: &Arc<Publication>) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| Arc::ptr_eq(running, publication))
+    }
+}
+
 impl Publishing {
     /// Works until the queue is closed.
     pub async fn work(self: Arc<Self>) {
@@ -104,7 +116,8 @@ impl Publishing {
             workers.spawn(async move {
                 while let Some(work) = publishing.queue.next().await {
                     let started = Instant::now();
-                    let outcome = publishing.look_at(&work.key).await;
+                    let looked = whole(publishing.look_at(&work.key)).await;
+                    let outcome = looked.unwrap_or(Outcome::Failed(None));
                     let result = match outcome {
                         Outcome::Settled => Reconciled::Success,
                         Outcome::Again(_) => Reconciled::RequeueAfter,
@@ -235,6 +248,10 @@ impl Publishing {
             self.note(name, |known| known.member.progress = Progress::Settled);
             return Outcome::Settled;
         }
+        // These need no schema: whatever is wrong with that, they hold at once.
+        if !self.synchronizes(&manifest.spec) || self.works_for_another_kind(name, &manifest) {
+            self.stop(name);
+        }
         match self
             .schemas
             .settle(&manifest, |crd| self.definition(crd), Trust::Memory)
@@ -276,8 +293,7 @@ impl Publishing {
         } else {
             settled.schema.clone()
         };
-        let disabled = self.options.disabled.contains(&Controller::Sync);
-        let synchronizes = manifest.spec.synchronizes() && !disabled;
+        let synchronizes = self.synchronizes(&manifest.spec);
         self.note(name, |known| {
             known.facts.schema = SchemaFact::Published(schema.clone());
             if known.facts.warnings != settled.warnings {
@@ -321,10 +337,30 @@ impl Publishing {
             };
         });
         match error.hope() {
-            Hope::Change => Outcome::Settled,
+            // As with rules that are no good: what is asked for now cannot be done, and what was
+            // asked for before is not wanted any more.
+            Hope::Change => {
+                self.stop(name);
+                Outcome::Settled
+            }
             Hope::Later(after) => Outcome::Again(after),
             Hope::Retry => Outcome::Failed(None),
         }
+    }
+
+    fn synchronizes(&self, spec: &PublishedResourceSpec) -> bool {
+        spec.synchronizes() && !self.options.disabled.contains(&Controller::Sync)
+    }
+
+    /// Whether what is at work is about a kind that is not the one asked for any more.
+    fn works_for_another_kind(&self, name: &Arc<str>, manifest: &Manifest) -> bool {
+        let asked = &manifest.spec.resource;
+        let all = self.known.lock();
+        let running = all.get(name).and_then(|known| known.running.as_ref());
+        running.is_some_and(|running| {
+            let at_work = &running.local_kind;
+            at_work.group != asked.api_group || at_work.kind != asked.kind
+        })
     }
 
     fn stop(&self, name: &Arc<str>) {
@@ -399,8 +435,17 @@ impl Publishing {
 
     /// Brings a publication to work as soon as what it needs of the service cluster is known.
     async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
-        publication.local_completed().await;
-        if !self.start(&name, &publication) {
+        // What cannot be listed is not waited for on behalf of what nobody wants any more.
+        while timeout(LISTED, publication.local_completed())
+            .await
+            .is_err()
+        {
+            if !self.still(&name, &publication, |_| {}) {
+                return;
+            }
+        }
+        let start = |dispatch: &Dispatch| dispatch.start(&publication);
+        if !self.still(&name, &publication, start) {
             return;
         }
         info!(publishedresource = %name, "its objects are kept in step from now on");
@@ -408,15 +453,21 @@ impl Publishing {
         self.follow_related(publication).await;
     }
 
-    /// Puts it to work, if it is still wanted.
-    fn start(&self, name: &Arc<str>, publication: &Arc<Publication>) -> bool {
-        let all = self.known.lock();
-        let wanted = all.get(name).and_then(|known| known.running.as_ref());
-        let is_wanted = wanted.is_some_and(|wanted| Arc::ptr_eq(wanted, publication));
-        if is_wanted {
-            self.dispatch.start(publication);
-        }
-        is_wanted
+    /// Does something for a publication that is still wanted, and tells its owner how it stands;
+    /// whether it is.
+    fn still(
+        &self,
+        name: &Arc<str>,
+        publication: &Arc<Publication>,
+        what: impl FnOnce(&Dispatch),
+    ) -> bool {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(name).filter(|known| known.runs(publication)) else {
+            return false;
+        };
+        what(&self.dispatch);
+        self.report(known);
+        true
     }
 
     /// Watches at the endpoints there are now.
@@ -473,6 +524,7 @@ impl Publishing {
         }
         let running = known.running.as_ref();
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
+        known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);

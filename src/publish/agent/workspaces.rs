@@ -130,14 +130,9 @@ impl Workspaces {
         for url in vanished.cloned().collect::<Vec<_>>() {
             info!(endpoint = %url, "an endpoint is no longer served");
             state.endpoints.remove(&url);
-            for cluster in state
-                .bindings
-                .remove(&url)
-                .unwrap_or_default()
-                .into_engaged()
-            {
-                self.cache.unroute(&self.sides.kcp, &cluster);
-                moved.disengaged.push(cluster);
+            let bindings = state.bindings.remove(&url).unwrap_or_default();
+            for cluster in bindings.into_engaged() {
+                self.leave(&state, &cluster, &mut moved);
             }
             moved.endpoints = true;
         }
@@ -208,12 +203,26 @@ impl Workspaces {
                 moved.engaged.push(Arc::clone(cluster));
             }
             Engagement::Disengaged => {
-                info!(cluster = %cluster, "a workspace no longer takes part; copies are kept");
-                self.cache.unroute(&self.sides.kcp, cluster);
-                moved.disengaged.push(Arc::clone(cluster));
+                self.leave(&state, cluster, &mut moved);
             }
         }
         moved
+    }
+
+    /// A workspace is no longer served by an endpoint. Where it has moved, another one serves it
+    /// already.
+    fn leave(&self, state: &State, cluster: &Arc<str>, moved: &mut Moved) {
+        let mut others = state.bindings.iter();
+        let other = others.find(|(_, bindings)| bindings.takes_part(cluster));
+        if let Some((url, _)) = other {
+            info!(cluster = %cluster, endpoint = %url, "a workspace is served elsewhere");
+            self.cache.route(&self.sides.kcp, cluster, url);
+            moved.engaged.push(Arc::clone(cluster));
+        } else {
+            info!(cluster = %cluster, "a workspace no longer takes part; copies are kept");
+            self.cache.unroute(&self.sides.kcp, cluster);
+            moved.disengaged.push(Arc::clone(cluster));
+        }
     }
 }
 
@@ -243,3 +252,6 @@ fn is_ready(binding: &Object) -> bool {
     let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
     conditions.any(|condition| condition["type"] == *"Ready" && condition["status"] == *"True")
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,6 +165,17 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
         "MissingRights",
         "the agent may not create things, delete secrets: grant it these rights",
     );
+    let facts = Facts {
+        unseen: vec!["Thing: things is forbidden".into()],
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "NotWatched",
+        "no object can be synchronized before these can be listed on the service cluster: \
+         Thing: things is forbidden",
+    );
 }
 
 #[test]

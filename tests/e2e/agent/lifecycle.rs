@@ -14,6 +14,7 @@ on_both_grounds!(
     a_deleted_and_recreated_resource_goes_on_with_its_copies,
     edited_rules_replace_the_old_ones,
     rules_that_are_no_good_do_not_replace_working_ones_halfway,
+    what_cannot_be_published_as_asked_stops_what_was_asked_before,
     two_resources_on_one_kind_share_its_objects_by_filters,
 );
 
@@ -160,6 +161,35 @@ async fn rules_that_are_no_good_do_not_replace_working_ones_halfway(world: &Worl
         .await?;
     let after = stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
     ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
+    Ok(())
+}
+
+async fn what_cannot_be_published_as_asked_stops_what_was_asked_before(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let widgets = widgets(&stage).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let mistakes = [
+        json!({"resource": {"versions": ["v9"]}}),
+        json!({"resource": {"kind": "Nothing"}}),
+        json!({"resource": {"kind": "Nothing"}, "synchronization": {"enabled": false}}),
+    ];
+    for (mistake, size) in mistakes.into_iter().zip(2..) {
+        stage.edit(json!({"spec": mistake})).await?;
+        world.await_still(&widgets, &stage.team).await;
+        stage
+            .team
+            .patch(&stage.kind, "lamp", json!({"spec": {"size": size}}))
+            .await?;
+        world.await_marker(&widgets, &stage.team).await;
+        has(&stage.copy("lamp").await, "/spec/size", &json!(size - 1))?;
+        let right = json!({
+            "resource": {"kind": stage.kind.name, "versions": null}, "synchronization": null,
+        });
+        stage.edit(json!({"spec": right})).await?;
+        stage.await_in_copy("lamp", "/spec/size", json!(size)).await;
+    }
     Ok(())
 }
 

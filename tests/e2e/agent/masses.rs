@@ -7,7 +7,7 @@ use testbed::eventually;
 use super::SOON;
 use super::gadgets;
 use super::plane::Kind;
-use super::service;
+use super::service::{self, Ground};
 use super::stage::Stage;
 use super::world::{PUBLISHED, Team, World, has};
 
@@ -178,6 +178,18 @@ async fn rights_that_are_missing_stop_nobody_else(world: &World) -> Result<()> {
     stage.marker("marker2").await;
     ensure!(world.copy(&forbidden, stage.of("lamp")).await?.is_none());
     ensure!(stage.agent.exit().is_none(), "the agent has ended");
+    if world.ground != Ground::Original {
+        eventually(SOON, "its owner is told", async || {
+            let found = world
+                .service
+                .get(&format!("{PUBLISHED}/{published}"))
+                .await?;
+            let ready = &found["status"]["conditions"][0];
+            ensure!(ready["reason"] == "NotWatched", "{ready}");
+            Ok(())
+        })
+        .await;
+    }
     // Whoever forgot them gives them now.
     let rule = json!({
         "apiGroups": [secret_group], "resources": ["*"],

@@ -1,0 +1,119 @@
+//! Workspaces that move between endpoints of one slice.
+
+use serde_json::json;
+
+use super::*;
+use crate::cluster::cache::Table;
+use crate::cluster::feed::Pace;
+use crate::cluster::ground::Ground;
+use crate::publish::agent::feeds::Hears;
+use crate::sync::Scope;
+
+struct Deaf;
+
+impl Hears for Deaf {
+    fn changed(&self, _: &Arc<str>, _: Change) {}
+    fn completed(&self, _: &Arc<str>, _: &Arc<Table>) {}
+}
+
+struct Scene {
+    ground: Ground,
+    cache: Arc<Cache>,
+    sides: Sides,
+    workspaces: Workspaces,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let ground = Ground::start().await;
+        let (sides, cache) = (Sides::default(), Cache::new());
+        let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
+        let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
+        Self {
+            ground,
+            cache,
+            sides,
+            workspaces,
+        }
+    }
+
+    /// The endpoint of a shard; none of them serves anything.
+    fn url(&self, shard: &str) -> Arc<str> {
+        let base = self.ground.kcp.url().replace("/clusters/root", "");
+        format!("{base}/services/{shard}").into()
+    }
+
+    fn slice(&self, shards: &[&str]) -> Moved {
+        let endpoints: Vec<_> = shards
+            .iter()
+            .map(|shard| json!({"url": &*self.url(shard)}))
+            .collect();
+        let slice = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice",
+            "metadata": {"name": "slice"}, "status": {"endpoints": endpoints},
+        });
+        self.workspaces.slice(Some(&Object::new(slice).unwrap()))
+    }
+
+    fn binding(&self, shard: &str, what: What) -> Moved {
+        let binding = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
+            "metadata": {"name": "binding"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let change = Change {
+            key: Scope::new(&self.sides.kcp, &binding_kind(), "team").key(None, "binding"),
+            object: Arc::new(Object::new(binding).unwrap()),
+            what,
+        };
+        self.workspaces.binding(&self.url(shard), &change)
+    }
+
+    #[track_caller]
+    fn check_served_by(&self, shard: Option<&str>) {
+        let source = self.cache.source(&self.sides.kcp, "team");
+        assert_eq!(source, shard.map(|shard| self.url(shard)));
+        assert_eq!(
+            self.workspaces.connection("team").is_some(),
+            shard.is_some()
+        );
+        assert_eq!(self.workspaces.is_bound("team"), shard.is_some());
+    }
+}
+
+fn team() -> Vec<Arc<str>> {
+    vec!["team".into()]
+}
+
+#[tokio::test]
+async fn a_workspace_that_moved_is_served_on_when_its_old_endpoint_goes() {
+    let scene = Scene::set().await;
+    scene.slice(&["one"]);
+    assert_eq!(scene.binding("one", What::Initial).engaged, team());
+    scene.check_served_by(Some("one"));
+    scene.slice(&["one", "two"]);
+    scene.binding("two", What::Initial);
+
+    let moved = scene.slice(&["two"]);
+    assert_eq!(moved.disengaged, Vec::<Arc<str>>::new());
+    assert_eq!(moved.engaged, team());
+    scene.check_served_by(Some("two"));
+
+    assert_eq!(scene.slice(&[]).disengaged, team());
+    scene.check_served_by(None);
+}
+
+#[tokio::test]
+async fn a_binding_that_goes_from_one_endpoint_leaves_the_workspace_to_the_other() {
+    let scene = Scene::set().await;
+    scene.slice(&["one", "two"]);
+    scene.binding("one", What::Initial);
+    scene.binding("two", What::Initial);
+
+    let moved = scene.binding("one", What::Gone);
+    assert_eq!(moved.disengaged, Vec::<Arc<str>>::new());
+    scene.check_served_by(Some("two"));
+
+    assert_eq!(scene.binding("two", What::Gone).disengaged, team());
+    scene.check_served_by(None);
+}
