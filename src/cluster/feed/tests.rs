@@ -248,7 +248,7 @@ async fn watches_are_spaced(action: Action) {
     faults.add(strikes);
     let pause = Duration::from_millis(200);
     let retry = (pause, pause);
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let mut fed = plain(ground, Pace { retry, ..PATIENT });
     fed.feed.completed().await;
     for number in 0.. {
