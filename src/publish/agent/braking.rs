@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::options::DeletionBrake;
-use crate::cluster::brake::{Brake, BrakeOptions, Cause, HoldId, Phase, Verdict};
+use crate::cluster::brake::{Brake, BrakeOptions, HoldId, Verdict};
 use crate::object::{Gvk, Object};
 use crate::process::metrics::Metrics;
 use crate::publish::ready::{HeldDeletions, READY};
@@ -96,10 +96,6 @@ impl Braking {
         if known {
             self.with(&copy.kind, |brake, now| brake.withdraw(copy, now));
         }
-    }
-
-    pub fn cause(&self, kind: &Arc<Gvk>, cause: Cause, phase: Phase) {
-        self.with(kind, |brake, _| brake.cause(cause, phase));
     }
 
     /// Takes what the owner says about holds; whether any of them was released.

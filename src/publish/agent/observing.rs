@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::dispatch::Dispatch;
 use super::events::{Announcer, Counts, Recorder};
-use super::passes::{Finished, Pass};
+use super::passes::{Finished, Pass, WORKERS};
 use crate::cluster::cache::Cache;
 use crate::cluster::queue::Urgency;
 use crate::process::metrics::{Direction, EventFate, Metrics, QueueState, Reconciled};
@@ -59,6 +59,10 @@ impl Observing {
         self.metrics.reconciled(CONTROLLER, result, *took);
         self.metrics.queue_waited(CONTROLLER, *waited);
         self.metrics.queue_worked(CONTROLLER, *took);
+        self.metrics.queue_added(CONTROLLER);
+        if result == Reconciled::Error {
+            self.metrics.queue_retried(CONTROLLER);
+        }
         if *urgency != Urgency::Live {
             return;
         }
@@ -95,6 +99,7 @@ pub fn watch_numbers(
                 ..QueueState::default()
             };
             metrics.queue(CONTROLLER, state);
+            metrics.workers(CONTROLLER, WORKERS, dispatch.queue.busy());
             for (side, kind, entries) in cache.sizes() {
                 let side = if &*side.0 == "kcp" { "kcp" } else { "service" };
                 metrics.cache(side, &kind.kind, entries);

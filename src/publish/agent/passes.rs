@@ -30,6 +30,9 @@ use crate::sync::{
     Store as _, Subject, View, run,
 };
 
+/// Passes that may be under way at the same time. Most of them wait for an answer.
+pub const WORKERS: usize = 64;
+
 /// A pass that was run.
 pub struct Pass<'a> {
     pub publication: &'a Publication,

@@ -23,7 +23,7 @@ use super::export::{self, Exporter, Members, Standing, Wires};
 use super::feeds::{self, Feeds, Wanted};
 use super::observing::{Observing, watch_numbers};
 use super::options::{AgentOptions, Controller, LeaderElection};
-use super::passes::Passes;
+use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::schemas::{Authority, CrdPrint, Schemas};
@@ -59,9 +59,6 @@ pub enum AgentError {
     #[error("the leadership was lost: another agent of this name may be at work now")]
     LeadershipLost,
 }
-
-/// Passes that may be under way at the same time. Most of them wait for an answer.
-const WORKERS: usize = 64;
 
 /// How long what is under way may go on after the end was asked for, and how long it may then take to
 /// let the next one lead.

@@ -14,11 +14,12 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::atlas::Places;
-use super::braking::Braking;
+use super::braking::{Braking, HELD};
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
 use super::export::{Member, Members, Progress, Standing};
 use super::feeds::{Feeds, Watched as Feed};
+use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
 use super::passes::whole;
 use super::publication::{Plan, Publication};
@@ -31,7 +32,7 @@ use crate::object::{Gvk, Object};
 use crate::process::metrics::{Metrics, Reconciled};
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
-use crate::publish::ready::{Facts, SchemaFact, SynchronizationFact};
+use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
 use crate::sync::{Seen, Store as _};
@@ -227,6 +228,7 @@ impl Publishing {
         let manifest = match Manifest::read(object.as_value()) {
             Ok(manifest) => manifest,
             Err(problem) => {
+                self.stop(name);
                 self.note(name, |known| {
                     known.facts.schema = SchemaFact::Failed {
                         reason: "ManifestUnreadable",
@@ -523,11 +525,39 @@ impl Publishing {
             known.facts.synchronization = SynchronizationFact::Enabled(workspaces);
         }
         let running = known.running.as_ref();
+        let held_before = known.facts.held.take();
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
+        if let (None, Some(held)) = (held_before, &known.facts.held) {
+            self.tell_of_held(member.name.clone(), held);
+        }
+    }
+
+    /// An event for the owner, once for each time that deletions begin to be held.
+    fn tell_of_held(&self, name: String, held: &HeldDeletions) {
+        let key = self.published.table().scope("").key(None, &name);
+        let Seen::Present(about) = self.cache.get(&key) else {
+            return;
+        };
+        let message = format!(
+            "{} deletions of copies are held: {}; to let them go, annotate this object with {}",
+            held.count, held.why, held.approval
+        );
+        warn!(publishedresource = name, "{message}");
+        let service = self.service.clone();
+        tokio::spawn(async move {
+            let notice = Notice {
+                about: about.as_value(),
+                component: "syncagent-sync",
+                kind: "Warning",
+                reason: HELD,
+                message: &message,
+            };
+            notices::send(&service, notice).await;
+        });
     }
 
     pub fn report_all(&self) {

@@ -77,6 +77,17 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
         Ok(condition)
     })
     .await;
+    eventually(SOON, "the owner is told by an event", async || {
+        let events = "/api/v1/namespaces/default/events";
+        let events = world.service.list(events).await?;
+        let told = events.iter().any(|event| {
+            event["reason"] == "DeletionsHeld"
+                && event["involvedObject"]["name"] == *stage.published
+        });
+        ensure!(told, "{} events", events.len());
+        Ok(())
+    })
+    .await;
     let held = left(&stage).await?;
     ensure!(held + 1 >= OBJECTS / 2, "only {held} are left");
     // New objects go on meanwhile.
