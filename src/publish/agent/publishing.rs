@@ -532,13 +532,13 @@ impl Publishing {
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {
-            self.tell_of_held(member.name.clone(), held);
+            self.tell_of_held(&member.name, held);
         }
     }
 
     /// An event for the owner, once for each time that deletions begin to be held.
-    fn tell_of_held(&self, name: String, held: &HeldDeletions) {
-        let key = self.published.table().scope("").key(None, &name);
+    fn tell_of_held(&self, name: &str, held: &HeldDeletions) {
+        let key = self.published.table().scope("").key(None, name);
         let Seen::Present(about) = self.cache.get(&key) else {
             return;
         };
