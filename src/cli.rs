@@ -15,6 +15,7 @@ mod metadata;
 mod mirror;
 mod playground;
 mod render;
+mod service;
 
 /// Called by this name, `hawser` is its agent.
 const ORIGINAL: &str = "api-syncagent";

@@ -3,16 +3,17 @@
 //! Knows how the flags are written, which is how pflag takes them: values follow `=` or stand for
 //! themselves, whatever they start with; switches take a value after `=` only; lists are comma separated
 //! and repeatable; of other flags that are given twice the last one counts. What the values mean is the
-//! business of [`AgentOptions`].
+//! business of [`Given`].
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args};
 
 use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
-use crate::process::shutdown;
-use crate::publish::agent::options::{AgentOptions, Checked, Given};
+use crate::publish::agent::options::{Checked, Given};
 use crate::publish::agent::process;
+
+use super::service;
 
 /// Publishes APIs of a service cluster into kcp workspaces, and keeps the objects in step.
 ///
@@ -146,40 +147,7 @@ pub(super) fn run(args: AgentArgs) -> ExitCode {
         apiexportendpointslice = options.slice,
         "the agent starts"
     );
-    hand_over_to_the_agent(options)
-}
-
-/// Where the flags end and the agent begins.
-fn hand_over_to_the_agent(options: AgentOptions) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let ended = runtime.map_err(AgentFailed::Runtime).and_then(|runtime| {
-        let ended = runtime.block_on(async {
-            let stop = shutdown::on_signal().map_err(AgentFailed::Runtime)?;
-            process::run(options, stop)
-                .await
-                .map_err(AgentFailed::Agent)
-        });
-        // What is still waiting for a server that is out of reach is not waited for.
-        runtime.shutdown_background();
-        ended
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            logging::fatal("the agent ends", &error);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum AgentFailed {
-    #[error("starting the runtime")]
-    Runtime(#[source] std::io::Error),
-    #[error(transparent)]
-    Agent(process::AgentError),
+    service::run("the agent ends", |stop| process::run(options, stop))
 }
 
 // === impl AgentArgs ===

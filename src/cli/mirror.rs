@@ -10,9 +10,10 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args};
 
 use crate::mirror::agent::process;
-use crate::mirror::options::{Given, MirrorOptions};
+use crate::mirror::options::Given;
 use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
-use crate::process::shutdown;
+
+use super::service;
 
 /// Keeps custom resources in step between a cloud and the robot that this runs on, as annotations on their
 /// definitions say.
@@ -230,40 +231,7 @@ pub(super) fn run(args: MirrorArgs) -> ExitCode {
     if !strays.is_empty() {
         tracing::warn!(arguments = strays, "ignoring what is no flag");
     }
-    hand_over(options)
-}
-
-/// Where the flags end and the mirror begins.
-fn hand_over(options: MirrorOptions) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let ended = runtime.map_err(MirrorFailed::Runtime).and_then(|runtime| {
-        let ended = runtime.block_on(async {
-            let stop = shutdown::on_signal().map_err(MirrorFailed::Runtime)?;
-            process::run(options, stop)
-                .await
-                .map_err(MirrorFailed::Mirror)
-        });
-        // What is still waiting for a server that is out of reach is not waited for.
-        runtime.shutdown_background();
-        ended
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            logging::fatal("the mirror ends", &error);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum MirrorFailed {
-    #[error("starting the runtime")]
-    Runtime(#[source] std::io::Error),
-    #[error(transparent)]
-    Mirror(process::MirrorError),
+    service::run("the mirror ends", |stop| process::run(options, stop))
 }
 
 // === impl MirrorArgs ===

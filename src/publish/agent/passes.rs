@@ -23,11 +23,12 @@ use crate::process::lease::Fence;
 use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
+use crate::sync::decide::Question;
 use crate::sync::reason::Class;
 use crate::sync::subject::Fate;
 use crate::sync::{
-    Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Report, Request, Scope, Seen, Step,
-    Store as _, Subject, View, run,
+    Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Print, Prints as _, Report, Request,
+    Scope, Seen, Step, Subject, View, run,
 };
 
 /// Passes that may be under way at the same time. Most of them wait for an answer.
@@ -123,36 +124,28 @@ impl Passes {
         };
         let report = run(&front, &*self.cache, &cluster).await;
         let took = started.elapsed();
-        if !cluster.asked.into_inner() {
-            for copy in report
-                .outcomes
-                .iter()
-                .filter_map(|outcome| outcome.copy.as_ref())
-            {
+        let asked = cluster.asked.into_inner();
+        for outcome in &report.outcomes {
+            let Some(copy) = &outcome.copy else {
+                continue;
+            };
+            publication.found_copy(id, copy);
+            if !asked {
                 self.braking.withdraw(copy);
             }
         }
-        let standing = match self.cache.get(&publication.anchor(id)) {
-            Seen::Absent => Standing::Gone,
-            Seen::Present(_) | Seen::Unknown => Standing::There,
+        let anchor = Question::Object(publication.anchor(id));
+        let standing = match self.cache.print(&anchor) {
+            Some(Print::ABSENT) => Standing::Gone,
+            Some(_) | None => Standing::There,
         };
         let works = &publication.related;
         if works.note(&publication, id, &report, standing, &*self.cache) {
             let tenant = Arc::clone(&id.cluster);
             self.dispatch.queue.add(id.clone(), &tenant, work.urgency);
         }
-        for copy in report
-            .outcomes
-            .iter()
-            .filter_map(|outcome| outcome.copy.as_ref())
-        {
-            publication.found_copy(id, copy);
-        }
         let rules = publication.compiled().fingerprint();
-        // Of what is gone nothing is kept.
-        let gone = self.cache.get(&publication.anchor(id)) == Seen::Absent;
-        let memo = Memo::of(&report, rules).filter(|_| !gone);
-        publication.remember(id, memo);
+        publication.remember(id, Memo::of(&report, rules));
         let pass = Pass {
             publication: &publication,
             id,

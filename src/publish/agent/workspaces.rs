@@ -41,7 +41,7 @@ pub struct Endpoint {
     pub url: Arc<str>,
     /// At the address itself.
     pub connection: Connection,
-    _bindings: Arc<Watched>,
+    _bindings: Option<Arc<Watched>>,
 }
 
 impl Endpoint {
@@ -154,25 +154,15 @@ impl Workspaces {
 
     fn endpoint(&self, url: &str) -> Result<Endpoint, String> {
         let connection = self.slices.at(url).map_err(|error| error.to_string())?;
-        let kind = binding_kind();
-        let wanted = Wanted {
-            side: self.sides.kcp.clone(),
-            kind: Arc::clone(&kind),
-            source: url.into(),
-            coverage: Coverage::default(),
-            selection: Selection {
-                connection: connection.below("/clusters/*"),
-                resource: "apibindings".into(),
-                namespace: None,
-                query: None,
-                clusters: Clusters::Annotation(CLUSTER_ANNOTATION),
-                content: Content::Whole,
-            },
-        };
-        Ok(Endpoint {
+        let endpoint = Endpoint {
             url: url.into(),
             connection,
-            _bindings: self.feeds.watch(wanted),
+            _bindings: None,
+        };
+        let bindings = endpoint.wanted(&self.sides, &binding_kind(), "apibindings");
+        Ok(Endpoint {
+            _bindings: Some(self.feeds.watch(bindings)),
+            ..endpoint
         })
     }
 
