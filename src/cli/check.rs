@@ -291,8 +291,8 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
         .unwrap_or_else(|| "v1".to_owned());
     let gvk = Gvk::new(&resource.api_group, &version, &resource.kind);
     Types {
-        local: gvk.clone(),
-        remote: gvk,
+        local: gvk.clone().into(),
+        remote: gvk.into(),
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,

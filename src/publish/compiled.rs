@@ -30,8 +30,8 @@ use selectors::check_selector;
 /// The published type on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
-    pub local: Gvk,
-    pub remote: Gvk,
+    pub local: Arc<Gvk>,
+    pub remote: Arc<Gvk>,
     pub local_scope: LocalScope,
     /// What is served beside the object on the service cluster: `status`, `scale`. It does not travel.
     pub subresources: Vec<&'static str>,
@@ -53,8 +53,8 @@ impl Types {
             subresources.push("scale");
         }
         Self {
-            local: projected.local.clone(),
-            remote: projected.remote.clone(),
+            local: Arc::new(projected.local.clone()),
+            remote: Arc::new(projected.remote.clone()),
             local_scope: if local.spec.is_namespaced() {
                 LocalScope::Namespaced
             } else {

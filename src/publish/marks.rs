@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::object::Object;
+use crate::sync::subject::Labels;
 use crate::sync::{Made, Marks, Metadata, Owner};
 
 use super::hashes::sha1_hex;
@@ -72,6 +73,11 @@ impl Remote {
             labels.insert(NAMESPACE_HASH.to_owned(), sha1_hex(namespace));
         }
         labels
+    }
+
+    /// The labels by which the copy is found.
+    pub fn marked(&self) -> Labels {
+        self.labels().into_iter().collect()
     }
 
     fn annotations(&self) -> BTreeMap<String, String> {

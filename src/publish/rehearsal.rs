@@ -189,7 +189,7 @@ impl State {
     }
 
     fn found(&self, scope: &Scope, labels: &Labels) -> Vec<(Key, Arc<Object>)> {
-        let marked = |object: &Object| labels.iter().all(|(k, v)| object.label(k) == Some(v));
+        let marked = |object: &Object| labels.fit(object);
         self.objects
             .iter()
             .filter(|(key, object)| key.scope() == *scope && marked(object))

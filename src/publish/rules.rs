@@ -1,7 +1,7 @@
 //! What the engine asks about one object of a workspace, answered by the compiled rules; and the
 //! subject that such an object is.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -12,12 +12,15 @@ use super::naming::{LocalScope, Named, NamingError};
 use super::types::{AdoptedOnDelete, Adoption};
 use crate::mutation::{MutationError, Pipeline};
 use crate::object::{Gvk, Object, numbers};
-use crate::sync::subject::{self, Intent, Labels, Side, StatusFlow};
+use crate::sync::subject::{self, Intent, Side, StatusFlow};
 
 use crate::sync::{
     Code, Finalizer, Key, Link, LinkId, Made, Marks, MemoryPlace, Owner, Policy, Reason, Rules,
     Scope, Source, Subject, Target,
 };
+
+/// One for all subjects, each of which is remembered with the key of its memory.
+static SECRET: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Secret").into());
 
 /// The link of the object itself.
 pub const PRIMARY: &str = "primary";
@@ -76,20 +79,25 @@ impl ObjectRules {
         &self.remote
     }
 
+    /// Whether these would be the rules with that path of the workspace.
+    pub fn is_at(&self, cluster_path: Option<&str>) -> bool {
+        let wanted = cluster_path.filter(|_| self.compiled.workspace_paths);
+        self.cluster_path == wanted.unwrap_or_default()
+    }
+
     pub fn cluster_path(&self) -> &str {
         &self.cluster_path
     }
 
     /// The object of the workspace.
     pub fn anchor(&self) -> Key {
-        let kind = Arc::new(self.compiled.types.remote.clone());
-        Scope::new(&self.sides.kcp, &kind, &self.remote.cluster)
+        let kind = &self.compiled.types.remote;
+        Scope::new(&self.sides.kcp, kind, &self.remote.cluster)
             .key(self.remote.namespace.as_deref(), &self.remote.name)
     }
 
     pub fn local_scope(&self) -> Scope {
-        let local = Arc::new(self.compiled.types.local.clone());
-        Scope::new(&self.sides.service, &local, "")
+        Scope::new(&self.sides.service, &self.compiled.types.local, "")
     }
 
     /// Namespace and name of the copy of an object as it is, or as the mutations left it.
@@ -218,15 +226,14 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
     let codec = StateSecret {
         namespace: compiled.agent.namespace.clone(),
         remote: remote.clone(),
-        kind: types.remote.clone(),
+        kind: Arc::clone(&types.remote),
         agent: compiled.agent.name.clone(),
     };
-    let secrets = Arc::new(Gvk::new("", "v1", "Secret"));
     let memory =
-        Scope::new(&rules.sides.service, &secrets, "").key(Some(&codec.namespace), &codec.name());
+        Scope::new(&rules.sides.service, &SECRET, "").key(Some(&codec.namespace), &codec.name());
     let target = Target::Marked {
         scope: rules.local_scope(),
-        labels: Labels::from_iter(remote.labels()),
+        labels: remote.marked(),
     };
     let policy = policy(&compiled);
     Subject {

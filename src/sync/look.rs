@@ -161,8 +161,7 @@ impl View for PassView<'_> {
         all.retain(|(key, _)| !self.seen.contains_key(key));
         for (key, object) in &self.seen {
             let Some(object) = object else { continue };
-            let marked = |(k, v): (&String, &String)| object.label(k) == Some(v);
-            if key.scope() == *scope && labels.iter().all(marked) {
+            if key.scope() == *scope && labels.fit(object) {
                 all.push((key.clone(), Arc::clone(object)));
             }
         }

@@ -81,7 +81,7 @@ pub trait Prints {
 pub struct Memo {
     /// The fingerprint of the configuration that the subject was made by.
     rules: u64,
-    answers: Vec<(Question, Print)>,
+    answers: Box<[(Question, Print)]>,
 }
 
 impl Memo {

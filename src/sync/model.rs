@@ -281,9 +281,7 @@ impl State {
             },
             Request::Find { scope, labels } => {
                 let all = self.objects.iter();
-                let found = all.filter(|(key, object)| {
-                    key.scope() == *scope && labels.iter().all(|(k, v)| object.label(k) == Some(v))
-                });
+                let found = all.filter(|(key, object)| key.scope() == *scope && labels.fit(object));
                 Answer::Listed(
                     found
                         .map(|(key, object)| (key.clone(), Arc::new(object.clone())))
@@ -505,7 +503,7 @@ impl Store for Cache {
         }
         let all = heard.known.iter().filter_map(|(key, (_, object))| {
             let object = object.as_ref()?;
-            let marked = labels.iter().all(|(k, v)| object.label(k) == Some(v));
+            let marked = labels.fit(object);
             (key.scope() == *scope && marked).then(|| (key.clone(), Arc::clone(object)))
         });
         Found::All(all.collect())
@@ -619,8 +617,12 @@ impl Front {
     }
 
     fn labels(&self) -> Labels {
+        self.own_labels().into()
+    }
+
+    fn own_labels(&self) -> [(String, String); 2] {
         let pairs = [("t/cluster", &self.cluster), ("t/name", &self.name)];
-        pairs.map(|(k, v)| (k.to_owned(), v.clone())).into()
+        pairs.map(|(k, v)| (k.to_owned(), v.clone()))
     }
 
     fn link(id: &str, wave: u8, (source, target): (Key, Key), policy: Policy) -> Link {
@@ -739,7 +741,7 @@ impl Rules for Front {
 
     fn marks(&self, _: &Object, made: Made) -> Marks {
         let mut marks = Marks::default();
-        marks.identity.labels = self.labels();
+        marks.identity.labels = self.own_labels().into();
         let source = format!("{}/{}", self.cluster, self.name);
         marks.identity.annotations.insert("t/source".into(), source);
         marks.identity.labels.insert("t/agent".into(), "a".into());

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::object::{Gvk, Object};
 
@@ -58,6 +58,8 @@ impl Scope {
     }
 }
 
+static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
+
 /// Which object: the identity under which everything is cached, queued and asked for. The uid
 /// tells incarnations of one key apart and travels as a precondition of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,7 +85,7 @@ impl Key {
         let name = self.namespace.as_ref()?;
         Some(Self {
             side: self.side.clone(),
-            kind: Arc::new(Gvk::new("", "v1", "Namespace")),
+            kind: Arc::clone(&NAMESPACE),
             cluster: Arc::clone(&self.cluster),
             namespace: None,
             name: Arc::clone(name),
@@ -104,8 +106,43 @@ impl fmt::Display for Key {
     }
 }
 
-/// Labels that must all be there with these values.
-pub type Labels = BTreeMap<String, String>;
+/// Labels that must all be there with these values, each name once, sorted. Never changed once made, so
+/// that passes, what is noted of them and indexes share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Whether an object carries all of them.
+    pub fn fit(&self, object: &Object) -> bool {
+        self.iter()
+            .all(|(name, value)| object.label(name) == Some(value))
+    }
+}
+
+impl<const N: usize> From<[(String, String); N]> for Labels {
+    fn from(labels: [(String, String); N]) -> Self {
+        labels.into_iter().collect()
+    }
+}
+
+/// Of a name that comes twice the last value counts.
+impl FromIterator<(String, String)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
+        let once: BTreeMap<String, String> = labels.into_iter().collect();
+        let boxed = |(name, value): (String, String)| (name.into(), value.into());
+        Self(once.into_iter().map(boxed).collect())
+    }
+}
 
 /// The name of a finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

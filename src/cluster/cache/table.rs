@@ -213,7 +213,7 @@ impl Table {
             let Some(object) = state.entries.get(key).and_then(Entry::object) else {
                 return Found::Unknown;
             };
-            if labels.iter().all(|(k, v)| object.label(k) == Some(v)) {
+            if labels.fit(&object) {
                 found.push((key.clone(), object));
             }
         }
@@ -229,7 +229,7 @@ impl Table {
         for key in keys {
             let entry = state.entries.get(key)?;
             let object = entry.object()?;
-            if labels.iter().all(|(k, v)| object.label(k) == Some(v)) {
+            if labels.fit(&object) {
                 prints.push(entry.print);
             }
         }
@@ -244,13 +244,11 @@ impl Table {
         labels: &Labels,
     ) -> Option<Box<dyn Iterator<Item = &'s Key> + 's>> {
         let labelled = self.coverage.labelled.as_ref();
-        let covered = labelled.is_none_or(|label| labels.contains_key(&**label));
+        let covered = labelled.is_none_or(|label| labels.get(label).is_some());
         if !state.complete || !covered || self.coverage.namespace.is_some() {
             return None;
         }
-        let values = self
-            .coverage
-            .place(|label| labels.get(label).map(String::as_str));
+        let values = self.coverage.place(|label| labels.get(label));
         if let Some(values) = values {
             let keys = state.index.get(&values).into_iter().flatten();
             return Some(Box::new(keys.filter(move |key| *key.cluster == *cluster)));

@@ -105,7 +105,7 @@ fn nothing_is_absent_before_a_whole_list_was_seen() {
     assert_eq!(shelf.cache.get(&key), Seen::Unknown);
     assert_eq!(shelf.cache.print(&Question::Object(key.clone())), None);
     assert_eq!(
-        shelf.cache.find(&shelf.scope, &Labels::new()),
+        shelf.cache.find(&shelf.scope, &Labels::default()),
         Found::Unknown
     );
     shelf.replace(&[], 1);
@@ -115,7 +115,7 @@ fn nothing_is_absent_before_a_whole_list_was_seen() {
         Some(Print::ABSENT)
     );
     assert_eq!(
-        shelf.cache.find(&shelf.scope, &Labels::new()),
+        shelf.cache.find(&shelf.scope, &Labels::default()),
         Found::All(vec![])
     );
 }
@@ -295,7 +295,7 @@ fn objects_are_found_by_their_indexed_labels_as_these_change() {
     shelf.table.delete(&with("b", 3, "x"));
     assert_eq!(find("x"), Vec::<String>::new());
     assert_eq!(print("x"), Some(Print::of_all([])));
-    let unlabelled = shelf.cache.find(&shelf.scope, &Labels::new());
+    let unlabelled = shelf.cache.find(&shelf.scope, &Labels::default());
     assert_eq!(
         unlabelled,
         Found::Unknown,

@@ -1,9 +1,8 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::cluster::ground::{Ground, fault};
 use crate::playground::server::{Action, When};
 use crate::sync::Side;
+use crate::sync::subject::Labels;
 
 /// Everything is on the service cluster, the plural of a kind is its name with an s.
 struct Plain(Connection);
@@ -75,7 +74,7 @@ fn paths_are_made_for_core_and_named_groups_and_nothing_in_a_name_leaves_its_seg
         collection(&thing, Some("../x"), "things"),
         "/apis/a.b/v2/namespaces/..%2Fx/things"
     );
-    let labels = BTreeMap::from([
+    let labels = Labels::from([
         ("a/b".to_owned(), "c".to_owned()),
         ("d".to_owned(), "e".to_owned()),
     ]);
@@ -210,7 +209,7 @@ async fn a_resource_that_is_not_served_is_unknown_and_not_absent() {
         },
         Request::Find {
             scope: nothing.scope(),
-            labels: BTreeMap::new(),
+            labels: Labels::default(),
         },
         Request::Patch {
             key: nothing.clone(),
@@ -239,7 +238,7 @@ async fn objects_are_found_by_their_labels_in_every_namespace() {
             .await;
     }
     wired.made(&config("other"), json!({})).await;
-    let labels = BTreeMap::from([("a/b".to_owned(), "c".to_owned())]);
+    let labels = Labels::from([("a/b".to_owned(), "c".to_owned())]);
     let scope = config("x").scope();
     let answer = wired.wire.send(&Request::Find { scope, labels }).await;
     let Answer::Listed(found) = answer else {

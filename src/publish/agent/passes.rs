@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -112,6 +113,7 @@ impl Passes {
             sides: &self.sides,
             workspaces: &self.workspaces,
             company: &self.dispatch.company,
+            plain: Mutex::default(),
         };
         let cluster = WhileAtWork {
             wire: &self.wire,
@@ -289,6 +291,8 @@ struct Front<'a> {
     sides: &'a Sides,
     workspaces: &'a Workspaces,
     company: &'a Company,
+    /// The subject without its related objects, which stays the same all through the pass.
+    plain: Mutex<Option<(ObjectRules, Subject)>>,
 }
 
 impl Front<'_> {
@@ -314,6 +318,21 @@ impl Front<'_> {
         Ok(compiled.wants(anchor, namespace.as_deref()))
     }
 
+    fn rules(&self, path: Option<&str>) -> ObjectRules {
+        let remote = self.id.remote();
+        ObjectRules::new(self.publication.compiled(), self.sides, remote, path)
+    }
+
+    fn plain(&self, path: Option<&str>) -> (ObjectRules, Subject) {
+        let mut plain = self.plain.lock();
+        let known = plain.take().filter(|(rules, _)| rules.is_at(path));
+        let made = known.unwrap_or_else(|| {
+            let rules = self.rules(path);
+            (rules.clone(), subject_of(rules))
+        });
+        plain.insert(made).clone()
+    }
+
     fn path(&self, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
         if !self.publication.compiled().needs_path() {
             return Ok(None);
@@ -330,10 +349,6 @@ impl Front<'_> {
 impl Dialect for Front<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         let anchor = self.publication.anchor(self.id);
-        let rules = |path: Option<&str>| {
-            let remote = self.id.remote();
-            ObjectRules::new(self.publication.compiled(), self.sides, remote, path)
-        };
         if let Seen::Present(object) = view.get(&anchor)
             && !self.wanted(&object, view)?
         {
@@ -342,14 +357,14 @@ impl Dialect for Front<'_> {
                 finalizer: None,
                 memory: None,
                 links: Vec::new(),
-                ..subject_of(rules(None))
+                ..subject_of(self.rules(None))
             });
         }
         let path = self.path(view)?;
-        let rules = rules(path.as_deref());
+        let (rules, plain) = self.plain(path.as_deref());
         let kinds = self.publication.related.kinds();
         let around = self.company.around(&kinds);
-        let mut subject = related::extend(subject_of(rules.clone()), &rules, around, view)?;
+        let mut subject = related::extend(plain, &rules, around, view)?;
         if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()
         {

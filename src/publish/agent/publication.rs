@@ -16,7 +16,7 @@ use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
-use crate::sync::{Answer, Failure, Key, Memo, Request, Scope, Side};
+use crate::sync::{Answer, Failure, Key, Memo, Request, Side};
 
 use super::feeds::Wanted;
 
@@ -135,10 +135,7 @@ impl Publication {
         state_namespace: &str,
     ) -> Arc<Self> {
         let types = plan.compiled.types();
-        let (local_kind, remote_kind) = (
-            Arc::new(types.local.clone()),
-            Arc::new(types.remote.clone()),
-        );
+        let (local_kind, remote_kind) = (Arc::clone(&types.local), Arc::clone(&types.remote));
         let indexed = [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH];
         let copies = Coverage {
             labelled: Some(marks::CLUSTER.into()),
@@ -374,8 +371,13 @@ impl Publication {
     }
 
     pub fn anchor(&self, id: &SubjectId) -> Key {
-        let scope = Scope::new(&self.sides.kcp, &self.remote_kind, &id.cluster);
-        scope.key(id.namespace.as_deref(), &id.name)
+        Key {
+            side: self.sides.kcp.clone(),
+            kind: Arc::clone(&self.remote_kind),
+            cluster: Arc::clone(&id.cluster),
+            namespace: id.namespace.clone(),
+            name: Arc::clone(&id.name),
+        }
     }
 
     /// Whether nothing has changed since this object came to rest.

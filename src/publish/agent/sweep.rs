@@ -109,7 +109,7 @@ impl Sweep {
 
     fn copies(&self, publication: &Publication, remote: &Remote) -> Found {
         let scope = Scope::new(&self.sides.service, &publication.local_kind, "");
-        self.cache.find(&scope, &remote.labels())
+        self.cache.find(&scope, &remote.marked())
     }
 
     async fn delete(&self, publication: &Publication, key: Key, secret: &Object) {

@@ -5,8 +5,8 @@ use crate::mutation::MAX_STEPS;
 
 fn types() -> Types {
     Types {
-        local: Gvk::new("local.com", "v1", "Thing"),
-        remote: Gvk::new("remote.com", "v1", "Thing"),
+        local: Gvk::new("local.com", "v1", "Thing").into(),
+        remote: Gvk::new("remote.com", "v1", "Thing").into(),
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,

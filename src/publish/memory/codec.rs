@@ -4,6 +4,7 @@
 //! object a copy is, what was left out of a snapshot) stands under a key that it never reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +35,7 @@ pub struct StateSecret {
     pub namespace: String,
     pub remote: Remote,
     /// The kind of the object in the workspace.
-    pub kind: Gvk,
+    pub kind: Arc<Gvk>,
     pub agent: String,
 }
 

@@ -2,6 +2,7 @@
 //! its copy is called.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -223,7 +224,7 @@ impl Ground<'_> {
         let mut pairs = Vec::new();
         for (key, object) in found {
             let all: Vec<_> = object.labels().collect();
-            let wanted = labels.iter().all(|(k, v)| object.label(k) == Some(v))
+            let wanted = labels.fit(&object)
                 && selecting.expressions.matches(all.iter().copied())
                 && namespace.is_none_or(|only| key.namespace.as_deref() == Some(only));
             if wanted {
@@ -250,7 +251,7 @@ impl Ground<'_> {
                 text
             }
         };
-        let mut labels = Labels::new();
+        let mut labels = BTreeMap::new();
         for (key, value) in &selecting.labels {
             let (key, value) = (word(key)?, word(value)?);
             if key.is_empty() {
@@ -262,7 +263,7 @@ impl Ground<'_> {
             }
             labels.insert(key, value);
         }
-        Ok(labels)
+        Ok(labels.into_iter().collect())
     }
 
     fn both(&self) -> Value {

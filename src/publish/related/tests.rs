@@ -67,8 +67,8 @@ impl Dialect for Front<'_> {
 
 fn compiled(spec: &Value) -> Arc<Compiled> {
     let types = Types {
-        local: Gvk::new("local.com", "v1", "Thing"),
-        remote: Gvk::new("remote.com", "v1", "RemoteThing"),
+        local: Gvk::new("local.com", "v1", "Thing").into(),
+        remote: Gvk::new("remote.com", "v1", "RemoteThing").into(),
         local_scope: LocalScope::Namespaced,
         subresources: vec!["status"],
         remote_status: true,

@@ -206,7 +206,7 @@ impl Play {
     fn lay_foreign(&mut self, drawn: &Drawn) {
         let namespaced = drawn.local_scope == "Namespaced";
         let at = |name: &str| {
-            let local = Arc::new(self.stage.compiled.types.local.clone());
+            let local = Arc::clone(&self.stage.compiled.types.local);
             let namespace = namespaced.then_some("all");
             Scope::new(&Side::new("service"), &local, "").key(namespace, name)
         };

@@ -25,8 +25,8 @@ impl Stage {
     /// With what is served beside copies, and whether workspaces serve a status.
     fn with_status(spec: Value, subresources: Vec<&'static str>, remote_status: bool) -> Self {
         let types = Types {
-            local: Gvk::new("local.com", "v1", "Thing"),
-            remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing"),
+            local: Gvk::new("local.com", "v1", "Thing").into(),
+            remote: Gvk::new("remote.com", "v1alpha1", "RemoteThing").into(),
             local_scope: LocalScope::Namespaced,
             subresources,
             remote_status,
@@ -71,7 +71,7 @@ impl Stage {
     }
 
     fn copy_key(&self, namespace: &str, name: &str) -> Key {
-        let local = Arc::new(self.compiled.types.local.clone());
+        let local = Arc::clone(&self.compiled.types.local);
         Scope::new(&Side::new("service"), &local, "").key(Some(namespace), name)
     }
 

@@ -89,7 +89,7 @@ impl Index {
             let Some(holders) = self.lists.get(&(key.scope(), label)) else {
                 continue;
             };
-            let fits = |labels: &Labels| labels.iter().all(|(k, v)| object.label(k) == Some(v));
+            let fits = |labels: &Labels| labels.fit(object);
             let holders = holders.iter().filter(|(_, lists)| lists.iter().any(fits));
             found.extend(holders.map(|(id, _)| id.clone()));
         }
@@ -99,7 +99,10 @@ impl Index {
 
 fn shelf(scope: &Scope, labels: &Labels) -> Shelf {
     let first = labels.iter().next();
-    (scope.clone(), first.map(|(k, v)| (k.clone(), v.clone())))
+    (
+        scope.clone(),
+        first.map(|(k, v)| (k.to_owned(), v.to_owned())),
+    )
 }
 
 #[cfg(test)]

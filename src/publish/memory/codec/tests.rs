@@ -50,7 +50,7 @@ fn codec() -> StateSecret {
             namespace: Some("ns".into()),
             name: "nm".into(),
         },
-        kind: Gvk::new("kcp.example.com", "v1", "CronTab"),
+        kind: Gvk::new("kcp.example.com", "v1", "CronTab").into(),
         agent: "here".into(),
     }
 }
