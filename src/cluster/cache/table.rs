@@ -415,7 +415,10 @@ impl State {
         if indexed != before {
             self.unindex(before, key);
             if let Some(place) = indexed {
-                self.index.entry(place).or_default().push(key.clone());
+                // Nearly always the only one.
+                let keys = self.index.entry(place);
+                keys.or_insert_with(|| Vec::with_capacity(1))
+                    .push(key.clone());
             }
         }
         self.graves.remove(key);
