@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use super::atlas::Places;
-use super::feeds::{Feeds, Watched};
+use super::feeds::{Feeds, Wanted, Watched};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
 use super::workspaces::Endpoint;
@@ -140,6 +140,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
 
+/// Of how many bytes of objects that nobody asked for the bodies are kept, of each kind and source. Most
+/// Secrets of a cluster are none of ours, and consumers may have as many as they like.
+const IDLE: usize = 16 << 20;
+
+fn candidates() -> Coverage {
+    Coverage {
+        idle: Some(IDLE),
+        ..Coverage::default()
+    }
+}
+
 impl Works {
     pub fn new(sides: &Sides, compiled: &Compiled) -> Self {
         let works = Self {
@@ -204,13 +215,7 @@ impl Works {
         for (kind, resource) in self.wanted(compiled, Origin::Service) {
             local.entry(Arc::clone(&kind)).or_insert_with(|| {
                 let side = &self.sides.service;
-                feeds.watch(local_feed(
-                    service,
-                    side,
-                    &kind,
-                    &resource,
-                    Coverage::default(),
-                ))
+                feeds.watch(local_feed(service, side, &kind, &resource, candidates()))
             });
         }
     }
@@ -223,9 +228,13 @@ impl Works {
         for endpoint in endpoints {
             let watched = remote.entry(Arc::clone(&endpoint.url)).or_default();
             for (kind, resource) in &wanted {
-                watched
-                    .entry(Arc::clone(kind))
-                    .or_insert_with(|| feeds.watch(endpoint.wanted(&self.sides, kind, resource)));
+                watched.entry(Arc::clone(kind)).or_insert_with(|| {
+                    let wanted = endpoint.wanted(&self.sides, kind, resource);
+                    feeds.watch(Wanted {
+                        coverage: candidates(),
+                        ..wanted
+                    })
+                });
             }
         }
     }
