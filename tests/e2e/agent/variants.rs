@@ -397,14 +397,14 @@ async fn every_variant_lives_and_ends_with_its_originals_and_its_object(
     // While nobody is at work.
     stage.agent.kill().await?;
     for (number, pair) in pairs.iter().enumerate() {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             pair.change(&stage, "4").await?;
         } else {
             pair.remove(&stage).await?;
         }
     }
     stage.agent = world.start_agent()?;
-    let half = |number: usize| (number % 2 == 0).then_some("4");
+    let half = |number: usize| number.is_multiple_of(2).then_some("4");
     await_all(&stage, &pairs, half).await;
     for pair in pairs.iter().skip(1).step_by(2) {
         let what = format!("the original {} may be made again", pair.source.2);
