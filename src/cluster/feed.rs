@@ -133,6 +133,7 @@ impl Feed {
             reopening: Backoff::new(pace.retry),
             pace,
             paged: false,
+            blind: false,
             names: HashSet::new(),
             highest: 0,
             behind: 0,
@@ -175,6 +176,8 @@ struct Reader {
     reopening: Backoff,
     /// The server does not stream lists.
     paged: bool,
+    /// It allows lists and no watch: what is known is as old as the last list.
+    blind: bool,
     /// Names of clusters and namespaces, each kept once.
     names: HashSet<Arc<str>>,
     /// The highest version that a list or a watch came to.
@@ -227,7 +230,10 @@ impl Reader {
             };
             match listed {
                 Ok((stream, since)) => {
-                    self.well();
+                    // Lists do not make up for a watch: they are made less and less often.
+                    if !self.blind {
+                        self.well();
+                    }
                     self.follow(stream, since).await;
                 }
                 Err(trouble) => self.wait(&trouble).await,
@@ -286,7 +292,9 @@ impl Reader {
         ));
         let call = self.selection.content.of(Call::get(path));
         let mut stream = self.selection.connection.stream(call).await?;
-        if [400, 422].contains(&stream.status) {
+        // Who may not watch may list all the same.
+        self.blind |= stream.status == 403;
+        if [400, 403, 422].contains(&stream.status) {
             return Err(Trouble::NotStreamed);
         }
         if stream.status != 200 {
@@ -418,6 +426,7 @@ impl Reader {
                 Ok(()) | Err(Trouble::Silent(_)) => self.breathe(opened).await,
                 Err(Trouble::TooOld) => return self.breathe(opened).await,
                 Err(trouble) => {
+                    self.blind |= matches!(trouble, Trouble::Refused(_));
                     self.wait(&trouble).await;
                     // A watch that is refused time after time may be wanted from elsewhere.
                     if self.backoff.is_long() {
@@ -445,7 +454,12 @@ impl Reader {
         let call = self.selection.content.of(Call::get(path));
         let stream = self.selection.connection.stream(call).await?;
         match stream.status {
-            200 => self.read(stream, since).await,
+            200 => {
+                if std::mem::take(&mut self.blind) {
+                    self.well();
+                }
+                self.read(stream, since).await
+            }
             410 => Err(Trouble::TooOld),
             _ => Err(Trouble::Refused(stream.refusal().await)),
         }

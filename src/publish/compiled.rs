@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
+use super::marks;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
 use super::related::Entry;
-use super::types::{OnUnbind, PublishedResourceSpec, Safety, TemplateEngine};
+use super::types::{OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety, TemplateEngine};
 use crate::mutation::Pipeline;
 use crate::object::{Gvk, Object};
 use crate::template::Engine;
@@ -158,6 +159,14 @@ impl Compiled {
     /// Whether copies stay when their workspace no longer binds the API.
     pub fn keeps_on_unbind(&self) -> bool {
         self.safety.on_unbind.unwrap_or_default() == OnUnbind::Keep
+    }
+
+    /// The finalizer on originals of related objects in workspaces.
+    pub fn related_finalizer(&self) -> String {
+        match self.safety.related_finalizer.unwrap_or_default() {
+            RelatedFinalizer::Shared => marks::FINALIZER.to_owned(),
+            RelatedFinalizer::Own => marks::own_finalizer(&self.agent.name),
+        }
     }
 
     /// Whether the path of an object's workspace has to be known before anything is made.

@@ -12,6 +12,8 @@ use crate::sync::{Made, Marks, Metadata, Owner};
 use super::hashes::sha1_hex;
 
 pub const FINALIZER: &str = "syncagent.kcp.io/cleanup";
+/// What stands before the name of an agent in a finalizer that is its own.
+const OWN_FINALIZER: &str = "cleanup-";
 pub const AGENT_NAME: &str = "syncagent.kcp.io/agent-name";
 
 /// Annotation of a published schema: the generation of the CRD that it was made from.
@@ -45,6 +47,18 @@ const STRIPPED_METADATA: &[&str] = &[
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 ];
+
+/// The finalizer that only the agent of this name sets and takes off.
+pub fn own_finalizer(agent: &str) -> String {
+    // The part behind the slash is at most so long.
+    const LONGEST: usize = 63;
+    let name = format!("{OWN_FINALIZER}{agent}");
+    if name.len() <= LONGEST {
+        format!("{OWN_PREFIX}{name}")
+    } else {
+        format!("{OWN_PREFIX}{OWN_FINALIZER}{}", sha1_hex(agent))
+    }
+}
 
 /// Which object of a workspace a copy belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use super::hashes::{sha1_short, sha3_short};
 use super::marks::Remote;
 use super::names;
 use crate::object::Object;
-use crate::template::{self, Engine, Template};
+use crate::template::{self, Engine, Template, provenance};
 
 const DEFAULT_NAMESPACE: &str = "{{ .ClusterName }}";
 const DEFAULT_NAME: &str =
@@ -43,6 +43,8 @@ pub enum LocalScope {
 #[derive(Clone, Debug)]
 pub struct Naming {
     namespace: Pattern,
+    /// Whether consumers have no say in the namespace.
+    namespace_is_owners: bool,
     name: Pattern,
     scope: LocalScope,
 }
@@ -77,11 +79,23 @@ impl Naming {
             let text = given.filter(|text| !text.is_empty()).unwrap_or(default);
             Pattern::compile(engine, text).map_err(|error| NamingError::Compile { field, error })
         };
+        let owners = |text: &str| {
+            let own = ["ClusterName", "ClusterPath"];
+            let said = ["$remoteNamespace", "$remoteName"];
+            provenance::writes_only(engine, text, &own)
+                && !said.iter().any(|word| text.contains(word))
+        };
         Ok(Self {
             namespace: or("namespace", namespace, DEFAULT_NAMESPACE)?,
+            namespace_is_owners: namespace.is_none_or(owners),
             name: or("name", name, DEFAULT_NAME)?,
             scope,
         })
+    }
+
+    /// Whether the namespace of copies is in the owner's words and the workspace's name alone.
+    pub fn namespace_is_owners(&self) -> bool {
+        self.namespace_is_owners
     }
 
     /// The namespace, unless the kind is cluster-scoped here, and the name of the copy.

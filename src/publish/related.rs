@@ -27,7 +27,7 @@ mod rules;
 
 pub use entry::{Entry, TypeName};
 pub use guard::shares_namespaces;
-pub use ledger::{Claimant, Ledger};
+pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;
 pub use resolve::FAN_OUT;
 
@@ -169,6 +169,8 @@ pub struct Ends {
     pub origin: Origin,
     pub source: (Key, String),
     pub target: (Key, String),
+    /// The finalizer on the original.
+    hold: Option<String>,
 }
 
 impl Ends {
@@ -180,13 +182,15 @@ impl Ends {
             origin: identity.origin,
             source: (identity.source(sides, remote), source.to_owned()),
             target: (identity.target(sides, remote), target.to_owned()),
+            hold: identity.hold().map(str::to_owned),
         })
     }
 
     /// What is wanted of it: the copy, and the original where that is held.
-    pub fn wanted(&self) -> impl Iterator<Item = &Key> {
-        let held = (self.origin == Origin::Kcp).then_some(&self.source.0);
-        held.into_iter().chain([&self.target.0])
+    pub fn wishes(&self) -> impl Iterator<Item = Wish> {
+        let hold = self.hold.as_deref();
+        let held = hold.map(|finalizer| Wish::held(&self.source.0, finalizer));
+        held.into_iter().chain([Wish::copy(&self.target.0)])
     }
 }
 

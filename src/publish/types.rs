@@ -241,6 +241,11 @@ pub struct Safety {
     /// them. Keep, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_unbind: Option<OnUnbind>,
+    /// The finalizer that holds the originals of related objects in workspaces: `Shared` is the one that
+    /// all agents have, `Own` bears the name of this agent, for originals that several agents copy. Before
+    /// another program takes over from this one, go back to Shared. Shared, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub related_finalizer: Option<RelatedFinalizer>,
 }
 
 /// Whether existing objects may be taken over.
@@ -265,6 +270,14 @@ pub enum OnUnbind {
     #[default]
     Keep,
     Delete,
+}
+
+/// Which finalizer holds the originals of related objects in workspaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RelatedFinalizer {
+    #[default]
+    Shared,
+    Own,
 }
 
 /// What the agent reports.

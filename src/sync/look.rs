@@ -195,13 +195,15 @@ impl View for PassView<'_> {
 pub struct Listening<'a> {
     view: &'a dyn View,
     asked: RefCell<Vec<Question>>,
+    known: RefCell<HashSet<Question>>,
 }
 
 impl<'a> Listening<'a> {
     pub fn new(view: &'a dyn View) -> Self {
         Self {
             view,
-            asked: RefCell::new(Vec::new()),
+            asked: RefCell::default(),
+            known: RefCell::default(),
         }
     }
 
@@ -210,9 +212,8 @@ impl<'a> Listening<'a> {
     }
 
     fn ask(&self, question: Question) {
-        let mut asked = self.asked.borrow_mut();
-        if !asked.contains(&question) {
-            asked.push(question);
+        if self.known.borrow_mut().insert(question.clone()) {
+            self.asked.borrow_mut().push(question);
         }
     }
 }

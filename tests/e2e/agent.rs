@@ -64,6 +64,7 @@ mod shapes;
 mod stage;
 mod state;
 mod takeover;
+mod variants;
 mod workspaces;
 mod world;
 

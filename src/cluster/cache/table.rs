@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memchr::memmem::Finder;
 use parking_lot::RwLock;
@@ -24,6 +25,9 @@ pub struct Coverage {
     pub namespace: Option<Arc<str>>,
     /// Objects are found by these labels without looking at every one.
     pub indexed: Vec<Arc<str>>,
+    /// So many bytes are kept of objects that nobody has asked for; of the others of these no more is
+    /// kept than tells whose they are. Without it, everything is.
+    pub idle: Option<usize>,
 }
 
 impl Coverage {
@@ -100,6 +104,10 @@ struct Entry {
     /// Where it stands in the index.
     indexed: Option<u64>,
     body: Box<[u8]>,
+    /// Only what tells whose it is was kept of it.
+    cut: bool,
+    /// Somebody asked for it: it stays whole.
+    asked: AtomicBool,
 }
 
 struct Grave {
@@ -110,6 +118,14 @@ struct Grave {
     witnessed: bool,
 }
 
+/// Objects that nobody asked for, in the order in which they came.
+#[derive(Default)]
+struct Idle {
+    order: VecDeque<(Key, usize)>,
+    known: HashMap<Key, usize>,
+    bytes: usize,
+}
+
 #[derive(Default)]
 struct State {
     complete: bool,
@@ -118,6 +134,7 @@ struct State {
     index: HashMap<u64, Vec<Key>>,
     graves: HashMap<Key, Grave>,
     buried: VecDeque<Key>,
+    idle: Idle,
 }
 
 /// See [`Cache`](super::Cache).
@@ -125,6 +142,8 @@ pub struct Table {
     side: Side,
     kind: Arc<Gvk>,
     coverage: Coverage,
+    /// How much is kept of what nobody asked for.
+    idle: AtomicUsize,
     state: RwLock<State>,
 }
 
@@ -133,6 +152,7 @@ impl Table {
         Self {
             side: side.clone(),
             kind: Arc::clone(kind),
+            idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::default(),
         }
@@ -178,7 +198,7 @@ impl Table {
     pub(super) fn get(&self, key: &Key) -> Option<Seen> {
         let state = self.state.read();
         if let Some(entry) = state.entries.get(key) {
-            return Some(entry.object().map_or(Seen::Unknown, Seen::Present));
+            return Some(entry.whole().map_or(Seen::Unknown, Seen::Present));
         }
         let absent = if state.complete {
             Seen::Absent
@@ -210,11 +230,17 @@ impl Table {
         };
         let mut found = Vec::new();
         for key in keys {
-            let Some(object) = state.entries.get(key).and_then(Entry::object) else {
+            let Some(entry) = state.entries.get(key) else {
+                return Found::Unknown;
+            };
+            let Some(object) = entry.object() else {
                 return Found::Unknown;
             };
             if labels.fit(&object) {
-                found.push((key.clone(), object));
+                let Some(whole) = entry.ask().then_some(object) else {
+                    return Found::Unknown;
+                };
+                found.push((key.clone(), whole));
             }
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -276,7 +302,12 @@ impl Table {
             return;
         };
         if self.coverage.accepts(key, object) {
-            self.state.write().put(&self.coverage, key, version, object);
+            let mut state = self.state.write();
+            state.put(&self.coverage, key, version, object);
+            // Whoever asks for it or writes it has a use for it.
+            if let Some(entry) = state.entries.get(key) {
+                entry.asked.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -295,11 +326,19 @@ impl Table {
             version,
             object,
         } = listed;
-        let news = self
-            .state
-            .write()
-            .put(&self.coverage, key, *version, object);
+        let mut state = self.state.write();
+        let news = state.put(&self.coverage, key, *version, object);
+        let most = self.idle.load(Ordering::Relaxed);
+        if most < usize::MAX {
+            state.rest(key, most);
+        }
+        drop(state);
         (news == News::Different).then(|| Change::of(key, object, What::Changed))
+    }
+
+    /// Keeps everything from now on: somebody came who asks for all of it.
+    pub fn keep_all(&self) {
+        self.idle.store(usize::MAX, Ordering::Relaxed);
     }
 
     /// Takes the event of a deletion, or of a label that was taken off.
@@ -356,7 +395,8 @@ impl Table {
     pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
-            if let Some(Seen::Present(object)) = self.get(&key) {
+            let object = self.state.read().entries.get(&key).and_then(Entry::object);
+            if let Some(object) = object {
                 tell(Change {
                     key,
                     object,
@@ -410,6 +450,7 @@ impl State {
             Some(entry) if entry.print == print => News::Same,
             _ => News::Different,
         };
+        let asked = known.is_some_and(|entry| entry.asked.load(Ordering::Relaxed));
         let indexed = coverage.place(|label| object.label(label));
         let before = known.and_then(|entry| entry.indexed);
         if indexed != before {
@@ -424,6 +465,8 @@ impl State {
         self.graves.remove(key);
         let entry = Entry {
             version,
+            cut: false,
+            asked: asked.into(),
             uid: uid.into(),
             print,
             in_deletion: object.in_deletion(),
@@ -434,6 +477,25 @@ impl State {
         };
         self.entries.insert(key.clone(), entry);
         news
+    }
+
+    /// Counts an object that nobody asked for; where these are too many bytes, those that lay there for
+    /// longest are cut.
+    fn rest(&mut self, key: &Key, most: usize) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        if entry.cut || entry.asked.load(Ordering::Relaxed) {
+            return;
+        }
+        self.idle.push(key, entry.body.len());
+        while self.idle.bytes > most
+            && let Some(oldest) = self.idle.pop()
+        {
+            if let Some(entry) = self.entries.get_mut(&oldest) {
+                entry.shrink();
+            }
+        }
     }
 
     fn take(&mut self, key: &Key) -> Option<Entry> {
@@ -470,7 +532,61 @@ impl State {
     }
 }
 
+impl Idle {
+    fn push(&mut self, key: &Key, bytes: usize) {
+        let known = self.known.get(key).copied().unwrap_or_default();
+        // What grows counts anew: only the sum of all that is queued is a bound.
+        if bytes > known {
+            self.known.insert(key.clone(), bytes);
+            self.bytes += bytes + Self::EACH;
+            self.order.push_back((key.clone(), bytes));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Key> {
+        let (key, bytes) = self.order.pop_front()?;
+        self.bytes -= bytes + Self::EACH;
+        if self.known.get(&key) == Some(&bytes) {
+            self.known.remove(&key);
+        }
+        Some(key)
+    }
+
+    /// What is counted of an object beside its body.
+    const EACH: usize = 256;
+}
+
 impl Entry {
+    /// Notes that somebody has a use for it; whether it is there whole.
+    fn ask(&self) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
+        !self.cut
+    }
+
+    fn whole(&self) -> Option<Arc<Object>> {
+        self.ask().then(|| self.object()).flatten()
+    }
+
+    /// Leaves no more of it than tells whose it is.
+    fn shrink(&mut self) {
+        if self.cut || self.asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(object) = self.object() else {
+            return;
+        };
+        let mut root = object.root().clone();
+        root.retain(|field, _| ["apiVersion", "kind", "metadata"].contains(&field.as_str()));
+        if let Some(metadata) = root.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|field, _| !["annotations", "managedFields"].contains(&field.as_str()));
+        }
+        if let Ok(body) = serde_json::to_vec(&root) {
+            self.body = body.into();
+            self.cut = true;
+        }
+    }
+
+    /// What is kept of it.
     fn object(&self) -> Option<Arc<Object>> {
         let value: Value = serde_json::from_slice(&self.body).ok()?;
         Object::new(value).ok().map(Arc::new)

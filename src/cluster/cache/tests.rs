@@ -399,3 +399,68 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn of_what_nobody_asked_for_only_so_much_is_kept_whole() {
+    let labels = |more: &str| json!({"metadata": {"labels": {"of": more}, "annotations": {"a": "x".repeat(900)}}, "data": "y".repeat(900)});
+    let shelf = shelf(Coverage {
+        idle: Some(8 << 10),
+        ..Coverage::default()
+    });
+    let names: Vec<_> = (0..20).map(|n| format!("o{n:02}")).collect();
+    let list: Vec<_> = names
+        .iter()
+        .zip(1..)
+        .map(|(name, version)| shelf.listed(name, version, labels(name)))
+        .collect();
+    let told = shelf.replace(&list, 20);
+    assert_eq!(told.len(), 20, "all are told of");
+    // It is not known what the oldest hold; that they are there is.
+    let first = shelf.key("o00");
+    assert_eq!(shelf.cache.get(&first), Seen::Unknown);
+    assert!(
+        shelf
+            .cache
+            .print(&Question::Object(first.clone()))
+            .is_some()
+    );
+    assert_eq!(shelf.seen("o19"), Some(20));
+    let of = |name: &str| Labels::from([("of".to_owned(), name.to_owned())]);
+    assert_eq!(shelf.cache.find(&shelf.scope, &of("o01")), Found::Unknown);
+    assert_eq!(
+        shelf.cache.find(&shelf.scope, &of("nobody")),
+        Found::All(vec![])
+    );
+    let Found::All(found) = shelf.cache.find(&shelf.scope, &of("o18")) else {
+        panic!("it is kept");
+    };
+    assert_eq!(found.len(), 1);
+    // Once it was read it stays, also when it changes and whatever else comes.
+    shelf.learn("o00", 21, labels("o00"));
+    for version in 22..60 {
+        let name = &names[2 + version % 10];
+        let version = u64::try_from(version).unwrap();
+        shelf
+            .table
+            .upsert(&shelf.listed(name, version, labels(&version.to_string())));
+    }
+    assert_eq!(shelf.seen("o00"), Some(21));
+    shelf.table.upsert(&shelf.listed("o00", 60, labels("new")));
+    assert_eq!(shelf.seen("o00"), Some(60));
+    assert_eq!(shelf.seen("o19"), Some(20), "it was asked for");
+    let gone = shelf.replace(&[], 100);
+    assert_eq!(gone.len(), 20, "also those of which little is known");
+}
+
+#[test]
+fn whoever_wants_everything_gets_it_from_then_on() {
+    let shelf = shelf(Coverage {
+        idle: Some(0),
+        ..Coverage::default()
+    });
+    shelf.replace(&[shelf.listed("a", 1, json!({}))], 1);
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Unknown);
+    shelf.table.keep_all();
+    shelf.table.upsert(&shelf.listed("b", 2, json!({})));
+    assert_eq!(shelf.seen("b"), Some(2));
+}

@@ -342,6 +342,47 @@ async fn what_is_refused_is_said_and_tried_again() {
 }
 
 #[tokio::test]
+async fn where_no_watch_is_allowed_lists_come_less_and_less_often_until_one_is() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let refuse = Action::Status {
+        code: 403,
+        when: When::Before,
+    };
+    let refused = fault("watch", "configmaps", refuse);
+    ground.playground.faults().add(refused);
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    for name in ["b", "c", "d", "e"] {
+        create(&fed.ground, name, json!({})).await;
+        fed.told_of(name, What::Changed).await;
+    }
+    let health = fed.feed.health();
+    assert!(
+        health.complete && health.forbidden && health.problem.is_some(),
+        "{health:?}"
+    );
+    let asked = fed.ground.playground.requests().since(0);
+    let count = |verb: &str| {
+        let of = |r: &&crate::playground::server::LoggedRequest| {
+            r.verb == verb && r.resource == "configmaps"
+        };
+        asked.iter().filter(of).count()
+    };
+    let (lists, watches) = (count("list"), count("watch"));
+    assert!(lists >= 5, "{lists} lists");
+    // Watches are tried a few times at first, and then once a list.
+    assert!(watches <= lists + 4, "{lists} lists, {watches} watches");
+    fed.ground.playground.faults().clear();
+    let mut health = fed.feed.health.clone();
+    let well = health.wait_for(|h| h.problem.is_none() && !h.forbidden);
+    well.await.unwrap();
+    create(&fed.ground, "f", json!({})).await;
+    fed.told_of("f", What::Changed).await;
+}
+
+#[tokio::test]
 async fn only_what_carries_the_label_is_told_and_an_annotation_says_of_which_cluster() {
     let ground = Ground::start().await;
     create(&ground, "without", json!({ "annotations": { "c": "x" } })).await;

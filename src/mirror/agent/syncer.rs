@@ -190,6 +190,7 @@ impl Syncer {
                     labelled: query.is_some().then(|| ROBOT_NAME.into()),
                     namespace: namespace.clone(),
                     indexed: Vec::new(),
+                    idle: None,
                 };
                 let kind = &self.definition.kind;
                 let table = self.cache.add(&side(plane), kind, &source(plane), coverage);

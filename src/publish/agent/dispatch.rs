@@ -77,6 +77,7 @@ impl Dispatch {
         cache: &Arc<Cache>,
         queue: Queue<SubjectId>,
         control: Vec<Arc<Gvk>>,
+        namespace: &str,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<News>) {
         let (news, heard) = mpsc::unbounded_channel();
         let dispatch = Self {
@@ -85,7 +86,7 @@ impl Dispatch {
             queue,
             running: RwLock::default(),
             news,
-            company: Company::default(),
+            company: Company::new(namespace),
             control,
         };
         (Arc::new(dispatch), heard)

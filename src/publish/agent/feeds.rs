@@ -115,6 +115,9 @@ impl Feeds {
         let mut running = self.running.lock();
         running.retain(|_, feed| feed.strong_count() > 0);
         if let Some(feed) = running.get(&id).and_then(Weak::upgrade) {
+            if wanted.coverage.idle.is_none() {
+                feed.table().keep_all();
+            }
             return feed;
         }
         let Wanted {

@@ -182,7 +182,13 @@ impl Agent {
         let sides = Sides::default();
         let cache = Cache::new();
         cache.route(&sides.service, "", &SERVICE.into());
-        let (dispatch, news) = Dispatch::new(&sides, &cache, Queue::new(WORKERS), control_kinds());
+        let (dispatch, news) = Dispatch::new(
+            &sides,
+            &cache,
+            Queue::new(WORKERS),
+            control_kinds(),
+            &options.namespace,
+        );
         let feeds = Feeds::new(&cache, pace(), Arc::clone(&dispatch) as _);
         let slices = &located.slice_workspace.connection;
         let workspaces = Arc::new(Workspaces::new(&sides, &cache, &feeds, slices.clone()));

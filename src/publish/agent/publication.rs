@@ -146,11 +146,13 @@ impl Publication {
                 .filter(|label| plan.remote_is_namespaced || *label != marks::NAMESPACE_HASH)
                 .map(Into::into)
                 .collect(),
+            idle: None,
         };
         let states = Coverage {
             labelled: Some(marks::OBJECT_STATE.into()),
             namespace: Some(state_namespace.into()),
             indexed: Vec::new(),
+            idle: None,
         };
         let watch = |kind: &Arc<Gvk>, resource: &str, coverage| {
             feeds.watch(local_feed(

@@ -12,8 +12,8 @@ use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use super::atlas::Places;
-use super::feeds::{Feeds, Watched};
-use super::publication::{Publication, SubjectId, local_feed, namespace_kind};
+use super::feeds::{Feeds, Wanted, Watched};
+use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
 use super::workspaces::Endpoint;
 use crate::cluster::cache::{Change, Coverage, SourceId, What};
@@ -36,8 +36,10 @@ use index::Index;
 use quieting::Quieting;
 
 /// What all published resources share. One a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Company {
+    /// Of the agent: memories are nowhere else, whatever objects elsewhere say that they are.
+    namespace: Arc<str>,
     ledger: Ledger,
     quieting: Quieting,
     /// What was heard of and whose names nobody has learned yet.
@@ -45,9 +47,23 @@ pub struct Company {
 }
 
 impl Company {
+    pub fn new(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            ledger: Ledger::default(),
+            quieting: Quieting::default(),
+            names: Mutex::default(),
+        }
+    }
+
     /// Takes what a memory says that was made, until its subject was looked at.
     pub fn heard(&self, sides: &Sides, change: &Change) {
         let secret = &change.object;
+        let is_ours = change.key.kind == secret_kind()
+            && change.key.namespace.as_ref() == Some(&self.namespace);
+        if !is_ours {
+            return;
+        }
         let (Some(_), Some(cluster)) = (
             secret.label(marks::OBJECT_STATE),
             secret.label(marks::CLUSTER),
@@ -68,8 +84,8 @@ impl Company {
                 .filter_map(|id| Ends::read(id, sides, &remote))
                 .collect(),
         };
-        let keys = ends.iter().flat_map(Ends::wanted).cloned().collect();
-        self.ledger.remembered(&claimant(secret, &remote), &keys);
+        let wishes = ends.iter().flat_map(Ends::wishes).collect();
+        self.ledger.remembered(&claimant(secret, &remote), wishes);
         self.names.lock().extend(ends);
     }
 
@@ -123,6 +139,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often what cannot be watched is looked at.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
+
+/// Of how many bytes of objects that nobody asked for the bodies are kept, of each kind and source. Most
+/// Secrets of a cluster are none of ours, and consumers may have as many as they like.
+const IDLE: usize = 16 << 20;
+
+fn candidates() -> Coverage {
+    Coverage {
+        idle: Some(IDLE),
+        ..Coverage::default()
+    }
+}
 
 impl Works {
     pub fn new(sides: &Sides, compiled: &Compiled) -> Self {
@@ -188,13 +215,7 @@ impl Works {
         for (kind, resource) in self.wanted(compiled, Origin::Service) {
             local.entry(Arc::clone(&kind)).or_insert_with(|| {
                 let side = &self.sides.service;
-                feeds.watch(local_feed(
-                    service,
-                    side,
-                    &kind,
-                    &resource,
-                    Coverage::default(),
-                ))
+                feeds.watch(local_feed(service, side, &kind, &resource, candidates()))
             });
         }
     }
@@ -207,9 +228,13 @@ impl Works {
         for endpoint in endpoints {
             let watched = remote.entry(Arc::clone(&endpoint.url)).or_default();
             for (kind, resource) in &wanted {
-                watched
-                    .entry(Arc::clone(kind))
-                    .or_insert_with(|| feeds.watch(endpoint.wanted(&self.sides, kind, resource)));
+                watched.entry(Arc::clone(kind)).or_insert_with(|| {
+                    let wanted = endpoint.wanted(&self.sides, kind, resource);
+                    feeds.watch(Wanted {
+                        coverage: candidates(),
+                        ..wanted
+                    })
+                });
             }
         }
     }
@@ -295,7 +320,7 @@ impl Works {
 
 impl Publishing {
     /// Finds out what the related kinds of a publication are, and looks at its objects whenever more
-    /// is known; ends when everything is watched, or with the publication.
+    /// is known, and now and then while not everything is watched; ends with the publication.
     pub async fn follow_related(self: Arc<Self>, publication: Arc<Publication>) {
         if publication.compiled().related().is_empty() {
             return;
@@ -304,19 +329,22 @@ impl Publishing {
         let began = tokio::time::Instant::now();
         let mut wait = FIRST / 4;
         let mut told = BTreeSet::new();
+        let mut watched = false;
         while !publication.is_stopped() {
             let learned = self.learn_related(&publication, &mut told).await;
             let unknown = !works.unknown(publication.compiled()).is_empty();
             if !unknown || began.elapsed() >= PATIENCE {
                 works.begin();
             }
-            if learned {
+            let all = !unknown && works.is_complete() && !self.workspaces.endpoints().is_empty();
+            if learned || all != watched {
                 wait = FIRST / 4;
             }
-            self.again(&publication);
-            if !unknown && works.is_complete() && !self.workspaces.endpoints().is_empty() {
-                return;
+            // Endpoints come and go: what is watched of all today is not watched of a new one.
+            if !(all && watched) {
+                self.again(&publication);
             }
+            watched = all;
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LAST);
         }

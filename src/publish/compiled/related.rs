@@ -58,7 +58,7 @@ pub(super) fn related(
             _ => None,
         };
         if let Some(made) = &made {
-            shared_namespace(made, spec, &field, problems);
+            shared_namespace(made, (spec, entry), &field, problems);
         }
         match (&mut compiled, made) {
             (Some(all), Some(made)) => all.push(Arc::new(made)),
@@ -77,13 +77,19 @@ pub(super) fn related(
 /// Warns where consumers of several workspaces name what comes into one namespace.
 fn shared_namespace(
     entry: &Entry,
-    spec: &PublishedResourceSpec,
+    (spec, related): (&PublishedResourceSpec, &RelatedSpec),
     field: &str,
     problems: &mut Vec<Problem>,
 ) {
     let naming = spec.naming.as_ref();
-    let namespace = naming.and_then(|naming| naming.namespace.as_deref());
-    if entry.consumers_choose() && shares_namespaces(namespace) {
+    let mapped = naming.and_then(|naming| naming.namespace.as_deref());
+    // A template of the entry takes the place of what copies of the object are put into.
+    let own = related.object.namespace.as_ref();
+    let own = own.map(|own| match (&own.reference, &own.selector, &own.template) {
+        (None, None, Some(template)) => Some(template.template.as_str()),
+        _ => mapped,
+    });
+    if entry.consumers_choose() && shares_namespaces(own.unwrap_or(mapped)) {
         let message = "objects of several workspaces come into one namespace, and consumers have a say \
                        in which of them are meant";
         let problem = Problem::new(format!("{field}.object"), message).warning();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
+use super::resolve::FAN_OUT;
 use crate::mutation::{Pipeline, Step};
 use crate::publish::types::{
     LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
@@ -36,6 +37,8 @@ pub struct Entry {
     pub(super) status: Pipeline,
     pub(super) choices: Choices,
     pub(super) allowed_namespaces: BTreeSet<String>,
+    /// How many objects it may lead to.
+    pub(super) limit: usize,
 }
 
 /// The switches of an entry.
@@ -251,6 +254,9 @@ impl Entry {
                 adopt: spec.adopt,
             },
             allowed_namespaces: spec.allowed_namespaces.iter().cloned().collect(),
+            limit: spec
+                .max_objects
+                .map_or(FAN_OUT, |limit| usize::from(limit.get())),
         })
     }
 

@@ -3,8 +3,6 @@
 //! The guards concern the service cluster alone: in its own workspace a consumer may name whatever
 //! it likes.
 
-use std::collections::BTreeSet;
-
 use super::entry::{Author, Entry};
 use crate::object::Object;
 use crate::publish::marks::{self, Remote};
@@ -20,6 +18,8 @@ pub(super) struct Guard<'a> {
     pub(super) local: &'a Object,
     /// Whether copies serve a status apart, so that consumers have no say in it.
     pub(super) status_is_providers: bool,
+    /// Whether consumers have no say in the namespace of the copy.
+    pub(super) mapping_is_owners: bool,
     /// The namespace of the agent.
     pub(super) agent: &'a str,
 }
@@ -37,12 +37,15 @@ impl Guard<'_> {
         if namespace == self.agent {
             return closed("it is the agent's own");
         }
-        // It is where the owner puts what belongs to this very object.
-        if self.local.namespace() == Some(namespace) {
-            return Ok(());
-        }
-        if namespace.starts_with("kube-") || namespace == "default" {
+        let is_mapped = self.local.namespace() == Some(namespace);
+        let is_systems = namespace.starts_with("kube-") || namespace == "default";
+        // Whoever may name the namespace of a copy does not get at what the system keeps in it.
+        if is_systems && !(is_mapped && self.mapping_is_owners) {
             return closed("it is never open");
+        }
+        // It is where the owner puts what belongs to this very object.
+        if is_mapped {
+            return Ok(());
         }
         let values = self.entry.namespaces.as_ref();
         let author = values.map_or(Author::Owner, |values| values.author(self.entry.origin));
@@ -107,9 +110,12 @@ impl Guard<'_> {
 
 /// Whether copies of several workspaces come into one namespace: what names it depends on none.
 pub fn shares_namespaces(namespace: Option<&str>) -> bool {
-    let Some(text) = namespace.filter(|text| !text.is_empty()) else {
-        return false;
-    };
-    let telling: BTreeSet<&str> = ["ClusterName", "ClusterPath", "$remoteClusterName"].into();
-    !telling.iter().any(|word| text.contains(word))
+    let text = namespace.filter(|text| !text.is_empty());
+    text.is_some_and(|text| !tells_workspaces(text))
+}
+
+/// Whether what a pattern makes differs from workspace to workspace.
+pub(super) fn tells_workspaces(pattern: &str) -> bool {
+    let telling = ["ClusterName", "ClusterPath", "$remoteClusterName"];
+    telling.iter().any(|word| pattern.contains(word))
 }

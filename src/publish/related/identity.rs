@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 use crate::object::Gvk;
-use crate::publish::marks::Remote;
+use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use crate::sync::{Key, LinkId, Scope};
@@ -20,6 +20,9 @@ pub(super) struct Identity {
     pub(super) origin: Origin,
     source: Place,
     target: Place,
+    /// By which the original is held, where it is not the one that all agents have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hold: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,18 +55,27 @@ impl Place {
 }
 
 impl Identity {
-    pub(super) fn new(entry: &Entry, source: &Key, target: &Key) -> Self {
+    /// `hold` is the finalizer of originals in workspaces.
+    pub(super) fn new(entry: &Entry, source: &Key, target: &Key, hold: &str) -> Self {
+        let held = entry.origin == Origin::Kcp && hold != marks::FINALIZER;
         Self {
             related: entry.identifier.clone(),
             origin: entry.origin,
             source: Place::of(source, &entry.source.resource),
             target: Place::of(target, &entry.target.resource),
+            hold: held.then(|| hold.to_owned()),
         }
     }
 
     /// What the kinds of original and copy are called in paths.
     pub(super) fn resources(&self) -> (&str, &str) {
         (&self.source.resource, &self.target.resource)
+    }
+
+    /// The finalizer on the original, where there is one.
+    pub(super) fn hold(&self) -> Option<&str> {
+        let held = self.hold.as_deref().unwrap_or(marks::FINALIZER);
+        (self.origin == Origin::Kcp).then_some(held)
     }
 
     pub(super) fn identifier(&self) -> &str {

@@ -18,6 +18,30 @@ pub struct Claimant {
     pub cluster: Arc<str>,
 }
 
+/// What is wanted of an object: that it is there, as a copy is, or that it is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Wish {
+    key: Key,
+    /// By this finalizer.
+    hold: Option<Arc<str>>,
+}
+
+impl Wish {
+    pub fn copy(key: &Key) -> Self {
+        Self {
+            key: any_version(key),
+            hold: None,
+        }
+    }
+
+    pub fn held(key: &Key, finalizer: &str) -> Self {
+        Self {
+            key: any_version(key),
+            hold: Some(finalizer.into()),
+        }
+    }
+}
+
 /// See the module. One for all who work side by side.
 #[derive(Debug, Default)]
 pub struct Ledger(Mutex<State>);
@@ -25,14 +49,16 @@ pub struct Ledger(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     claims: HashMap<Claimant, Claims>,
-    by_key: HashMap<Key, BTreeSet<Claimant>>,
+    by_wish: HashMap<Wish, BTreeSet<Claimant>>,
     /// Those who want nothing any more, oldest first. What their memory said does not count again.
     done: VecDeque<Claimant>,
 }
 
 #[derive(Debug, Default)]
 struct Claims {
-    keys: BTreeSet<Key>,
+    wishes: BTreeSet<Wish>,
+    /// Those of which a memory says that they were made.
+    made: BTreeSet<Wish>,
     /// By itself, and not by its memory.
     said: bool,
 }
@@ -43,82 +69,109 @@ const DONE: usize = 4096;
 impl Ledger {
     /// Claims a copy, unless somebody of another workspace has it: then that one is answered.
     pub fn claim(&self, by: &Claimant, copy: &Key) -> Result<(), Claimant> {
-        let key = any_version(copy);
+        let wish = Wish::copy(copy);
         let mut state = self.0.lock();
-        if let Some(other) = state.stranger(by, &key) {
+        if let Some(other) = state.stranger(by, &wish) {
             return Err(other);
         }
-        state.add(by, key);
+        state.add(by, wish);
         Ok(())
     }
 
-    /// Who of another workspace has this object.
+    /// Who of another workspace has this object as a copy.
     pub fn stranger(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
-        self.0.lock().stranger(by, &any_version(key))
+        self.0.lock().stranger(by, &Wish::copy(key))
     }
 
-    /// From now on exactly these objects are wanted.
-    pub fn wants<'k>(&self, by: &Claimant, keys: impl IntoIterator<Item = &'k Key>) {
-        let keys = keys.into_iter().map(any_version).collect();
-        self.0.lock().set(by, keys, true);
+    /// From now on exactly this is wanted; of some of it the memory says that it was made.
+    pub fn wants(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
+        let now = Claims {
+            wishes,
+            made,
+            said: true,
+        };
+        self.0.lock().set(by, now);
     }
 
     /// What a memory says. It does not count once its owner was looked at.
-    pub fn remembered(&self, by: &Claimant, keys: &BTreeSet<Key>) {
+    pub fn remembered(&self, by: &Claimant, wishes: BTreeSet<Wish>) {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
-            let keys = keys.iter().map(any_version).collect();
-            state.set(by, keys, false);
+            let now = Claims {
+                made: wishes.clone(),
+                wishes,
+                said: false,
+            };
+            state.set(by, now);
         }
     }
 
-    /// Whether anybody else wants this object.
-    pub fn is_shared(&self, by: &Claimant, key: &Key) -> bool {
+    /// Whether anybody else wants this.
+    pub fn is_shared(&self, by: &Claimant, wish: &Wish) -> bool {
         let state = self.0.lock();
-        let holders = state.by_key.get(&any_version(key));
+        let holders = state.by_wish.get(wish);
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != by))
+    }
+
+    /// Whether anybody else made this copy: wanting it is no proof of that.
+    pub fn was_made(&self, by: &Claimant, copy: &Key) -> bool {
+        let wish = Wish::copy(copy);
+        let state = self.0.lock();
+        let made = |holder: &Claimant| {
+            let claims = state.claims.get(holder);
+            holder != by && claims.is_some_and(|claims| claims.made.contains(&wish))
+        };
+        let mut holders = state.by_wish.get(&wish).into_iter().flatten();
+        holders.any(made)
     }
 }
 
 impl State {
-    fn stranger(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
-        let mut holders = self.by_key.get(key)?.iter();
+    fn stranger(&self, by: &Claimant, wish: &Wish) -> Option<Claimant> {
+        let mut holders = self.by_wish.get(wish)?.iter();
         holders.find(|holder| holder.cluster != by.cluster).cloned()
     }
 
-    fn add(&mut self, by: &Claimant, key: Key) {
-        self.by_key
-            .entry(key.clone())
+    fn add(&mut self, by: &Claimant, wish: Wish) {
+        self.by_wish
+            .entry(wish.clone())
             .or_default()
             .insert(by.clone());
-        self.claims.entry(by.clone()).or_default().keys.insert(key);
+        let claims = self.claims.entry(by.clone()).or_default();
+        claims.wishes.insert(wish);
     }
 
-    fn set(&mut self, by: &Claimant, keys: BTreeSet<Key>, said: bool) {
+    fn set(&mut self, by: &Claimant, now: Claims) {
+        let Claims { wishes, made, said } = now;
         let before = self.claims.remove(by);
-        if before.is_none() && keys.is_empty() {
+        if before.is_none() && wishes.is_empty() {
             return;
         }
-        for key in before.unwrap_or_default().keys {
-            if let Some(holders) = self.by_key.get_mut(&key) {
+        for wish in before.unwrap_or_default().wishes {
+            if let Some(holders) = self.by_wish.get_mut(&wish) {
                 holders.remove(by);
                 if holders.is_empty() {
-                    self.by_key.remove(&key);
+                    self.by_wish.remove(&wish);
                 }
             }
         }
-        if keys.is_empty() {
+        if wishes.is_empty() {
             self.done.push_back(by.clone());
         }
-        self.claims.entry(by.clone()).or_default().said = said;
-        for key in keys {
-            self.add(by, key);
+        let claims = self.claims.entry(by.clone()).or_default();
+        (claims.made, claims.said) = (made, said);
+        for wish in wishes {
+            self.add(by, wish);
         }
         while self.done.len() > DONE {
             let Some(oldest) = self.done.pop_front() else {
                 break;
             };
-            if self.claims.get(&oldest).is_some_and(|c| c.keys.is_empty()) {
+            if self
+                .claims
+                .get(&oldest)
+                .is_some_and(|c| c.wishes.is_empty())
+            {
                 self.claims.remove(&oldest);
             }
         }
@@ -150,29 +203,33 @@ mod tests {
         Scope::new(&Side::new("service"), &kind, "").key(Some("ns"), name)
     }
 
+    fn wishes(keys: &[Key]) -> BTreeSet<Wish> {
+        keys.iter().map(Wish::copy).collect()
+    }
+
     #[test]
     fn what_two_want_is_shared_until_one_of_them_leaves() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.wants(&one, [&key("v1", "s")]);
-        assert!(!ledger.is_shared(&one, &key("v1", "s")));
+        ledger.wants(&one, wishes(&[key("v1", "s")]), wishes(&[]));
+        assert!(!ledger.is_shared(&one, &Wish::copy(&key("v1", "s"))));
         ledger.claim(&two, &key("v2", "s")).unwrap();
-        assert!(ledger.is_shared(&one, &key("v1", "s")));
-        ledger.wants(&one, []);
-        ledger.remembered(&one, &[key("v1", "s")].into());
-        assert!(!ledger.is_shared(&two, &key("v1", "s")));
+        assert!(ledger.is_shared(&one, &Wish::copy(&key("v1", "s"))));
+        ledger.wants(&one, wishes(&[]), wishes(&[]));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
     }
 
     #[test]
     fn a_memory_counts_until_its_owner_was_looked_at() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.remembered(&one, &[key("v1", "s")].into());
-        assert!(ledger.is_shared(&two, &key("v1", "s")));
-        ledger.wants(&one, [&key("v1", "t")]);
-        ledger.remembered(&one, &[key("v1", "s")].into());
-        assert!(!ledger.is_shared(&two, &key("v1", "s")));
-        assert!(ledger.is_shared(&two, &key("v1", "t")));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
+        ledger.wants(&one, wishes(&[key("v1", "t")]), wishes(&[]));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
+        assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "t"))));
     }
 
     #[test]
@@ -186,15 +243,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_by_one_finalizer_is_not_held_by_another() {
+        let ledger = Ledger::default();
+        let (one, two) = (who("a", "1"), who("a", "2"));
+        let held = |finalizer| Wish::held(&key("v1", "s"), finalizer);
+        ledger.wants(&one, [held("x")].into(), BTreeSet::new());
+        assert!(ledger.is_shared(&two, &held("x")));
+        assert!(!ledger.is_shared(&two, &held("y")));
+        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
+    }
+
+    #[test]
+    fn wanting_an_object_is_no_proof_of_having_made_it() {
+        let ledger = Ledger::default();
+        let (one, two) = (who("a", "1"), who("a", "2"));
+        let secret = key("v1", "s");
+        ledger.wants(&one, wishes(std::slice::from_ref(&secret)), wishes(&[]));
+        ledger.wants(&two, wishes(std::slice::from_ref(&secret)), wishes(&[]));
+        assert!(!ledger.was_made(&one, &secret));
+        ledger.wants(
+            &two,
+            wishes(std::slice::from_ref(&secret)),
+            wishes(std::slice::from_ref(&secret)),
+        );
+        assert!(ledger.was_made(&one, &secret));
+        assert!(!ledger.was_made(&two, &secret));
+        ledger.wants(&two, wishes(&[]), wishes(&[]));
+        assert!(!ledger.was_made(&one, &secret));
+        ledger.remembered(&who("a", "3"), wishes(std::slice::from_ref(&secret)));
+        assert!(ledger.was_made(&one, &secret));
+    }
+
+    #[test]
     fn those_who_left_are_not_remembered_for_ever() {
         let ledger = Ledger::default();
         for n in 0..2 * DONE {
             let one = who("a", &n.to_string());
-            ledger.wants(&one, [&key("v1", "s")]);
-            ledger.wants(&one, []);
+            ledger.wants(&one, wishes(&[key("v1", "s")]), wishes(&[]));
+            ledger.wants(&one, wishes(&[]), wishes(&[]));
         }
         let state = ledger.0.lock();
         assert!(state.claims.len() <= DONE);
-        assert!(state.by_key.is_empty());
+        assert!(state.by_wish.is_empty());
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
-use super::ledger::Claimant;
+use super::ledger::{Claimant, Wish};
 use super::resolve::{Ground, Pair, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
-use super::{RelatedKind, Surroundings};
+use super::{Ends, RelatedKind, Surroundings};
 use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
@@ -70,23 +70,22 @@ impl Making<'_> {
             };
             self.memory.entries.contains_key(&link.id) || link.source.key().is_some_and(lives)
         };
-        let wanted = made.links.iter().filter(has_share).flat_map(|link| {
-            let copy = match &link.target {
-                Target::Named(key) => Some(key),
-                Target::Marked { .. } => None,
-            };
-            let held = link.policy.hold.as_ref().and(link.source.key());
-            copy.into_iter().chain(held)
-        });
-        let wanted: Vec<Key> = wanted.cloned().collect();
+        let wanted: BTreeSet<Wish> = made
+            .links
+            .iter()
+            .filter(has_share)
+            .flat_map(wishes)
+            .collect();
         if leaving {
-            self.around.ledger.wants(&self.by, []);
-        } else {
-            // What of an unknown entry was made is wanted until it is known better.
-            let kept: Vec<_> = self.unclear(&made).collect();
             self.around
                 .ledger
-                .wants(&self.by, wanted.iter().chain(&kept));
+                .wants(&self.by, BTreeSet::new(), BTreeSet::new());
+        } else {
+            // What of an unknown entry was made is wanted until it is known better.
+            let kept: BTreeSet<_> = self.unclear(&made).collect();
+            let existing = self.existing(&made).chain(kept.iter().cloned()).collect();
+            let all = wanted.union(&kept).cloned().collect();
+            self.around.ledger.wants(&self.by, all, existing);
         }
         let left = self.left(&made, leaving, &wanted);
         made.links.extend(left);
@@ -201,6 +200,7 @@ impl Making<'_> {
             path: self.rules.cluster_path(),
             local,
             status_is_providers: types.subresources.contains(&"status"),
+            mapping_is_owners: self.compiled.naming.namespace_is_owners(),
             agent: &self.compiled.agent.namespace,
         };
         let is_primary = |key: &Key| same_object(key, &self.rules.anchor());
@@ -231,14 +231,21 @@ impl Making<'_> {
                     })?;
             }
         }
-        let id = Identity::new(entry, &source, &target).id();
-        self.settled(entry, &source, kinds.0).inspect_err(|_| {
-            made.waiting.insert(id.clone());
-        })?;
+        let finalizer = self.compiled.related_finalizer();
+        let id = Identity::new(entry, &source, &target, &finalizer).id();
+        self.settled(entry, &source, kinds.0, &finalizer)
+            .inspect_err(|_| {
+                made.waiting.insert(id.clone());
+            })?;
         let rules = PairRules {
             entry: Arc::clone(entry),
             target: target.clone(),
             status_apart: kinds.1.status,
+        };
+        let policy = Policy {
+            hold: (entry.origin == Origin::Kcp).then(|| Finalizer::new(&finalizer)),
+            adoption: self.adoption(entry, &target),
+            ..policy(entry)
         };
         Ok(Link {
             id,
@@ -246,7 +253,7 @@ impl Making<'_> {
             source: Source::Live(source),
             target: Target::Named(target),
             rules: Arc::new(rules),
-            policy: policy(entry),
+            policy,
         })
     }
 
@@ -281,13 +288,19 @@ impl Making<'_> {
     }
 
     /// Whoever makes an object usually writes its status at once: our finalizer does not come between.
-    fn settled(&self, entry: &Entry, source: &Key, kind: &RelatedKind) -> Result<(), Reason> {
+    fn settled(
+        &self,
+        entry: &Entry,
+        source: &Key,
+        kind: &RelatedKind,
+        finalizer: &str,
+    ) -> Result<(), Reason> {
         if entry.origin == Origin::Service || !kind.status {
             return Ok(());
         }
         match self.view.get(source) {
             Seen::Present(object)
-                if !object.has_finalizer(marks::FINALIZER)
+                if !object.has_finalizer(finalizer)
                     && !object.in_deletion()
                     && !self.around.quiet.is_quiet(source, &object) =>
             {
@@ -298,7 +311,7 @@ impl Making<'_> {
     }
 
     /// What the memory tells of and no entry leads to.
-    fn left(&self, made: &Made, leaving: bool, wanted: &[Key]) -> Vec<Link> {
+    fn left(&self, made: &Made, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
         let mut left = Vec::new();
@@ -329,8 +342,7 @@ impl Making<'_> {
                 target: Target::Named(target.clone()),
                 rules: Arc::new(LeftRules { target }),
                 policy: Policy {
-                    hold: (identity.origin == Origin::Kcp)
-                        .then(|| Finalizer::new(marks::FINALIZER)),
+                    hold: identity.hold().map(Finalizer::new),
                     source_gone: Fate::Delete,
                     retract: if stays { Fate::Keep } else { Fate::Delete },
                     ..Policy::related()
@@ -338,13 +350,7 @@ impl Making<'_> {
             };
             self.count(&mut link);
             // Another entry, or another version of the kind, leads to the very same object.
-            let again = |key: &Key| wanted.iter().any(|other| same_object(other, key));
-            if matches!(&link.target, Target::Named(key) if again(key)) {
-                link.policy.claims = Claims::Shared;
-            }
-            if link.source.key().is_some_and(again) {
-                link.policy.hold = None;
-            }
+            unless(&mut link, |wish| wanted.contains(wish));
             left.push(link);
         }
         left
@@ -352,29 +358,80 @@ impl Making<'_> {
 
     /// The last one who wants an object takes it away, and lets go of its original.
     fn count(&self, link: &mut Link) {
-        let others = |key: &Key| self.around.ledger.is_shared(&self.by, key);
-        if matches!(&link.target, Target::Named(key) if others(key)) {
-            link.policy.claims = Claims::Shared;
-        }
-        if link.source.key().is_some_and(others) {
-            link.policy.hold = None;
+        unless(link, |wish| self.around.ledger.is_shared(&self.by, wish));
+    }
+
+    /// The copies that are wanted and of which the memory tells.
+    fn existing(&self, made: &Made) -> impl Iterator<Item = Wish> {
+        let links = made.links.iter();
+        let known = links.filter(|link| self.memory.entries.contains_key(&link.id));
+        known.filter_map(copy)
+    }
+
+    /// What may be done about an object in the place of a copy of which no memory tells.
+    ///
+    /// On the service cluster a consumer who knows what is in an object could make that its own by
+    /// sending the same. Copies are made after it is remembered that they will be, so that one of which
+    /// nothing is known, while the memory is there, is not ours, unless another object of the same
+    /// workspace made it.
+    fn adoption(&self, entry: &Entry, target: &Key) -> Adoption {
+        let (sides, remote) = (self.rules.sides(), self.rules.remote());
+        let is_known = |id: &LinkId| {
+            let known = Identity::read(id).map(|identity| identity.target(sides, remote));
+            known.is_some_and(|known| same_object(&known, target))
+        };
+        let ours = self.memory.entries.is_empty()
+            || self.memory.entries.keys().any(is_known)
+            || self.around.ledger.was_made(&self.by, target);
+        match entry.origin {
+            _ if entry.choices.adopt => Adoption::Overwrite,
+            Origin::Kcp if !ours => Adoption::Never,
+            Origin::Kcp | Origin::Service => Adoption::Equal,
         }
     }
 
-    /// The copies and originals of what is not known well enough to be judged.
-    fn unclear(&self, made: &Made) -> impl Iterator<Item = Key> {
+    /// What is wanted of what is not known well enough to be judged.
+    fn unclear(&self, made: &Made) -> impl Iterator<Item = Wish> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
-        let identities = self.memory.entries.keys().filter_map(|id| {
-            let identity = Identity::read(id)?;
-            let unclear = made.unknown.contains(identity.identifier()) || made.waiting.contains(id);
-            unclear.then_some(identity)
+        let ids = self.memory.entries.keys();
+        let unclear = ids.filter(|id| {
+            let identity = Identity::read(id);
+            let unknown = |one: Identity| made.unknown.contains(one.identifier());
+            made.waiting.contains(id) || identity.is_some_and(unknown)
         });
-        identities.flat_map(move |identity| {
-            [
-                identity.source(sides, remote),
-                identity.target(sides, remote),
-            ]
-        })
+        let ends: Vec<_> = unclear
+            .filter_map(|id| Ends::read(id, sides, remote))
+            .collect();
+        ends.into_iter()
+            .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
+    }
+}
+
+/// The copy of a link.
+fn copy(link: &Link) -> Option<Wish> {
+    match &link.target {
+        Target::Named(key) => Some(Wish::copy(key)),
+        Target::Marked { .. } => None,
+    }
+}
+
+/// The original of a link, as far as it holds it.
+fn held(link: &Link) -> Option<Wish> {
+    let finalizer = link.policy.hold.as_ref()?;
+    Some(Wish::held(link.source.key()?, &finalizer.0))
+}
+
+fn wishes(link: &Link) -> impl Iterator<Item = Wish> {
+    copy(link).into_iter().chain(held(link))
+}
+
+/// Leaves what others want too: the copy stays, and its original stays held.
+fn unless(link: &mut Link, wanted: impl Fn(&Wish) -> bool) {
+    if copy(link).is_some_and(|wish| wanted(&wish)) {
+        link.policy.claims = Claims::Shared;
+    }
+    if held(link).is_some_and(|wish| wanted(&wish)) {
+        link.policy.hold = None;
     }
 }
 
@@ -390,16 +447,10 @@ fn policy(entry: &Entry) -> Policy {
     let core = entry.target.group.is_empty()
         && matches!(&*entry.target.resource, "secrets" | "configmaps");
     Policy {
-        hold: from_kcp.then(|| Finalizer::new(marks::FINALIZER)),
         retract: if from_kcp || entry.choices.cleanup {
             Fate::Delete
         } else {
             Fate::Keep
-        },
-        adoption: if entry.choices.adopt {
-            Adoption::Overwrite
-        } else {
-            Adoption::Equal
         },
         // What the provider hands out stays as it is handed out. Of other kinds nobody knows what
         // their servers make of a value.

@@ -16,7 +16,7 @@ use crate::sync::subject::Labels;
 use crate::sync::{Code, Found, Key, Reason, Request, Scope, View};
 use crate::template::Template;
 
-/// How many objects one entry may lead to.
+/// How many objects one entry may lead to, where it does not say.
 pub const FAN_OUT: usize = 64;
 
 /// What resolving stands on.
@@ -60,6 +60,20 @@ pub(super) struct Resolved {
     pub(super) refused: Vec<Reason>,
 }
 
+/// How many there may be, and whether there were more: of what a consumer makes long, no more is
+/// looked at than can be used.
+struct Most(usize, bool);
+
+impl Most {
+    fn of<T: Ord>(&mut self, mut values: Vec<T>) -> Vec<T> {
+        values.sort_unstable();
+        values.dedup();
+        self.1 |= values.len() > self.0;
+        values.truncate(self.0);
+        values
+    }
+}
+
 /// What a template renders where a field is missing: nothing is meant yet.
 const NO_VALUE: &str = "<no value>";
 
@@ -79,10 +93,22 @@ impl Ground<'_> {
             vec![(String::new(), String::new())]
         };
         let mut resolved = Resolved::default();
-        for (from, to) in namespaces {
+        let mut most = Most(entry.limit, false);
+        // References and templates say the same whatever the namespace.
+        let everywhere = match &entry.names {
+            Values::Selector(_) => None,
+            Values::Reference { .. } | Values::Template { .. } => {
+                Some(most.of(self.names(entry, None)?))
+            }
+        };
+        for (from, to) in most.of(namespaces) {
             let from = source.then_some(from);
             let to = target.then_some(to);
-            for (original, copy) in self.names(entry, from.as_deref())? {
+            let names = match &everywhere {
+                Some(names) => names.clone(),
+                None => most.of(self.names(entry, from.as_deref())?),
+            };
+            for (original, copy) in names {
                 let pair = Pair {
                     source: (from.clone(), original),
                     target: (to.clone(), copy),
@@ -101,15 +127,16 @@ impl Ground<'_> {
             .pairs
             .sort_by_cached_key(|pair| (joined(pair), pair.clone()));
         resolved.pairs.dedup();
-        if resolved.pairs.len() > FAN_OUT {
-            let said = format!("{} and not more than {FAN_OUT}", resolved.pairs.len());
-            resolved.pairs.truncate(FAN_OUT);
+        let Most(limit, exceeded) = most;
+        // However many there are, they are told of in a few lines.
+        resolved.refused.truncate(limit);
+        if exceeded || resolved.pairs.len() > limit {
+            resolved.pairs.truncate(limit);
+            let said = format!("more than {limit}");
             resolved
                 .refused
                 .push(Reason::new(Code::TooManyRelated, said));
         }
-        // However many there are, they are told of in a few lines.
-        resolved.refused.truncate(FAN_OUT);
         Ok(resolved)
     }
 
@@ -134,7 +161,7 @@ impl Ground<'_> {
             kind,
             ..self.originals.clone()
         };
-        self.values(values, entry.origin, &scope, None)
+        self.values(values, entry, &scope, None)
     }
 
     fn names(
@@ -142,17 +169,18 @@ impl Ground<'_> {
         entry: &Entry,
         namespace: Option<&str>,
     ) -> Result<Vec<(String, String)>, Trouble> {
-        self.values(&entry.names, entry.origin, &self.originals, namespace)
+        self.values(&entry.names, entry, &self.originals, namespace)
     }
 
     /// Pairs of values, without those of which a half is empty.
     fn values(
         &self,
         values: &Values,
-        origin: Origin,
+        entry: &Entry,
         scope: &Scope,
         namespace: Option<&str>,
     ) -> Result<Vec<(String, String)>, Trouble> {
+        let origin = entry.origin;
         let other = match origin {
             Origin::Kcp => Origin::Service,
             Origin::Service => Origin::Kcp,
@@ -197,7 +225,9 @@ impl Ground<'_> {
                 };
                 vec![(render(origin)?, render(other)?)]
             }
-            Values::Selector(selecting) => self.selected(selecting, scope, namespace)?,
+            Values::Selector(selecting) => {
+                self.selected(selecting, entry.limit, scope, namespace)?
+            }
         };
         let is_said = |text: &str| !text.is_empty() && !text.contains(NO_VALUE);
         pairs.retain(|(from, to)| is_said(from) && is_said(to));
@@ -207,6 +237,7 @@ impl Ground<'_> {
     fn selected(
         &self,
         selecting: &Selecting,
+        limit: usize,
         scope: &Scope,
         namespace: Option<&str>,
     ) -> Result<Vec<(String, String)>, Trouble> {
@@ -223,6 +254,10 @@ impl Ground<'_> {
         };
         let mut pairs = Vec::new();
         for (key, object) in found {
+            // One more than can be used tells that there are too many.
+            if pairs.len() > limit {
+                break;
+            }
             let all: Vec<_> = object.labels().collect();
             let wanted = labels.fit(&object)
                 && selecting.expressions.matches(all.iter().copied())

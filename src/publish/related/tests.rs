@@ -114,9 +114,13 @@ impl Stage {
     }
 
     fn rules(&self, cluster: &str, name: &str) -> ObjectRules {
+        self.rules_in(cluster, "default", name)
+    }
+
+    fn rules_in(&self, cluster: &str, namespace: &str, name: &str) -> ObjectRules {
         let remote = Remote {
             cluster: cluster.into(),
-            namespace: Some("default".into()),
+            namespace: Some(namespace.into()),
             name: name.into(),
         };
         ObjectRules::new(&self.compiled, &Sides::default(), remote, None)
@@ -140,10 +144,11 @@ impl Stage {
 
     /// One pass: the writes as words, and where links stand that are not the object's own.
     pub(super) fn pass(&self, cluster: &str, name: &str) -> (Vec<String>, Vec<Code>) {
-        let front = Front {
-            stage: self,
-            rules: self.rules(cluster, name),
-        };
+        self.pass_by(self.rules(cluster, name))
+    }
+
+    fn pass_by(&self, rules: ObjectRules) -> (Vec<String>, Vec<Code>) {
+        let front = Front { stage: self, rules };
         let (report, sent) = self.hands.pass_of(&front);
         let words = sent
             .iter()
@@ -160,6 +165,28 @@ impl Stage {
             self.pass(cluster, name);
         }
         let (words, codes) = self.pass(cluster, name);
+        assert_eq!(words, [""; 0], "it comes to rest");
+        codes
+    }
+
+    /// An object in a namespace of its workspace, and where its links stand at rest.
+    #[track_caller]
+    pub(super) fn rest_in(
+        &self,
+        cluster: &str,
+        namespace: &str,
+        name: &str,
+        spec: Value,
+    ) -> Vec<Code> {
+        let rules = self.rules_in(cluster, namespace, name);
+        let object = json!({"apiVersion": "remote.com/v1", "kind": "RemoteThing",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec});
+        self.hands
+            .put(&rules.anchor(), &Object::new(object).unwrap());
+        for _ in 0..4 {
+            self.pass_by(rules.clone());
+        }
+        let (words, codes) = self.pass_by(rules);
         assert_eq!(words, [""; 0], "it comes to rest");
         codes
     }

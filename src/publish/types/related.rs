@@ -1,6 +1,7 @@
 //! Entries of `spec.related` as they are written in manifests.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -91,6 +92,10 @@ pub struct RelatedSpec {
         skip_serializing_if = "is_false"
     )]
     pub adopt: bool,
+    /// How many objects the entry may lead to; what is beyond is left out and reported. 64, if not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_objects: Option<NonZeroU16>,
 }
 
 /// A side of the synchronization.

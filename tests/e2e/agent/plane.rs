@@ -126,6 +126,11 @@ impl Plane {
         self.ask("PATCH", path, MERGE, Some(&patch)).await
     }
 
+    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+        self.ask("PUT", path, "application/json", Some(object))
+            .await
+    }
+
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Refused> {
         self.ask("DELETE", path, "application/json", None).await
     }

@@ -375,3 +375,118 @@ fn in_a_namespace_that_workspaces_share_nobody_reads_what_is_anothers() {
         assert!(stage.hands.object(&taken).is_none(), "{name}");
     }
 }
+
+#[test]
+fn whoever_knows_what_an_object_holds_does_not_get_it_by_sending_the_same() {
+    let stage = Stage::new(json!([
+        entry("e", "kcp", by_path("spec.name")),
+        entry("again", "kcp", by_path("spec.name")),
+    ]));
+    let (source, target) = (
+        stage.secret("kcp", C, "default", "s"),
+        stage.secret("service", "", C, "s"),
+    );
+    stage.put(&target, "well-known");
+    stage.put(&source, "well-known");
+    // Nor by sending it twice, so that each looks like the other's.
+    for name in ["a", "b"] {
+        stage.create(C, name, json!({"name": "s"}));
+    }
+    for _ in 0..2 {
+        for name in ["a", "b"] {
+            assert_eq!(stage.rest(C, name), [Code::AdoptionRefused; 2]);
+        }
+    }
+    stage.put(&source, "poison");
+    for name in ["a", "b"] {
+        stage.rest(C, name);
+        stage.hands.delete(&stage.anchor(C, name));
+        stage.rest(C, name);
+    }
+    assert_eq!(stage.value(&target).as_deref(), Some("well-known"));
+}
+
+#[test]
+fn a_copy_whose_memory_was_lost_is_known_again_by_its_content() {
+    let mut stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));
+    let (source, target) = (
+        stage.secret("kcp", C, "default", "s"),
+        stage.secret("service", "", C, "s"),
+    );
+    stage.put(&source, "v");
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    let memory = subject_of(stage.rules(C, "a")).memory.unwrap();
+    stage.hands.delete(&memory.key);
+    stage.restarted(json!({"related": [entry("e", "kcp", by_path("spec.name"))]}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    stage.hands.delete(&stage.anchor(C, "a"));
+    stage.rest(C, "a");
+    assert_eq!(stage.value(&target), None);
+}
+
+#[test]
+fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
+    for (naming, want) in [
+        ("{{ .Object.metadata.namespace }}", Code::NamespaceClosed),
+        ("{{ .Object.spec.ns }}", Code::NamespaceClosed),
+        ("$remoteNamespace", Code::InStep),
+        ("kube-system", Code::InStep),
+    ] {
+        let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});
+        let stage = Stage::of(spec);
+        let place = match naming {
+            "$remoteNamespace" => C,
+            _ => "kube-system",
+        };
+        stage.put(&stage.secret("service", "", place, "token"), "treasure");
+        let (namespace, object) = (
+            if naming.contains("spec") {
+                "default"
+            } else {
+                place
+            },
+            json!({"name": "token", "ns": "kube-system"}),
+        );
+        let codes = stage.rest_in(C, namespace, "a", object);
+        assert_eq!(codes, [want], "{naming}");
+    }
+}
+
+#[test]
+fn lists_as_long_as_an_object_can_be_cost_no_more_than_what_is_used_of_them() {
+    let names: Vec<_> = (0..20_000).map(|n| format!("{n:05}")).collect();
+    let object = in_namespace(by_path("spec.names"), by_path("spec.names"));
+    for origin in ["service", "kcp"] {
+        let stage = Stage::new(json!([entry("e", origin, object.clone())]));
+        stage.create(C, "a", json!({ "names": names }));
+        let (words, codes) = stage.pass(C, "a");
+        assert_eq!(words.len(), 4, "{words:?}");
+        assert_eq!(codes.len(), FAN_OUT + 1);
+        assert!(codes.contains(&Code::TooManyRelated));
+    }
+}
+
+#[test]
+fn of_the_many_that_a_selector_finds_no_more_are_looked_at_than_are_used() {
+    let selector = json!({"selector": {"matchLabels": {"of": "me"},
+        "rewrite": {"regex": {"pattern": "^", "replacement": "x-"}}}});
+    let mut e = entry("e", "kcp", selector);
+    e["maxObjects"] = 3.into();
+    let stage = Stage::new(json!([e]));
+    for n in 0..200 {
+        let key = stage.secret("kcp", C, "default", &format!("s{n:03}"));
+        stage.put(&key, "v");
+        stage
+            .hands
+            .patch(&key, json!({"metadata": {"labels": {"of": "me"}}}));
+    }
+    stage.create(C, "a", json!({}));
+    let codes = stage.rest(C, "a");
+    assert_eq!(codes.iter().filter(|c| **c == Code::InStep).count(), 3);
+    assert_eq!(codes.len(), 4);
+    assert!(codes.contains(&Code::TooManyRelated));
+    let held = stage.hands.objects();
+    let held = held.values().filter(|o| o.finalizers().next().is_some());
+    assert_eq!(held.count(), 1 + 3);
+}

@@ -1,9 +1,12 @@
 //! Whatever happens in whatever order: at rest the copies are those that are wanted, and nothing else is
 //! left.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::sync::{Answer, Cluster, Failure, run};
 
 const C: &str = "c1";
 const OBJECTS: [&str; 2] = ["a", "b"];
@@ -23,8 +26,34 @@ enum Event {
     Drop(usize),
     LocalDelete(usize),
     Pass(usize),
+    /// A pass in which the process is killed when it sends its nth request, before or after that is
+    /// carried out; then it starts anew.
+    Killed(usize, usize, bool),
     /// The process starts anew with or without entries.
     Restart(bool),
+}
+
+/// What a process that is killed reaches of the servers.
+struct Killed<'a> {
+    hands: &'a Rehearsal,
+    left: AtomicUsize,
+    after: bool,
+}
+
+impl Cluster for Killed<'_> {
+    async fn send(&self, request: &Request) -> Answer {
+        let nothing = || Answer::Failed(Failure::Unavailable("killed".to_owned()));
+        let less = |left: usize| left.checked_sub(1);
+        let order = Ordering::Relaxed;
+        match self.left.fetch_update(order, order, less) {
+            Ok(1) if self.after => {
+                self.hands.send(request).await;
+                nothing()
+            }
+            Ok(1) | Err(_) => nothing(),
+            Ok(_) => self.hands.send(request).await,
+        }
+    }
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -39,7 +68,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (secret.clone(), prop::option::of(v)).prop_map(|(s, v)| Event::Issue(s, v)),
         1 => secret.prop_map(Event::Drop),
         1 => who.clone().prop_map(Event::LocalDelete),
-        8 => who.prop_map(Event::Pass),
+        8 => who.clone().prop_map(Event::Pass),
+        3 => (who, 0..8_usize, any::<bool>()).prop_map(|(w, n, after)| Event::Killed(w, n, after)),
         1 => any::<bool>().prop_map(Event::Restart),
     ]
 }
@@ -130,6 +160,19 @@ fn happen(stage: &mut Stage, event: &Event) {
         Event::Pass(w) => {
             stage.pass(C, OBJECTS[*w]);
         }
+        Event::Killed(w, nth, after) => {
+            let front = Front {
+                stage,
+                rules: stage.rules(C, OBJECTS[*w]),
+            };
+            let killed = Killed {
+                hands: &stage.hands,
+                left: (*nth).into(),
+                after: *after,
+            };
+            futures::executor::block_on(run(&front, &stage.hands, &killed));
+            happen(stage, &Event::Restart(true));
+        }
         Event::Restart(entries) => {
             stage.restarted(spec(*entries));
             let known: Vec<_> = OBJECTS
@@ -187,6 +230,17 @@ proptest! {
             }
         }
         prop_assert!(stage.remembered() >= wanted);
+        for name in OBJECTS {
+            let Some(anchor) = stage.hands.object(&stage.anchor(C, name)) else {
+                continue;
+            };
+            let given = anchor.as_value()["spec"]["down"].as_str().is_some_and(|secret| {
+                let number = SECRETS.iter().position(|other| *other == secret);
+                number.is_some_and(|n| stage.value(&keys(&stage, n).down).is_some())
+            });
+            let told = stage.annotations(C, name);
+            prop_assert_eq!(told.len(), usize::from(given), "{} tells {:?}", name, told);
+        }
         for name in OBJECTS {
             let anchor = stage.hands.object(&stage.anchor(C, name));
             prop_assert!(anchor.is_none_or(|anchor| !anchor.in_deletion()));
