@@ -1,6 +1,12 @@
 //! The mirror between two real clusters, as its users meet it: the built binary, the example's files and
 //! rights, kubectl; and killed whenever it suits least.
 
+mod deletions;
+mod links;
+mod storms;
+mod types;
+mod world;
+
 use std::path::Path;
 use std::time::Duration;
 
