@@ -132,9 +132,9 @@ impl ServiceCluster {
         Access::new(&self.url(), &ca, name, &own, self.place.data())
     }
 
-    /// A certificate for another server on 127.0.0.1.
+    /// A certificate for another server on 127.0.0.1, which may be called `cloud.example.com`.
     pub(crate) fn serving(&self) -> Result<Certified> {
-        self.authority.server(&["localhost"])
+        self.authority.server(&["localhost", "cloud.example.com"])
     }
 
     /// A server's process; `None` where it doesn't run.

@@ -5,6 +5,7 @@ mod deletions;
 mod links;
 mod storms;
 mod types;
+mod ways;
 mod world;
 
 use std::path::Path;

@@ -189,6 +189,7 @@ impl Syncer {
                 let query = self.query(plane);
                 let coverage = Coverage {
                     labelled: self.definition.robot.is_some().then(|| ROBOT_NAME.into()),
+                    value: self.definition.robot.clone(),
                     namespace: namespace.clone(),
                     indexed: Vec::new(),
                 };

@@ -142,6 +142,7 @@ impl Publication {
         let indexed = [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH];
         let copies = Coverage {
             labelled: Some(marks::CLUSTER.into()),
+            value: None,
             namespace: None,
             // Objects outside of namespaces have no hash of one.
             indexed: indexed
@@ -152,6 +153,7 @@ impl Publication {
         };
         let states = Coverage {
             labelled: Some(marks::OBJECT_STATE.into()),
+            value: None,
             namespace: Some(state_namespace.into()),
             indexed: Vec::new(),
         };

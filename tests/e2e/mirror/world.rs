@@ -252,7 +252,7 @@ pub(super) struct World {
     /// Between the mirror and its own cluster.
     pub(super) near: Link,
     on_robot: Access,
-    directory: tempfile::TempDir,
+    pub(super) directory: tempfile::TempDir,
 }
 
 /// Of one type, on both sides.
@@ -385,9 +385,18 @@ impl World {
 
     /// Starts the mirror as robot `r1`, with these arguments more.
     pub(super) fn mirror(&self, more: &[&str]) -> Result<Mirror> {
-        let file = |name: &str| self.directory.path().join(name);
-        let log = file(&testbed::unique("mirror"));
-        let process = Launch::new("mirror", env!("CARGO_BIN_EXE_hawser"))
+        let token = self.directory.path().join("token");
+        let launch = self
+            .launch(&self.entry.address().to_string())
+            .args(["--remote-token-file".into(), token.into_os_string()])
+            .args(more);
+        self.started(launch)
+    }
+
+    /// A mirror that lacks credentials for the cloud at this address.
+    pub(super) fn launch(&self, cloud: &str) -> Launch {
+        let authority = self.directory.path().join("ca.pem");
+        Launch::new("mirror", env!("CARGO_BIN_EXE_hawser"))
             .args([
                 "mirror",
                 "-robot-name=r1",
@@ -395,16 +404,17 @@ impl World {
                 "127.0.0.1:0",
                 "-log-level=-4",
             ])
-            .arg(format!("--remote-server={}", self.entry.address()))
-            .args(["--remote-token-file".into(), file("token").into_os_string()])
-            .args(["--remote-ca-file".into(), file("ca.pem").into_os_string()])
+            .arg(format!("--remote-server={cloud}"))
+            .args(["--remote-ca-file".into(), authority.into_os_string()])
             .args([
                 "--kubeconfig".as_ref(),
                 self.on_robot.kubeconfig_file().as_os_str(),
             ])
-            .args(more)
-            .log(&log)
-            .spawn()?;
+    }
+
+    pub(super) fn started(&self, launch: Launch) -> Result<Mirror> {
+        let log = self.directory.path().join(testbed::unique("mirror"));
+        let process = launch.log(&log).spawn()?;
         Ok(Mirror { process, log })
     }
 
