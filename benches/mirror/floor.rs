@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use futures::StreamExt as _;
 use kube::api::{DynamicObject, PostParams};
 use kube::runtime::WatchStreamExt as _;
@@ -18,12 +17,12 @@ use super::world::{Objects, World};
 const IN_FLIGHT: usize = 32;
 
 /// Works until it is dropped.
-pub(crate) fn run(world: &World) -> Result<[AbortOnDropHandle<()>; 2]> {
+pub(crate) fn run(world: &World) -> [AbortOnDropHandle<()>; 2] {
     let (cloud, robot) = (world.cloud.clone(), world.robot.clone());
     let specs = follow(cloud.clone(), robot.clone(), spec);
     let statuses = follow(robot, cloud, status);
     let running = [tokio::spawn(specs), tokio::spawn(statuses)];
-    Ok(running.map(AbortOnDropHandle::new))
+    running.map(AbortOnDropHandle::new)
 }
 
 async fn follow<F>(from: Objects, to: Objects, write: fn(DynamicObject, Objects) -> F)

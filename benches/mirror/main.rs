@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         if floor {
             let world = World::start().await?;
-            let running = floor::run(&world)?;
+            let running = floor::run(&world);
             println!("the floor");
             speed(&world).await?;
             drop(running);
@@ -63,8 +63,8 @@ async fn create(objects: &Objects, prefix: &str, count: usize) -> Result<()> {
 
 /// How long bursts and single changes take.
 async fn speed(world: &World) -> Result<()> {
-    let on_robot = Sightings::start(&world.robot, "spec").await?;
-    let in_cloud = Sightings::start(&world.cloud, "status").await?;
+    let on_robot = Sightings::start(&world.robot, "spec");
+    let in_cloud = Sightings::start(&world.cloud, "status");
     world.cloud.create("first").await?;
     on_robot.until("first", 0).await?;
     let begun = Instant::now();
@@ -134,7 +134,7 @@ async fn size(world: &World, mirror: world::Mirror, many: usize) -> Result<world
         .cloud
         .patch("first", "", &json!({"spec": {"count": 1_000_000}}))
         .await?;
-    let on_robot = Sightings::start(&world.robot, "spec").await?;
+    let on_robot = Sightings::start(&world.robot, "spec");
     on_robot.until("first", 1_000_000).await?;
     println!(
         "  a change at a restart           {} ms",

@@ -198,7 +198,7 @@ struct Seen {
 }
 
 impl Sightings {
-    pub(crate) async fn start(of: &Objects, part: &'static str) -> Result<Self> {
+    pub(crate) fn start(of: &Objects, part: &'static str) -> Self {
         let seen = Arc::<Seen>::default();
         let noted = Arc::clone(&seen);
         let config = Config::default().any_semantic();
@@ -217,10 +217,10 @@ impl Sightings {
                 }
             }
         });
-        Ok(Self {
+        Self {
             seen,
             _watching: AbortOnDropHandle::new(watching),
-        })
+        }
     }
 
     pub(crate) async fn until(&self, name: &str, count: u64) -> Result<Instant> {

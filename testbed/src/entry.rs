@@ -277,7 +277,7 @@ impl Inner {
             return own(StatusCode::BAD_REQUEST, "no request");
         };
         match self.cluster.send(request).await {
-            Ok(answered) => answered.map(|body| body.boxed_unsync()),
+            Ok(answered) => answered.map(http_body_util::BodyExt::boxed_unsync),
             Err(error) => own(StatusCode::BAD_GATEWAY, &error.to_string()),
         }
     }
