@@ -52,6 +52,8 @@ async fn conflicts_in_masses_end_and_the_cloud_is_listed_anew() -> Result<()> {
                 .await;
         }
     }
+    // While an image is rolled out there may be two of them.
+    let second = world.mirror(&[])?;
     // Whoever writes in the cloud all the time takes the version from what is on its way.
     let busy = async {
         for round in 0..60 {
@@ -66,8 +68,23 @@ async fn conflicts_in_masses_end_and_the_cloud_is_listed_anew() -> Result<()> {
         anyhow::Ok(())
     };
     busy.await?;
+    // As large as a server takes it.
+    for on in [&missions, &maps] {
+        on.cloud
+            .patch("m0", json!({"spec": {"goal": "g".repeat(700_000)}}))
+            .await?;
+        on.robot
+            .has("m0", "/spec/goal", json!("g".repeat(700_000)))
+            .await;
+        on.robot
+            .status("m0", json!({"said": "s".repeat(500_000)}))
+            .await?;
+    }
     agree(&missions, 4).await;
     agree(&maps, 4).await;
+
+    second.lives()?;
+    second.stop().await?;
 
     // A proxy that says conflict whatever is written.
     let conflict = r#"{"kind": "Status", "code": 409, "reason": "Conflict", "status": "Failure"}"#;
