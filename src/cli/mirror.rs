@@ -135,6 +135,10 @@ pub(super) struct MirrorArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 32)]
     max_in_flight: usize,
 
+    /// How many requests a second to each cluster, twice as many at once after a pause; 0 for no limit
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    max_requests_per_second: u32,
+
     /// Follow definitions whose objects the robot owns
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
@@ -259,6 +263,7 @@ impl MirrorArgs {
             remote_token_file: self.remote_token_file,
             remote_token_url: self.remote_token_url,
             metadata_host: std::env::var("GCE_METADATA_HOST").unwrap_or_default(),
+            credentials_file: credentials(|name| std::env::var(name).unwrap_or_default()),
             use_robot_jwt: self.use_robot_jwt,
             robot_name: self.robot_name,
             kubeconfig: self.kubeconfig,
@@ -266,6 +271,7 @@ impl MirrorArgs {
             conflict_error_limit: self.conflict_error_limit,
             timeout: self.timeout,
             max_in_flight: self.max_in_flight,
+            requests_per_second: self.max_requests_per_second,
             enable_robot_spec_source: self.enable_robot_spec_source,
             namespaces: self.namespaces,
             observed_generation: self.observed_generation,
@@ -274,6 +280,21 @@ impl MirrorArgs {
             unclear_filter: self.unclear_filter,
             deletion_brake: self.deletion_brake,
         }
+    }
+}
+
+/// Where Google's programs look for an account before they ask the machine.
+fn credentials(variable: impl Fn(&str) -> String) -> String {
+    let given = variable("GOOGLE_APPLICATION_CREDENTIALS");
+    let home = variable("HOME");
+    if !given.is_empty() || home.is_empty() {
+        return given;
+    }
+    let usual = format!("{home}/.config/gcloud/application_default_credentials.json");
+    if std::path::Path::new(&usual).is_file() {
+        usual
+    } else {
+        String::new()
     }
 }
 
@@ -334,6 +355,27 @@ mod tests {
         assert_eq!(args.log().verbosity, Verbosity::Debug);
         assert_eq!(parse("-log-level=4").log().verbosity, Verbosity::Warn);
         assert_eq!(parse("-robot-name=a -robot-name=b").robot_name, "b");
+    }
+
+    #[test]
+    fn an_account_is_looked_for_where_googles_programs_look() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |given: &'static str| {
+            let home = home.path().display().to_string();
+            credentials(move |name| match name {
+                "HOME" => home.clone(),
+                _ => given.to_owned(),
+            })
+        };
+        assert_eq!((of("/k.json"), of("")), ("/k.json".into(), String::new()));
+        let usual = home.path().join(".config/gcloud");
+        std::fs::create_dir_all(&usual).unwrap();
+        let usual = usual.join("application_default_credentials.json");
+        std::fs::write(&usual, "{}").unwrap();
+        assert_eq!(
+            (of("/k.json"), of("")),
+            ("/k.json".into(), usual.display().to_string())
+        );
     }
 
     #[test]

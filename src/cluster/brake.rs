@@ -189,6 +189,17 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         });
     }
 
+    /// Where so many of all copies are to go from the start, all of them are held that would be a mass:
+    /// nobody saw them go one by one.
+    pub fn weigh(&mut self, going: usize, total_copies: usize, now: Duration) {
+        let share = u128::from(self.options.share) * total_copies as u128;
+        let is_mass = going >= self.options.at_least && going as u128 * 100 > share;
+        if is_mass && !self.holds.iter().any(|hold| hold.why == Why::Mass) {
+            let id = self.next_id();
+            self.resume(&id.0, now);
+        }
+    }
+
     /// Whether the deletion of a tenant's copy may be sent now, of so many copies of the kind that
     /// there are at the moment. Asking again within the window counts once.
     pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, total_copies: usize) -> Verdict {

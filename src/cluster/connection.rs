@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub trait Observer: Send + Sync {
 pub struct Limits {
     /// Calls under way at the same time on one server, leases and watches not counted.
     pub in_flight: usize,
+    /// Calls a second to one server, watches counted and leases not; none for as many as there are.
+    pub per_second: Option<NonZeroU32>,
     pub observer: Option<Arc<dyn Observer>>,
     /// Who asks, for those who read the logs of servers.
     pub agent: &'static str,
@@ -57,6 +60,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             in_flight: 64,
+            per_second: None,
             observer: None,
             agent: AGENT,
         }
@@ -281,6 +285,7 @@ impl Connection {
 
     /// Opens a watch. Whoever reads it has to notice when it falls silent.
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
+        self.server.lane.paced().await;
         let begun = Instant::now();
         let answered = within(begun + REQUEST_TIMEOUT, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());

@@ -358,7 +358,7 @@ impl Reader {
     }
 
     fn listed(&mut self, object: Value, listed: &mut HashSet<Key>) {
-        let Some(object) = self.object(object) else {
+        let Some(object) = self.object(object).filter(|o| self.was_wanted(o)) else {
             return;
         };
         let change = self.table.upsert(&object);
@@ -480,7 +480,9 @@ impl Reader {
                     };
                     *since = (*since).max(listed.version);
                     let change = match kind.as_str() {
+                        // What left the selection may be shown as it is now.
                         "DELETED" => self.table.delete(&listed),
+                        _ if !self.was_wanted(&listed) => continue,
                         _ => self.table.upsert(&listed),
                     };
                     if let Some(change) = change {
@@ -516,6 +518,16 @@ impl Reader {
             version,
             object,
         })
+    }
+
+    /// Something on the way may leave out what was asked for.
+    fn was_wanted(&self, listed: &Listed) -> bool {
+        let wanted = self.table.accepts(listed);
+        if !wanted {
+            let (kind, name) = (self.table.kind(), &*listed.key.name);
+            debug!(%kind, name, "the server shows an object that was not asked for");
+        }
+        wanted
     }
 
     fn name(&mut self, name: &str) -> Arc<str> {

@@ -2,6 +2,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`account`] | who a program is to Google where a file says it |
 //! | [`credentials`] | who the robot is in the cloud: tokens that an endpoint tells, renewed in time |
 //! | [`following`] | the definitions on the robot, and which syncers follow from them |
 //! | [`link`] | whether the cloud answers |
@@ -11,7 +12,10 @@
 //! | [`process`] | all of it together, from start to end |
 //! | [`settling`] | deletions that look like a vanished type rather than somebody's will |
 //! | [`syncer`] | one definition at work: what is watched, what waits |
+//! | [`traces`] | the last calls to both clusters |
+//! | [`way`] | the proxy by which the cloud is reached |
 
+pub mod account;
 pub mod credentials;
 pub mod following;
 pub mod link;
@@ -21,6 +25,8 @@ pub mod planes;
 pub mod process;
 pub mod settling;
 pub mod syncer;
+pub mod traces;
+pub mod way;
 
 #[cfg(test)]
 mod ground;

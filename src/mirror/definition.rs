@@ -159,6 +159,8 @@ pub enum Refusal {
     RobotName(String),
     #[error("no version is marked as the stored one")]
     NoStoredVersion,
+    #[error("no version is served")]
+    NoServedVersion,
     #[error("the definition lacks {0}")]
     Incomplete(&'static str),
 }
@@ -201,6 +203,11 @@ pub fn compile(crd: &Value, settings: &Arc<Settings>) -> Result<Option<Definitio
         .clone()
         .find(|version| version["storage"] == true)
         .ok_or(Refusal::NoStoredVersion)?;
+    // Nobody gets at a version that is not served, stored or not.
+    let served = |version: &&Value| version["served"] != false;
+    let stored = Some(stored).filter(served);
+    let stored = stored.or_else(|| versions.clone().find(served));
+    let stored = stored.ok_or(Refusal::NoServedVersion)?;
     let version: Arc<str> = text(&stored["name"], "the name of its version")?;
     Ok(Some(Definition {
         name: text(&crd["metadata"]["name"], "its name")?,

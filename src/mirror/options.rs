@@ -1,5 +1,6 @@
 //! What the process is told on its command line, checked.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct Given {
     pub remote_token_url: String,
     /// The host that tells tokens, where the environment names one.
     pub metadata_host: String,
+    /// The file with an account for Google, where there is one.
+    pub credentials_file: String,
     pub use_robot_jwt: bool,
     pub robot_name: String,
     pub kubeconfig: String,
@@ -25,6 +28,7 @@ pub struct Given {
     pub conflict_error_limit: u32,
     pub timeout: u64,
     pub max_in_flight: usize,
+    pub requests_per_second: u32,
     pub enable_robot_spec_source: bool,
     pub namespaces: String,
     pub observed_generation: String,
@@ -45,6 +49,8 @@ pub struct MirrorOptions {
     /// How long a watch is asked to last.
     pub watch_seconds: u64,
     pub in_flight: usize,
+    /// So many requests a second to each cluster; none for as many as there are.
+    pub per_second: Option<NonZeroU32>,
     /// The share of copies in percent, beyond which deletions are held; none where they never are.
     pub brake: Option<u8>,
     pub settings: Settings,
@@ -70,6 +76,8 @@ pub enum Tokens {
     RobotJwt(String),
     /// An address that answers a document with a token.
     AccessToken(String),
+    /// A file with an account for Google.
+    Account(PathBuf),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,6 +130,7 @@ impl Given {
             conflict_limit: self.conflict_error_limit,
             watch_seconds: self.timeout,
             in_flight: self.max_in_flight.max(1),
+            per_second: NonZeroU32::new(self.requests_per_second),
             brake: brake(&self.deletion_brake)?,
             settings: self.settings()?,
         })
@@ -138,6 +147,11 @@ impl Given {
         };
         match (&*self.remote_token_file, self.use_robot_jwt) {
             ("", true) => Tokens::RobotJwt(url("identity")),
+            ("", false)
+                if self.remote_token_url.is_empty() && !self.credentials_file.is_empty() =>
+            {
+                Tokens::Account((&*self.credentials_file).into())
+            }
             ("", false) => Tokens::AccessToken(url("token")),
             (file, _) => Tokens::File(file.into()),
         }
@@ -318,6 +332,16 @@ mod tests {
             Tokens::RobotJwt("http://x/y".into())
         );
         assert_eq!(of(true, "/token", "", ""), Tokens::File("/token".into()));
+        let account = |jwt: bool| {
+            let given = Given {
+                use_robot_jwt: jwt,
+                credentials_file: "/key.json".into(),
+                ..given()
+            };
+            given.tokens()
+        };
+        assert_eq!(account(false), Tokens::Account("/key.json".into()));
+        assert_eq!(account(true), Tokens::RobotJwt(at(usual, "identity")));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who talks to a cluster, and as whom: kubeconfigs, clients, kubectl and helm.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,14 +74,18 @@ impl Access {
             current_context: Some("cluster".to_owned()),
             ..Kubeconfig::default()
         };
+        Self::write(kubeconfig, dir.into())
+    }
+
+    fn write(kubeconfig: Kubeconfig, scratch: Arc<Path>) -> Result<Self> {
         // A user's name may hold what a file's may not.
-        let file = dir.join(format!("{}.kubeconfig", unique("user")));
+        let file = scratch.join(format!("{}.kubeconfig", unique("user")));
         let yaml = serde_saphyr::to_string(&kubeconfig).context("writing a kubeconfig")?;
         fs::write(&file, yaml).with_context(|| format!("writing {}", file.display()))?;
         Ok(Self {
             kubeconfig,
             file,
-            scratch: dir.into(),
+            scratch,
         })
     }
 
@@ -92,6 +97,19 @@ impl Access {
     /// The kubeconfig as a file; it lives as long as its cluster.
     pub fn kubeconfig_file(&self) -> &Path {
         &self.file
+    }
+
+    /// The same user by another way to the same servers.
+    pub fn by(&self, address: SocketAddr) -> Result<Self> {
+        let mut kubeconfig = self.kubeconfig.clone();
+        for cluster in kubeconfig
+            .clusters
+            .iter_mut()
+            .filter_map(|c| c.cluster.as_mut())
+        {
+            cluster.server = Some(format!("https://{address}"));
+        }
+        Self::write(kubeconfig, Arc::clone(&self.scratch))
     }
 
     pub fn config(&self) -> Result<Config> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use crate::access::Access;
 use crate::binaries;
-use crate::certificates::{Authority, token_keys};
+use crate::certificates::{Authority, Certified, token_keys};
 use crate::eventually::within;
 use crate::names::unique;
 use crate::place::Place;
@@ -109,6 +110,11 @@ impl ServiceCluster {
         format!("https://127.0.0.1:{}", self.port.number())
     }
 
+    /// The same as an address.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+    }
+
     /// The certificate authority of the serving certificate, PEM.
     pub fn certificate_authority(&self) -> String {
         self.authority.pem()
@@ -124,6 +130,11 @@ impl ServiceCluster {
         let own = self.authority.client(name, groups)?;
         let ca = self.authority.pem();
         Access::new(&self.url(), &ca, name, &own, self.place.data())
+    }
+
+    /// A certificate for another server on 127.0.0.1, which may be called `cloud.example.com`.
+    pub(crate) fn serving(&self) -> Result<Certified> {
+        self.authority.server(&["localhost", "cloud.example.com"])
     }
 
     /// A server's process; `None` where it doesn't run.

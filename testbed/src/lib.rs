@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`cluster`] | a service cluster of etcd and kube-apiserver: start, kill, restart |
 //! | [`access`] | who talks to it: kubeconfigs, clients, kubectl and helm for any user and groups |
+//! | [`entry`] | a way into a cluster from outside: TLS below a path, every request recorded, faults |
+//! | [`link`] | a link that can be slow, deaf, refusing or cut |
 //! | [`process`] | one child process: output, signals, end, memory; never outlives its owner |
 //! | [`mod@eventually`] | awaiting a condition with a deadline and a message |
 //! | [`names`] | names that no other test uses |
@@ -25,8 +27,10 @@ pub mod access;
 pub mod binaries;
 mod certificates;
 pub mod cluster;
+pub mod entry;
 pub mod eventually;
 pub mod generated;
+pub mod link;
 pub mod names;
 mod place;
 mod ports;
@@ -34,6 +38,8 @@ pub mod process;
 
 pub use access::Access;
 pub use cluster::{Component, Options, ServiceCluster};
+pub use entry::Entry;
 pub use eventually::{eventually, within};
+pub use link::Link;
 pub use names::unique;
 pub use process::{Exit, Launch, Process, Signal};

@@ -1,6 +1,13 @@
 //! The mirror between two real clusters, as its users meet it: the built binary, the example's files and
 //! rights, kubectl; and killed whenever it suits least.
 
+mod deletions;
+mod links;
+mod storms;
+mod types;
+mod ways;
+mod world;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -230,6 +237,54 @@ async fn killed_whenever_it_suits_least_it_brings_everything_in_step() -> Result
         has(&cloud, &name, "/status/phase", json!("done")).await;
     }
     mirror.stop(SOON).await?;
+    Ok(())
+}
+
+/// The commands of the example's page, up to those for playgrounds.
+fn commands(page: &str) -> String {
+    let (commands, _) = page.split_once("For a try").unwrap_or((page, ""));
+    let lines = commands
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_of_the_example_works_word_by_word() -> Result<()> {
+    let (cloud, robot) = tokio::try_join!(ServiceCluster::start(), ServiceCluster::start())?;
+    let directory = tempfile::tempdir()?;
+    let example = repository().join("examples/robots");
+    for entry in std::fs::read_dir(&example)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), directory.path().join(entry.file_name()))?;
+    }
+    for (cluster, name) in [(&cloud, "cloud.kubeconfig"), (&robot, "robot.kubeconfig")] {
+        std::fs::copy(
+            cluster.admin().kubeconfig_file(),
+            directory.path().join(name),
+        )?;
+    }
+    let page = std::fs::read_to_string(example.join("README.md"))?;
+    let binaries = |file: &Path| file.parent().map(|dir| dir.display().to_string());
+    let path = [
+        binaries(Path::new(env!("CARGO_BIN_EXE_hawser"))).context("a directory")?,
+        binaries(&testbed::binaries::find("kubectl")?).context("a directory")?,
+        std::env::var("PATH")?,
+    ];
+    let script = format!("set -e\ntrap 'kill $(jobs -p)' EXIT\n{}", commands(&page));
+    ensure!(script.contains("hawser mirror"), "{script}");
+    let done = Launch::new("the page", "/bin/bash")
+        .args(["-c", &*script])
+        .env("PATH", path.join(":"))
+        .env("HOME", directory.path())
+        .dir(directory.path())
+        .run(directory.path(), SOON * 3)
+        .await?;
+    ensure!(done.exit.success(), "{}{}", done.stdout, done.stderr);
+    let mission = missions(cloud.admin().client()?)
+        .get("inspect-shelf-4")
+        .await?;
+    assert_eq!(mission.data["status"]["phase"], "done");
     Ok(())
 }
 

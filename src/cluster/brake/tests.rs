@@ -253,6 +253,25 @@ fn extreme_numbers_overflow_nothing() {
     brake.tick(Duration::MAX);
 }
 
+#[test]
+fn a_mass_that_is_there_from_the_start_is_held_whole() {
+    let mut brake = brake();
+    let options = OPTIONS;
+    brake.weigh(options.at_least - 1, options.at_least, at(0));
+    brake.weigh(options.at_least, options.at_least * 2, at(0));
+    assert_eq!(brake.held(), [], "neither is a mass");
+    brake.weigh(options.at_least, options.at_least, at(0));
+    brake.weigh(options.at_least, options.at_least, at(0));
+    let [hold] = &*brake.held() else {
+        panic!("{:?}", brake.held());
+    };
+    let id = hold.id.clone();
+    let held = brake.ask(&1, "1", at(0), options.at_least);
+    assert_eq!(held, Verdict::Held(id.clone()));
+    assert!(brake.approve(&id.0));
+    assert_eq!(brake.ask(&1, "1", at(1), options.at_least), Verdict::Go);
+}
+
 proptest! {
     #[test]
     fn single_deletions_further_apart_than_the_window_are_never_held(

@@ -20,8 +20,10 @@ const GRAVES: usize = 20_000;
 /// Which part of a kind a table is told of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Only objects that carry this label; its value does not matter.
+    /// Only objects that carry this label,
     pub labelled: Option<Arc<str>>,
+    /// with this value; with any where there is none.
+    pub value: Option<Arc<str>>,
     pub namespace: Option<Arc<str>>,
     /// Objects are found by these labels without looking at every one.
     pub indexed: Vec<Arc<str>>,
@@ -32,8 +34,11 @@ pub struct Coverage {
 
 impl Coverage {
     fn accepts(&self, key: &Key, object: &Object) -> bool {
-        let labelled = self.labelled.as_ref();
-        labelled.is_none_or(|label| object.label(label).is_some()) && self.reaches(key)
+        let fits = |label: &Arc<str>| match (object.label(label), &self.value) {
+            (Some(found), Some(only)) => found == &**only,
+            (found, _) => found.is_some(),
+        };
+        self.labelled.as_ref().is_none_or(fits) && self.reaches(key)
     }
 
     /// Where something with these labels stands in the index.
@@ -317,6 +322,11 @@ impl Table {
         if let Some(entry) = state.take(key) {
             state.bury(key, entry.uid, entry.version, true);
         }
+    }
+
+    /// Whether the table is told of this object, if its source shows what it was asked for.
+    pub fn accepts(&self, listed: &Listed) -> bool {
+        self.coverage.accepts(&listed.key, &listed.object)
     }
 
     /// Takes an event of an object that exists.

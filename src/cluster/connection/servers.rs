@@ -45,7 +45,7 @@ impl Account {
         }
         let server = Arc::new(Server {
             client: RwLock::new(client(&self.config.read(), &origin)?),
-            lane: Lane::new(&origin, self.limits.in_flight),
+            lane: Lane::new(&origin, &self.limits),
         });
         servers.insert(origin, Arc::clone(&server));
         Ok((server, path))

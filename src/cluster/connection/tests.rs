@@ -87,7 +87,7 @@ async fn a_request_for_patience_holds_the_whole_lane_and_nothing_is_sent_meanwhi
 
 #[tokio::test]
 async fn a_pause_ends_and_calls_are_sent_again() {
-    let lane = lane::Lane::new("https://here", 1);
+    let lane = lane::Lane::new("https://here", &one());
     let refused = |seconds| Reply {
         status: 503,
         body: Bytes::new(),
@@ -108,7 +108,7 @@ async fn a_pause_ends_and_calls_are_sent_again() {
 
 #[tokio::test]
 async fn an_event_does_not_wait_for_a_turn() {
-    let lane = lane::Lane::new("https://here", 1);
+    let lane = lane::Lane::new("https://here", &one());
     let turn = lane.turn(CallClass::Work).await.unwrap();
     assert!(matches!(
         lane.turn(CallClass::Event).await,
@@ -193,4 +193,12 @@ async fn every_call_is_told_of_with_its_code() {
         told,
         [("GET".to_owned(), None), ("GET".to_owned(), Some(200))]
     );
+}
+
+/// One call at a time.
+fn one() -> Limits {
+    Limits {
+        in_flight: 1,
+        ..Limits::default()
+    }
 }

@@ -409,6 +409,50 @@ async fn only_what_carries_the_label_is_told_and_an_annotation_says_of_which_clu
 }
 
 #[tokio::test]
+async fn what_was_not_asked_for_is_not_taken() {
+    let ground = Ground::start().await;
+    for (name, label) in [("a", "x"), ("b", "y")] {
+        create(&ground, name, json!({"labels": {"l": label}})).await;
+    }
+    // The server was asked for neither the label nor the value: it might be a proxy that forgets both.
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    cache.route(&side, "", &"here".into());
+    let coverage = Coverage {
+        labelled: Some("l".into()),
+        value: Some("x".into()),
+        namespace: Some("default".into()),
+        ..Coverage::default()
+    };
+    let table = cache.add(&side, &kind, &"here".into(), coverage);
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: None,
+        query: None,
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let feed = Feed::start(selection, table, Arc::new(Told(sender)), PATIENT);
+    feed.completed().await;
+    let elsewhere = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "c", "labels": {"l": "x"}},
+    });
+    let others = "/api/v1/namespaces/kube-system/configmaps";
+    let made = ground.service.ask(Call::post(others, &elsewhere)).await;
+    made.unwrap();
+    create(&ground, "d", json!({"labels": {"l": "y"}})).await;
+    create(&ground, "e", json!({"labels": {"l": "x"}})).await;
+    let mut names = Vec::new();
+    while names.last().is_none_or(|name| name != "e") {
+        names.push(told.recv().await.unwrap().key.name.to_string());
+    }
+    assert_eq!(names, ["a", "e"]);
+}
+
+#[tokio::test]
 async fn a_feed_ends_when_it_is_dropped() {
     let ground = Ground::start().await;
     let fed = plain(ground, PATIENT);

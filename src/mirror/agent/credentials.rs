@@ -1,17 +1,21 @@
 //! Who the robot is in the cloud: bearer tokens that an endpoint tells, renewed before they end.
+//! The endpoint is the machine's, or the one that a file with an account names.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Uri};
 use jiff::Timestamp;
 use kube::config::AuthInfo;
 use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use super::account::{Account, AccountError};
+use super::way::{Proxies, WayError};
 use crate::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
 
 /// What an endpoint answers.
@@ -27,6 +31,17 @@ pub enum Form {
 pub enum TokenError {
     #[error("{url:?} is no address of a token endpoint")]
     Address { url: String },
+    #[error("reading {path}")]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("the account in {path} cannot be used")]
+    Account { path: PathBuf, source: AccountError },
+    #[error("what an account is asked with goes to {0:?} only by https")]
+    InTheOpen(String),
+    #[error(transparent)]
+    Way(#[from] WayError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the token endpoint does not answer: {0}")]
@@ -46,34 +61,53 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// No token is used for longer, whatever it says.
 const LONGEST: Duration = Duration::from_hours(1);
 
+/// How often a file with a token is read, or an endpoint asked whose tokens have ended.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// A token and how long it lasts.
 struct Token {
     text: String,
     lasts: Duration,
 }
 
-/// An endpoint that was made up.
+/// Where tokens come from, made up.
 pub struct Renewal {
-    endpoint: Connection,
-    path: String,
-    form: Form,
+    origin: Origin,
     config: kube::Config,
+}
+
+enum Origin {
+    Endpoint {
+        endpoint: Connection,
+        path: String,
+        form: Form,
+    },
+    /// The token itself, which somebody else renews.
+    File(PathBuf),
+    /// Read again each time: keys are changed.
+    Account { file: PathBuf, proxies: Proxies },
+}
+
+/// Server and path of an address.
+fn split(url: &str) -> Result<(Uri, String), TokenError> {
+    let wrong = || TokenError::Address {
+        url: url.to_owned(),
+    };
+    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let path = uri.path_and_query().ok_or_else(wrong)?.as_str().to_owned();
+    let origin = format!(
+        "{}://{}",
+        uri.scheme_str().ok_or_else(wrong)?,
+        uri.authority().ok_or_else(wrong)?
+    );
+    Ok((origin.parse().map_err(|_| wrong())?, path))
 }
 
 impl Renewal {
     /// For the configuration of the cloud that lacks a token yet.
     pub fn new(url: &str, form: Form, config: kube::Config) -> Result<Self, TokenError> {
-        let wrong = || TokenError::Address {
-            url: url.to_owned(),
-        };
-        let uri: http::Uri = url.parse().map_err(|_| wrong())?;
-        let path = uri.path_and_query().ok_or_else(wrong)?.as_str().to_owned();
-        let origin = format!(
-            "{}://{}",
-            uri.scheme_str().ok_or_else(wrong)?,
-            uri.authority().ok_or_else(wrong)?
-        );
-        let mut endpoint = kube::Config::new(origin.parse().map_err(|_| wrong())?);
+        let (origin, path) = split(url)?;
+        let mut endpoint = kube::Config::new(origin);
         if form == Form::AccessToken {
             endpoint.headers.push((
                 HeaderName::from_static("metadata-flavor"),
@@ -81,19 +115,38 @@ impl Renewal {
             ));
         }
         let endpoint = Connection::new(endpoint, Limits::default())?;
-        Ok(Self {
+        let origin = Origin::Endpoint {
             endpoint,
             path,
             form,
-            config,
-        })
+        };
+        Ok(Self { origin, config })
+    }
+
+    /// What stands in a file.
+    pub fn file(file: PathBuf, config: kube::Config) -> Self {
+        let origin = Origin::File(file);
+        Self { origin, config }
+    }
+
+    /// By the account in a file.
+    pub fn account(
+        file: PathBuf,
+        config: kube::Config,
+        proxies: Proxies,
+    ) -> Result<Self, TokenError> {
+        // One that is wrong from the beginning is not waited for.
+        read(&file)?;
+        let origin = Origin::Account { file, proxies };
+        Ok(Self { origin, config })
     }
 
     /// Hands over a connection's credentials again and again, and tells when there are some.
     pub async fn run(self, cloud: Connection, told: impl Fn(Result<(), String>)) {
         let mut pause = PAUSES.0;
+        let mut known = String::new();
         loop {
-            match self.renew(&cloud).await {
+            match self.renew(&cloud, &mut known).await {
                 Ok(lasts) => {
                     told(Ok(()));
                     debug!(?lasts, "the cloud's token was renewed");
@@ -111,23 +164,96 @@ impl Renewal {
         }
     }
 
-    async fn renew(&self, cloud: &Connection) -> Result<Duration, TokenError> {
-        let reply = self.endpoint.call(Call::get(self.path.as_str())).await?;
-        if reply.status != 200 {
-            return Err(TokenError::Refused(reply.status));
+    async fn token(&self) -> Result<Token, TokenError> {
+        match &self.origin {
+            Origin::Endpoint {
+                endpoint,
+                path,
+                form,
+            } => {
+                let body = ask(endpoint, Call::get(path.as_str())).await?;
+                match form {
+                    Form::Jwt => jwt(&body, Timestamp::now()),
+                    Form::AccessToken => access_token(&body),
+                }
+            }
+            Origin::File(file) => of_file(&content(file)?),
+            Origin::Account { file, proxies } => {
+                let unusable = |source| TokenError::Account {
+                    path: file.clone(),
+                    source,
+                };
+                let wanted = read(file)?.ask(Timestamp::now()).map_err(unusable)?;
+                let (origin, path) = split(&wanted.url)?;
+                let is_near = ["127.0.0.1", "localhost"].contains(&origin.host().unwrap_or(""));
+                if origin.scheme_str() != Some("https") && !is_near {
+                    return Err(TokenError::InTheOpen(wanted.url));
+                }
+                let mut endpoint = kube::Config::new(origin);
+                endpoint.proxy_url = proxies.to(&endpoint.cluster_url)?;
+                let endpoint = Connection::new(endpoint, Limits::default())?;
+                let call = Call {
+                    method: http::Method::POST,
+                    body: wanted.body.into(),
+                    content_type: "application/x-www-form-urlencoded",
+                    ..Call::get(path)
+                };
+                access_token(&ask(&endpoint, call).await?)
+            }
         }
-        let token = match self.form {
-            Form::Jwt => jwt(&reply.body, Timestamp::now())?,
-            Form::AccessToken => access_token(&reply.body)?,
-        };
+    }
+
+    async fn renew(&self, cloud: &Connection, known: &mut String) -> Result<Duration, TokenError> {
+        let token = self.token().await?;
+        // Other credentials are other connections: those that are open stay for the same ones.
+        if token.text == *known {
+            return Ok(token.lasts);
+        }
         let mut config = self.config.clone();
         config.auth_info = AuthInfo {
-            token: Some(token.text.into()),
+            token: Some(token.text.clone().into()),
             ..AuthInfo::default()
         };
         cloud.renew(config).map_err(TokenError::Use)?;
+        *known = token.text;
         Ok(token.lasts)
     }
+}
+
+async fn ask(endpoint: &Connection, call: Call) -> Result<Bytes, TokenError> {
+    let reply = endpoint.call(call).await?;
+    match reply.status {
+        200 => Ok(reply.body),
+        status => Err(TokenError::Refused(status)),
+    }
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, TokenError> {
+    std::fs::read(file).map_err(|source| TokenError::Read {
+        path: file.to_owned(),
+        source,
+    })
+}
+
+/// Editors and `echo` end a file with a line's end, which no token has.
+fn of_file(content: &[u8]) -> Result<Token, TokenError> {
+    let none = TokenError::NoToken;
+    let text = std::str::from_utf8(content).map_err(|_| none("the file is no text"))?;
+    let text = text.trim();
+    if text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
+        return Err(none("the file does not have exactly one"));
+    }
+    Ok(Token {
+        text: text.to_owned(),
+        lasts: MARGIN + LOOK,
+    })
+}
+
+fn read(file: &Path) -> Result<Account, TokenError> {
+    Account::read(&content(file)?).map_err(|source| TokenError::Account {
+        path: file.to_owned(),
+        source,
+    })
 }
 
 /// The end of a token is read without asking whether the token is right: who takes it asks.
@@ -145,12 +271,13 @@ fn jwt(body: &Bytes, now: Timestamp) -> Result<Token, TokenError> {
         .as_i64()
         .ok_or(none("it does not say when it ends"))?;
     let left = u64::try_from(ends - now.as_second()).unwrap_or_default();
-    if left == 0 {
-        return Err(none("it has ended already"));
-    }
     Ok(Token {
         text: text.to_owned(),
-        lasts: Duration::from_secs(left).min(LONGEST),
+        // One that has ended may be good where the clock is right, which a robot's often is not.
+        lasts: match left {
+            0 => MARGIN + LOOK,
+            left => Duration::from_secs(left).min(LONGEST),
+        },
     })
 }
 
@@ -187,9 +314,18 @@ mod tests {
     fn a_signed_token_says_when_it_ends() {
         check(r#"{"exp": 1900}"#, Ok(900));
         check(r#"{"exp": 100000000}"#, Ok(LONGEST.as_secs()));
-        check(r#"{"exp": 1000}"#, Err("ended already"));
+        check(r#"{"exp": 1000}"#, Ok(70));
+        check(r#"{"exp": -7}"#, Ok(70));
         check(r#"{"sub": "r1"}"#, Err("when it ends"));
         check("[", Err("no document"));
+    }
+
+    #[test]
+    fn a_file_has_one_token_and_may_end_its_line() {
+        assert_eq!(of_file(b"a.b.c\r\n").unwrap().text, "a.b.c");
+        for wrong in [&b""[..], b" \n", b"a\nb", "\u{e4}".as_bytes(), b"\xff"] {
+            assert!(of_file(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

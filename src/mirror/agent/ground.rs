@@ -150,6 +150,7 @@ impl Clusters {
             cloud: config(self.cloud.service_kubeconfig()).await,
             robot: config(self.robot.service_kubeconfig()).await,
             in_flight: 32,
+            per_second: None,
         };
         let planes = Planes::connect(ends, &numbers).unwrap();
         let following = Following::new(&planes, &numbers, settings, manner);

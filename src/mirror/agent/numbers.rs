@@ -1,5 +1,6 @@
 //! What is counted, by the names that dashboards of the original know, and under ours what those lack.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use http::{Method, Uri};
 
+use super::traces::Traces;
 use crate::process::metrics::system;
 use crate::process::metrics::text::{Counter, Family, Gauge, Histogram, Name, Number};
 
@@ -18,7 +20,7 @@ pub enum Location {
 }
 
 impl Location {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Remote => "remote",
@@ -65,6 +67,9 @@ pub struct Numbers {
     silence: Family<Gauge>,
     up: Family<Gauge>,
     delays: Family<Histogram>,
+    pub traces: Traces,
+    /// The labels that say whose numbers these are.
+    resource: String,
 }
 
 /// A syncer as it is now.
@@ -148,6 +153,8 @@ impl Numbers {
                 &["event_source"],
                 "Time from a change being seen to its being written to the other side.",
             ),
+            traces: Traces::default(),
+            resource: resource(|name| std::env::var(name).unwrap_or_default()),
         })
     }
 
@@ -158,7 +165,8 @@ impl Numbers {
         let _ = self.write(&mut out);
         let _ = writeln!(
             out,
-            "# TYPE target_info gauge\ntarget_info{{service_name=\"cr-syncer\"}} 1"
+            "# TYPE target_info gauge\ntarget_info{{{}}} 1",
+            self.resource
         );
         system::write(&mut out);
         out
@@ -258,7 +266,38 @@ impl Calls {
         ];
         self.numbers.durations.of(&labels).observe(took);
         self.numbers.sizes.of(&labels).observe(sent);
+        let traces = &self.numbers.traces;
+        traces.note(self.location, call, code.parse().ok(), took);
     }
+}
+
+/// Whose numbers these are, as OpenTelemetry's variables say.
+fn resource(variable: impl Fn(&str) -> String) -> String {
+    let given = variable("OTEL_RESOURCE_ATTRIBUTES");
+    let pairs = given.split(',').filter_map(|pair| pair.split_once('='));
+    let mut labels = BTreeMap::from([("service_name".to_owned(), "cr-syncer".to_owned())]);
+    for (name, value) in pairs {
+        let name = name
+            .trim()
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            let value = percent_encoding::percent_decode_str(value.trim()).decode_utf8_lossy();
+            labels.insert(name, value.into_owned());
+        }
+    }
+    let service = variable("OTEL_SERVICE_NAME");
+    if !service.is_empty() {
+        labels.insert("service_name".to_owned(), service);
+    }
+    let escaped = |text: &str| {
+        text.replace('\\', r"\\")
+            .replace('"', r#"\""#)
+            .replace('\n', r"\n")
+    };
+    let labels = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    labels.collect::<Vec<_>>().join(",")
 }
 
 /// From nothing to what an API server takes at most, in bytes.
@@ -344,5 +383,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn whose_numbers_they_are_may_be_said_by_the_environment() {
+        let of = |attributes: &'static str, service: &'static str| {
+            resource(move |name| match name {
+                "OTEL_SERVICE_NAME" => service.to_owned(),
+                _ => attributes.to_owned(),
+            })
+        };
+        assert_eq!(of("", ""), r#"service_name="cr-syncer""#);
+        assert_eq!(
+            of(r#"k8s.pod=a%20"b,x,1=2,service.name=other"#, ""),
+            r#"k8s_pod="a \"b",service_name="other""#
+        );
+        assert_eq!(of("service.name=other", "mine"), r#"service_name="mine""#);
     }
 }

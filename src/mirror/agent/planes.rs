@@ -1,5 +1,6 @@
 //! The connections to both clusters.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::link::Link;
@@ -26,6 +27,7 @@ pub struct Ends {
     pub cloud: kube::Config,
     pub robot: kube::Config,
     pub in_flight: usize,
+    pub per_second: Option<NonZeroU32>,
 }
 
 impl Planes {
@@ -34,6 +36,7 @@ impl Planes {
         let connect = |config: kube::Config, observer| {
             let limits = Limits {
                 in_flight: ends.in_flight,
+                per_second: ends.per_second,
                 observer: Some(observer),
                 agent: AGENT,
             };

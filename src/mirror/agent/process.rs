@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::config::AuthInfo;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
@@ -16,6 +15,7 @@ use super::link::Link;
 use super::numbers::Numbers;
 use super::planes::{Ends, Planes};
 use super::syncer::Manner;
+use super::way::{Proxies, WayError};
 use crate::cluster::brake::BrakeOptions;
 use crate::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use crate::cluster::connection::{ConnectError, Connection};
@@ -39,6 +39,8 @@ pub enum MirrorError {
     #[error("{0} has no certificate of an authority in PEM")]
     NoAuthority(PathBuf),
     #[error(transparent)]
+    Way(#[from] WayError),
+    #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -60,11 +62,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     let (robot_watched, robot) =
         Watched::start(Source::find(&lookup, &Environment::of_process())?)?;
     let (to_cloud, cloud_watched) = match &options.cloud {
-        Cloud::Server {
-            url,
-            ca_file,
-            tokens,
-        } => (server(url, ca_file.as_ref(), tokens)?, None),
+        Cloud::Server { url, ca_file, .. } => (server(url, ca_file.as_ref())?, None),
         Cloud::Kubeconfig(path) => {
             let (watched, config) = Watched::start(Source::find(
                 &kubeconfig(Some(path)),
@@ -80,6 +78,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
         cloud: to_cloud.clone(),
         robot,
         in_flight: options.in_flight,
+        per_second: options.per_second,
     };
     let planes = Planes::connect(ends, &numbers)?;
     let following = Following::new(
@@ -153,14 +152,11 @@ fn kubeconfig(path: Option<&PathBuf>) -> Lookup {
     }
 }
 
-/// The cloud as it is reached by its address, with a token only where that comes from a file.
-fn server(
-    url: &str,
-    ca_file: Option<&PathBuf>,
-    tokens: &Tokens,
-) -> Result<kube::Config, MirrorError> {
+/// The cloud as it is reached by its address, without a token yet.
+fn server(url: &str, ca_file: Option<&PathBuf>) -> Result<kube::Config, MirrorError> {
     let wrong = |_| MirrorError::Address(url.to_owned());
     let mut config = kube::Config::new(url.parse().map_err(wrong)?);
+    config.proxy_url = Proxies::of_process().to(&config.cluster_url)?;
     if let Some(path) = ca_file {
         let read = std::fs::read(path).map_err(|source| MirrorError::Authority {
             path: path.clone(),
@@ -171,12 +167,6 @@ fn server(
             return Err(MirrorError::NoAuthority(path.clone()));
         }
         config.root_cert = Some(authorities);
-    }
-    if let Tokens::File(path) = tokens {
-        config.auth_info = AuthInfo {
-            token_file: Some(path.to_string_lossy().into_owned()),
-            ..AuthInfo::default()
-        };
     }
     Ok(config)
 }
@@ -195,19 +185,22 @@ fn tokens(
     planes: &Planes,
     health: &Arc<Health>,
 ) -> Result<Option<AbortOnDropHandle<()>>, MirrorError> {
-    let endpoint = match &options.cloud {
+    let renewal = match &options.cloud {
         Cloud::Server { tokens, .. } => match tokens {
-            Tokens::RobotJwt(url) => Some((url, Form::Jwt)),
-            Tokens::AccessToken(url) => Some((url, Form::AccessToken)),
-            Tokens::File(_) => None,
+            Tokens::RobotJwt(url) => Some(Renewal::new(url, Form::Jwt, cloud)?),
+            Tokens::AccessToken(url) => Some(Renewal::new(url, Form::AccessToken, cloud)?),
+            Tokens::Account(file) => {
+                let proxies = Proxies::of_process();
+                Some(Renewal::account(file.clone(), cloud, proxies)?)
+            }
+            Tokens::File(file) => Some(Renewal::file(file.clone(), cloud)),
         },
         Cloud::Kubeconfig(_) => None,
     };
-    let Some((url, form)) = endpoint else {
+    let Some(renewal) = renewal else {
         health.found("credentials");
         return Ok(None);
     };
-    let renewal = Renewal::new(url, form, cloud)?;
     let health = Arc::clone(health);
     let told = move |result: Result<(), String>| match result {
         Ok(()) => health.found("credentials"),
@@ -237,6 +230,10 @@ impl Site for Status {
         };
         Some(match path {
             "/metrics" => (StatusCode::OK, metrics::CONTENT_TYPE, self.numbers.render()),
+            "/debug" => {
+                let html = "text/html; charset=utf-8";
+                (StatusCode::OK, html, self.numbers.traces.page())
+            }
             // Only credentials that the cloud does not take are a reason to begin anew.
             "/health" if self.link.is_refused() => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -265,6 +262,7 @@ mod tests {
         let code = |path: &str| status.page(path).map(|(code, ..)| code.as_u16());
         assert_eq!((code("/health"), code("/healthz")), (Some(200), Some(200)));
         assert_eq!((code("/readyz"), code("/other")), (Some(503), None));
+        assert_eq!(code("/debug"), Some(200));
         status.health.found("robot");
         assert_eq!(code("/readyz"), Some(200));
         let answered = |code| {

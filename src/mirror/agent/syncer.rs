@@ -1,6 +1,6 @@
 //! One definition at work: both sides watched, a queue of names, and workers.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,7 +25,7 @@ use crate::mirror::definition::{Definition, Plane, ROBOT_NAME};
 use crate::mirror::rules::{Id, side};
 use crate::mirror::status::Pair;
 use crate::process::shutdown;
-use crate::sync::{Key, Memo};
+use crate::sync::{Key, Memo, Seen, Store as _};
 
 /// Objects of one definition that may be worked on at the same time. Most of them wait for an answer.
 const WORKERS: usize = 16;
@@ -63,6 +63,8 @@ pub struct Syncer {
     conflicts: AtomicU32,
     /// Something made the owner's objects look deleted, and it is not over yet.
     doubtful: AtomicBool,
+    /// The owner's side did not know the type before it was known whole.
+    unserved: AtomicBool,
     /// Both sides are known whole.
     open: AtomicBool,
     outdated: Notify,
@@ -115,6 +117,7 @@ impl Syncer {
             settling: Mutex::default(),
             conflicts: AtomicU32::new(0),
             doubtful: AtomicBool::new(false),
+            unserved: AtomicBool::new(false),
             open: AtomicBool::new(false),
             outdated: Notify::new(),
             tables: Mutex::default(),
@@ -141,6 +144,7 @@ impl Syncer {
             if self.stopped.run_until_cancelled(complete).await.is_none() {
                 break;
             }
+            self.weigh();
             self.open.store(true, Ordering::SeqCst);
             debug!(CRD = name, "both sides are known");
             self.queue_all(Urgency::Initial);
@@ -182,12 +186,10 @@ impl Syncer {
         let mut feeds = Vec::new();
         for plane in [self.definition.owner, self.definition.owner.other()] {
             for namespace in self.definition.namespaces() {
-                let query = self.definition.robot.as_ref().map(|robot| {
-                    // The one selector that the cloud lets a robot ask for.
-                    format!("labelSelector={}%3D{robot}", ROBOT_NAME.replace('/', "%2F"))
-                });
+                let query = self.query(plane);
                 let coverage = Coverage {
-                    labelled: query.is_some().then(|| ROBOT_NAME.into()),
+                    labelled: self.definition.robot.is_some().then(|| ROBOT_NAME.into()),
+                    value: self.definition.robot.clone(),
                     namespace: namespace.clone(),
                     indexed: Vec::new(),
                     idle: None,
@@ -216,6 +218,19 @@ impl Syncer {
             }
         }
         feeds
+    }
+
+    /// What each list and watch of one side asks for.
+    fn query(&self, plane: Plane) -> Option<String> {
+        let selector = self.definition.robot.as_ref().map(|robot| {
+            // The one selector that the cloud lets a robot ask for.
+            format!("labelSelector={}%3D{robot}", ROBOT_NAME.replace('/', "%2F"))
+        });
+        // Proxies on the way to the cloud may know how long a request is to take by this.
+        let seconds = self.manner.pace.lasts.1 + 5;
+        let timeout = (plane == Plane::Cloud).then(|| format!("timeout={seconds}s"));
+        let all: Vec<String> = selector.into_iter().chain(timeout).collect();
+        (!all.is_empty()).then(|| all.join("&"))
     }
 
     fn forget_tables(&self) {
@@ -317,7 +332,9 @@ impl Syncer {
     /// doubted.
     fn calm(&self) {
         if !self.doubtful.load(Ordering::SeqCst)
+            || self.with_brake(|brake, _| brake.count() > 0) == Some(true)
             || self.tasks.lock().values().any(|task| task.gone.is_some())
+            || self.left_over() > 0
         {
             return;
         }
@@ -329,6 +346,42 @@ impl Syncer {
                 self.doubtful.store(false, Ordering::SeqCst);
             }
         });
+    }
+
+    /// Asks, before anything is done, whether what a first list shows looks like a type or a database
+    /// that vanished: nobody saw its objects go, and a process before this one may have held their copies.
+    fn weigh(&self) {
+        let unserved = self.unserved.swap(false, Ordering::SeqCst);
+        let (left_over, copies) = (
+            self.left_over(),
+            self.objects(self.definition.owner.other()),
+        );
+        if left_over >= MANY {
+            if self.objects(self.definition.owner) == 0 {
+                self.doubt(self.emptied());
+            } else if unserved {
+                self.doubt(Cause::Definition);
+            }
+        }
+        self.with_brake(|brake, now| brake.weigh(left_over, copies, now));
+    }
+
+    /// How many copies have no object of the owner, and are not in deletion already.
+    fn left_over(&self) -> usize {
+        let owner = self.definition.owner;
+        let tables = self.tables.lock().clone();
+        let (owners, copies): (Vec<_>, Vec<_>) = tables.iter().partition(|(of, _)| *of == owner);
+        let owned: HashSet<Id> = owners
+            .iter()
+            .flat_map(|(_, table)| table.keys())
+            .map(|key| Id::of(&key))
+            .collect();
+        let copies = copies.iter().flat_map(|(_, table)| table.keys());
+        let is_left_over = |key: &Key| {
+            let going = || matches!(self.cache.get(key), Seen::Present(copy) if copy.in_deletion());
+            !owned.contains(&Id::of(key)) && !going()
+        };
+        copies.filter(is_left_over).count()
     }
 
     fn emptied(&self) -> Cause {
@@ -433,6 +486,11 @@ impl Listener for Ear {
 
     fn refused(&self, _: &Arc<Table>, code: u16) {
         if code == 404 {
+            if self.plane == self.syncer.definition.owner {
+                self.syncer
+                    .unserved
+                    .store(!self.syncer.is_open(), Ordering::SeqCst);
+            }
             self.doubts(Cause::Definition);
         }
     }

@@ -115,8 +115,14 @@ fn the_stored_version_is_used_with_its_own_subresources() {
     assert_eq!(found.namespaces(), [Some("default".into())]);
 
     let mut crd = crd(&annotations);
-    crd["spec"]["versions"][1]["storage"] = false.into();
     let settings = Arc::new(Settings::of_robot("r1"));
+    // Where it is not served, one that is.
+    crd["spec"]["versions"][1]["served"] = false.into();
+    let found = compile(&crd, &settings).unwrap().unwrap();
+    assert_eq!(*found.kind, Gvk::new("example.com", "v1", "Mission"));
+    crd["spec"]["versions"][0]["served"] = false.into();
+    assert_eq!(compile(&crd, &settings), Err(Refusal::NoServedVersion));
+    crd["spec"]["versions"][1]["storage"] = false.into();
     assert_eq!(compile(&crd, &settings), Err(Refusal::NoStoredVersion));
 }
 

@@ -139,6 +139,7 @@ impl Publication {
         let indexed = [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH];
         let copies = Coverage {
             labelled: Some(marks::CLUSTER.into()),
+            value: None,
             namespace: None,
             // Objects outside of namespaces have no hash of one.
             indexed: indexed
@@ -150,6 +151,7 @@ impl Publication {
         };
         let states = Coverage {
             labelled: Some(marks::OBJECT_STATE.into()),
+            value: None,
             namespace: Some(state_namespace.into()),
             indexed: Vec::new(),
             idle: None,

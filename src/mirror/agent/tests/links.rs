@@ -61,6 +61,49 @@ async fn after_a_time_offline_the_newest_status_is_sent_once() {
 }
 
 #[tokio::test]
+async fn metrics_tell_what_waits_for_the_cloud_and_that_it_is_not_known() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    let until = async |lines: &[&str]| {
+        let looking = async {
+            loop {
+                mirror.following.count();
+                let text = mirror.numbers.render();
+                if lines
+                    .iter()
+                    .all(|line| text.contains(&format!("\n{line}\n")))
+                {
+                    return;
+                }
+                pause().await;
+            }
+        };
+        let found = tokio::time::timeout(std::time::Duration::from_mins(1), looking).await;
+        found.unwrap_or_else(|_| panic!("{lines:?} is not in {}", mirror.numbers.render()));
+    };
+    let fresh = r#"hawser_mirror_fresh{resource="missions.example.com"}"#;
+    let backlog = r#"hawser_mirror_backlog{resource="missions.example.com"}"#;
+    let of =
+        |is_fresh: u8, waits: u8| [format!("{fresh} {is_fresh}"), format!("{backlog} {waits}")];
+    let [at_rest, nothing] = of(1, 0);
+    until(&[&at_rest, &nothing, "hawser_mirror_cloud_up 1"]).await;
+    for verb in ["list", "watch", "update"] {
+        clusters.fault(CLOUD, verb, CUT, None);
+    }
+    clusters.patch_status(ROBOT, "a", &json!({"step": 1})).await;
+    let [stale, waits] = of(0, 1);
+    until(&[&stale, &waits, "hawser_mirror_cloud_up 0"]).await;
+    clusters.cloud.faults().clear();
+    clusters
+        .until(CLOUD, "a", |o| o["status"]["step"] == 1)
+        .await;
+    until(&[&at_rest, &nothing, "hawser_mirror_cloud_up 1"]).await;
+    mirror.stop().await;
+}
+
+#[tokio::test]
 async fn what_went_while_the_watch_was_lost_goes_by_the_next_list() {
     let clusters = Clusters::with(true, &json!({})).await;
     for name in ["a", "b"] {

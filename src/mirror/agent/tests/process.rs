@@ -191,6 +191,7 @@ async fn run(
         conflict_limit: 5,
         watch_seconds: 300,
         in_flight: 8,
+        per_second: None,
         brake: Some(50),
         settings: r1(),
     };
