@@ -104,7 +104,7 @@ impl Guard<'_> {
             owners.any(|owner| owner["uid"].as_str() == Some(uid))
         });
         let labels = self.remote.labels();
-        owned || labels.iter().all(|(k, v)| object.label(k) == Some(v))
+        owned || labels.fit(object)
     }
 }
 

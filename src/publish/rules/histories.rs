@@ -246,7 +246,7 @@ impl Play {
             panic!("copies are found by their marks");
         };
         let fits = |key: &Key, object: &Object| {
-            key.scope() == *scope && labels.iter().all(|(k, v)| object.label(k) == Some(v))
+            key.scope() == *scope && labels.fit(object)
         };
         let all = self.hands().objects().into_iter();
         all.filter(|(key, object)| fits(key, object)).collect()
