@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use super::super::step::{
-    MERGE, PATCH, STRATEGIC, Script, Topic, delete, delete_with, get, patch, post, put,
-    script,
+    MERGE, PATCH, STRATEGIC, Script, Topic, delete, delete_with, get, patch, post, put, script,
 };
 
 pub(super) fn topic() -> Topic {
