@@ -5,14 +5,25 @@ use super::step::Topic;
 mod apply;
 mod boats;
 mod config_maps;
+mod definitions;
+mod deletion;
 mod events;
+mod kinds;
+mod metadata;
 mod namespaces;
+mod paging;
+mod patches;
 mod paths;
 mod rbac;
 mod rules;
+mod schemas;
 mod secrets;
+mod selectors;
+mod subresources;
 mod tables;
 mod types;
+mod watches;
+mod wire;
 mod world;
 
 pub(super) fn all() -> Vec<Topic> {
@@ -29,5 +40,16 @@ pub(super) fn all() -> Vec<Topic> {
         tables::topic(),
         types::topic(),
         world::topic(),
+        definitions::topic(),
+        deletion::topic(),
+        kinds::topic(),
+        metadata::topic(),
+        paging::topic(),
+        patches::topic(),
+        schemas::topic(),
+        selectors::topic(),
+        subresources::topic(),
+        watches::topic(),
+        wire::topic(),
     ]
 }
