@@ -114,7 +114,7 @@ impl Rest {
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
             Target::Health | Target::Version | Target::Resource(_) | Target::Nothing => None,
         };
-        found.ok_or_else(Status::no_such_path)
+        found.ok_or_else(Status::page_not_found)
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
@@ -249,7 +249,7 @@ impl Rest {
 
 fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
     let found = catalog.find(&path.group, &path.version, &path.plural);
-    let resource = found.ok_or_else(Status::no_such_path)?;
+    let resource = found.ok_or_else(|| nothing_there(catalog, path))?;
     let placed = match (&path.namespace, resource.namespaced) {
         (Some(_), namespaced) => namespaced,
         (None, true) => path.name.is_none(),
@@ -266,7 +266,23 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
         (Some(name), false) if placed && resource.flavour == Flavour::Custom => {
             Err(Status::not_found(&path.group, &path.plural, name))
         }
+        _ if resource.flavour == Flavour::Custom => Err(Status::page_not_found()),
         _ => Err(Status::no_such_path()),
+    }
+}
+
+/// What is no resource: versions of built-in groups know that, all else is an unknown page.
+fn nothing_there(catalog: &Catalog, path: &ResourcePath) -> Status {
+    let built_in = catalog
+        .version(&path.group, &path.version)
+        .is_some_and(|version| {
+            let mut resources = version.resources.iter();
+            resources.any(|known| known.flavour != Flavour::Custom)
+        });
+    if built_in {
+        Status::no_such_path()
+    } else {
+        Status::page_not_found()
     }
 }
 

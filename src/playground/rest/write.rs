@@ -134,7 +134,7 @@ impl Rest {
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
             let version = object.resource_version().unwrap_or("0");
-            if resource.flavour == Flavour::Custom && version == "0" {
+            if needs_version(&resource) && version == "0" {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -196,6 +196,11 @@ impl Rest {
             return Err(invalid(resource, key.name(), &[error.clone(), error]));
         }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
+        let mut moved = metadata::check_deletion(&object, &old);
+        if !moved.is_empty() {
+            moved.extend(moved.clone());
+            return Err(invalid(resource, key.name(), &moved));
+        }
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();
         let before = view::serve(resource, old.clone())?;
@@ -404,12 +409,26 @@ fn already_there(key: &Key, there: &Stored) -> Status {
     status
 }
 
+/// Whether an update has to say which state of the object it is of.
+fn needs_version(resource: &Resource) -> bool {
+    let strict = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "coordination.k8s.io",
+    ];
+    resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
+}
+
 /// The namespace of the address is the object's.
 fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
     match (object.namespace(), path.namespace.as_deref()) {
         (None, Some(namespace)) => {
             let namespace = namespace.into();
             object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(_), None) => {
+            object.metadata_mut().remove("namespace");
             Ok(())
         }
         (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
@@ -499,7 +518,7 @@ fn apply(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Rejected(_) => Status::misfit(),
     })
 }
 
