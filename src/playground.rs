@@ -14,6 +14,7 @@
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`table`] | objects as the rows of tables, for people |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
 //! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
@@ -36,6 +37,7 @@ pub mod select;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod table;
 
 pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
 
