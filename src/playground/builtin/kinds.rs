@@ -95,6 +95,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
+    "source",
     "type",
 ];
 const EVENT_VIEW_FIELDS: &[&str] = &[

@@ -52,6 +52,7 @@ impl Rest {
         let validation = call.query.field_validation("CreateOptions")?;
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
+            call.accepts.form(&resource)?;
             self.create_in(tx, call, resource, (document, validation))
         })?;
         answer(call, 201, outcome)
