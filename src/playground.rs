@@ -14,6 +14,7 @@
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | `openapi` | the documents that describe what a scope serves |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
 //! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
@@ -26,6 +27,7 @@ pub mod field;
 pub mod json;
 pub mod kcp;
 pub mod names;
+pub(crate) mod openapi;
 pub mod patch;
 pub mod plain;
 mod planes;

@@ -17,6 +17,7 @@ mod delete;
 mod discovery;
 mod list;
 mod metadata;
+mod openapi;
 mod query;
 mod select;
 mod target;
@@ -29,6 +30,7 @@ pub(super) mod tests;
 
 use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
+use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
 use query::Query;
@@ -44,6 +46,7 @@ pub struct Rest {
     scopes: Arc<dyn Scopes>,
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
+    documents: Documents,
 }
 
 /// A request about a resource.
@@ -72,6 +75,7 @@ impl Rest {
             store,
             scopes,
             version: (number(), number(), version.to_owned()),
+            documents: Documents::default(),
         }
     }
 
@@ -93,6 +97,12 @@ impl Rest {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return Err(Status::method_not_allowed());
         }
+        if matches!(
+            target,
+            Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
+        ) {
+            return self.describe(request, &target);
+        }
         let document = self.discover(&request.scope, &target)?;
         Ok(full(200, view::bytes(&document)))
     }
@@ -112,7 +122,7 @@ impl Rest {
             Target::Groups => Some(discovery::groups(&catalog)),
             Target::Group(group) => discovery::group(&catalog, group),
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
-            Target::Health | Target::Version | Target::Resource(_) | Target::Nothing => None,
+            _ => None,
         };
         found.ok_or_else(Status::no_such_path)
     }

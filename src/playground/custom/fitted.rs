@@ -1,5 +1,7 @@
 //! A structural schema as the API layer uses it, with `metadata` held to its known fields.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::playground::catalog::ObjectSchema;
@@ -36,6 +38,7 @@ const OWNER: [&str; 6] = [
 #[derive(Clone, Debug)]
 pub struct FittedSchema {
     schema: Schema,
+    document: Arc<Value>,
     stamp: u64,
 }
 
@@ -44,13 +47,21 @@ impl FittedSchema {
     pub fn new(schema: Schema, document: &Value) -> Self {
         // Members are sorted, so equal documents have equal texts.
         let stamp = super::hash(document.to_string());
-        Self { schema, stamp }
+        Self {
+            schema,
+            document: Arc::new(document.clone()),
+            stamp,
+        }
     }
 }
 
 impl ObjectSchema for FittedSchema {
     fn stamp(&self) -> u64 {
         self.stamp
+    }
+
+    fn document(&self) -> Option<&Value> {
+        Some(&self.document)
     }
 
     fn prune(&self, object: &mut Value) -> Vec<String> {
