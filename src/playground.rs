@@ -16,7 +16,7 @@
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
 //! | `openapi` | the documents that describe what a scope serves |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
-//! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
+//! | [`field`], [`names`], [`json`], [`yaml`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
 pub mod api;
 pub mod builtin;
@@ -38,6 +38,7 @@ pub mod select;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod yaml;
 
 pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
 

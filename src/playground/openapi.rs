@@ -17,8 +17,6 @@ pub(crate) mod builtin;
 mod custom;
 mod lists;
 mod paths;
-#[cfg(test)]
-mod tests;
 mod v2;
 
 use super::catalog::{Catalog, Flavour, Resource, Version};

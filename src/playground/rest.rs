@@ -8,11 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, WARNING};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
 mod body;
+mod complaints;
 mod delete;
 mod discovery;
 mod list;
@@ -28,7 +29,7 @@ mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
+use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
 use super::openapi::Documents;
 use super::status::Status;
@@ -313,12 +314,6 @@ fn text(text: &'static str) -> ApiResponse {
 
 fn written(written: Written) -> ApiResponse {
     let mut response = full(written.code, written.body);
-    for warning in &written.warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        // What is no header text is not worth a warning.
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers.append(WARNING, value);
-        }
-    }
+    api::warn(&mut response.headers, &written.warnings);
     response
 }

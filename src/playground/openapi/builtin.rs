@@ -74,7 +74,7 @@ impl Collector {
 
 impl Types {
     fn generate() -> Self {
-        let settings = SchemaSettings::draft07().with(|settings| {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = PREFIX.trim_matches(['#', '/']).to_owned().into();
             settings.definitions_path = format!("/{}", settings.definitions_path).into();
         });
