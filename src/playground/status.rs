@@ -68,6 +68,12 @@ impl Status {
         self
     }
 
+    /// With details that say nothing, as answers have that are made from a code alone.
+    fn about_nothing(mut self) -> Self {
+        self.details.get_or_insert_default();
+        self
+    }
+
     /// Adds a cause.
     #[must_use]
     pub fn cause(
@@ -103,6 +109,7 @@ impl Status {
             "NotFound",
             "the server could not find the requested resource",
         )
+        .about_nothing()
     }
 
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
@@ -189,6 +196,7 @@ impl Status {
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         )
+        .about_nothing()
     }
 
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
