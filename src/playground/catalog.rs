@@ -218,6 +218,10 @@ pub enum Flavour {
 pub trait ObjectSchema: Send + Sync {
     /// Differs between schemas of different content; objects remember which one they went through.
     fn stamp(&self) -> u64;
+    /// The schema as its definition has it, for documents that describe the API.
+    fn document(&self) -> Option<&Value> {
+        None
+    }
     /// Removes what the schema does not know; the removed paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
     fn default(&self, object: &mut Value);

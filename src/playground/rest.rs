@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,10 +17,12 @@ use sha2::{Digest as _, Sha512};
 
 mod accept;
 mod body;
+mod complaints;
 mod delete;
 mod discovery;
 mod list;
 mod metadata;
+mod openapi;
 mod query;
 mod select;
 mod target;
@@ -31,8 +33,9 @@ mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
+use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
+use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
 use accept::{Accepts, Discovery, Form};
@@ -50,6 +53,7 @@ pub struct Rest {
     scopes: Arc<dyn Scopes>,
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
+    documents: Documents,
 }
 
 /// A request about a resource.
@@ -82,6 +86,7 @@ impl Rest {
             store,
             scopes,
             version: (number(), number(), version.to_owned()),
+            documents: Documents::default(),
         }
     }
 
@@ -104,6 +109,12 @@ impl Rest {
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return Err(Status::method_not_allowed());
+        }
+        if matches!(
+            target,
+            Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
+        ) {
+            return self.describe(request, &target);
         }
         if target != Target::Version
             && let Discovery::Aggregated(version) = discovery_form(request, &target)?
@@ -167,7 +178,7 @@ impl Rest {
             Target::Groups => Some(discovery::groups(&catalog)),
             Target::Group(group) => discovery::group(&catalog, group),
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
-            Target::Health | Target::Version | Target::Resource(_) | Target::Nothing => None,
+            _ => None,
         };
         found.ok_or_else(Status::no_such_path)
     }
@@ -369,12 +380,6 @@ fn text(text: &'static str) -> ApiResponse {
 
 fn written(written: Written) -> ApiResponse {
     let mut response = full(written.code, written.body);
-    for warning in &written.warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        // What is no header text is not worth a warning.
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers.append(WARNING, value);
-        }
-    }
+    api::warn(&mut response.headers, &written.warnings);
     response
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
-use super::shapes::{self, Dropping, Typed};
+use super::shapes::{Dropping, Shape, Typed};
 use super::{data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
@@ -322,19 +322,21 @@ impl Row {
         })
     }
 
-    /// Both views of events share a table, and what one knows the other must not drop.
     fn schema(&self) -> Option<Arc<dyn ObjectSchema>> {
-        let kept = self.verbs == Verbs::CreateOnly || self.rules == Rules::Event;
-        (!kept).then(|| Arc::new(Dropping(shapes::schema(self.kind))) as Arc<dyn ObjectSchema>)
+        let shape = Arc::new(Shape::new(self.group, self.version, self.kind));
+        Some(Arc::new(Dropping(shape)))
     }
 
     fn strategy(&self, identify: &Identify) -> Option<Arc<dyn Strategy>> {
         let rules = self.rules.strategy(identify);
-        if shapes::shape(self.kind).is_none() {
-            return rules;
-        }
-        let schema = shapes::schema(self.kind);
-        Some(Arc::new(Typed { schema, rules }))
+        // Objects come to their strategy as they are stored.
+        let group = if self.rules == Rules::Event {
+            ""
+        } else {
+            self.group
+        };
+        let shape = Arc::new(Shape::new(group, self.version, self.kind));
+        Some(Arc::new(Typed { shape, rules }))
     }
 }
 

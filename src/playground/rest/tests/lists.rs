@@ -89,7 +89,11 @@ async fn selectors_choose_and_pages_of_a_choice_do_not_count_the_rest() {
     ground
         .get(&format!("{MAPS}?fieldSelector=data.a%3Db"))
         .await
-        .refused(400, "BadRequest", "\"data.a\" is not a known field selector");
+        .refused(
+            400,
+            "BadRequest",
+            "\"data.a\" is not a known field selector",
+        );
     assert_eq!(
         ground
             .get(&format!("{MAPS}?labelSelector=a%20b"))
