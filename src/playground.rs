@@ -14,8 +14,10 @@
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`table`] | objects as the rows of tables, for people |
+//! | `openapi` | the documents that describe what a scope serves |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
-//! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
+//! | [`field`], [`names`], [`json`], [`yaml`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
 pub mod api;
 pub mod builtin;
@@ -26,6 +28,7 @@ pub mod field;
 pub mod json;
 pub mod kcp;
 pub mod names;
+pub(crate) mod openapi;
 pub mod patch;
 pub mod plain;
 mod planes;
@@ -36,6 +39,8 @@ pub mod select;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod table;
+pub mod yaml;
 
 pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
 

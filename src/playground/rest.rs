@@ -3,20 +3,26 @@
 //! Knows HTTP's words (paths, headers, codes) but no connections, and nothing of particular kinds
 //! beyond namespaces: what a scope serves and how its kinds behave stands in its catalog.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Method};
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
 
+mod accept;
 mod body;
+mod complaints;
 mod delete;
 mod discovery;
 mod list;
 mod metadata;
+mod openapi;
 mod query;
 mod select;
 mod target;
@@ -27,14 +33,17 @@ mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
+use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
+use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
+use accept::{Accepts, Discovery, Form};
+use discovery::Part;
 use query::Query;
 use select::Chosen;
 use target::{ResourcePath, Target};
-use view::{Form, View};
+use view::{Heads, View};
 use watch::{Current, Plan};
 use write::Written;
 
@@ -44,6 +53,7 @@ pub struct Rest {
     scopes: Arc<dyn Scopes>,
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
+    documents: Documents,
 }
 
 /// A request about a resource.
@@ -51,14 +61,18 @@ struct Call<'a> {
     request: &'a ApiRequest,
     query: Query<'a>,
     path: ResourcePath,
-    form: Form,
+    accepts: Accepts,
+    clock: fn() -> Timestamp,
 }
 
 impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
         View {
+            // What has no such form is refused before it comes to an answer.
+            form: self.accepts.form(&resource).unwrap_or(Form::Whole),
             resource,
-            form: self.form,
+            clock: self.clock,
+            heads: Heads::Shown,
         }
     }
 }
@@ -72,6 +86,7 @@ impl Rest {
             store,
             scopes,
             version: (number(), number(), version.to_owned()),
+            documents: Documents::default(),
         }
     }
 
@@ -79,11 +94,13 @@ impl Rest {
         let target = Target::parse(&request.path);
         if let Target::Resource(path) = target {
             let query = Query::parse(request.query.as_deref());
+            let accepts = Accepts::parse(&request.headers, query.get("includeObject"))?;
             let call = Call {
                 request,
                 query,
                 path,
-                form: Form::accepted(&request.headers)?,
+                accepts,
+                clock: self.store.clock(),
             };
             return self.serve(&call).await;
         }
@@ -93,8 +110,57 @@ impl Rest {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return Err(Status::method_not_allowed());
         }
+        if matches!(
+            target,
+            Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
+        ) {
+            return self.describe(request, &target);
+        }
+        if target != Target::Version
+            && let Discovery::Aggregated(version) = discovery_form(request, &target)?
+        {
+            return self.aggregate(request, &target, version);
+        }
         let document = self.discover(&request.scope, &target)?;
         Ok(full(200, view::bytes(&document)))
+    }
+
+    /// Discovery in one document, which clients keep as long as its tag is the same.
+    fn aggregate(
+        &self,
+        request: &ApiRequest,
+        target: &Target,
+        version: &str,
+    ) -> Result<ApiResponse, Status> {
+        let catalog = self
+            .store
+            .read(|read| self.scopes.catalog(read, &request.scope))?;
+        let part = match target {
+            Target::CoreVersions => Part::Core,
+            _ => Part::Named,
+        };
+        let document = view::bytes(&discovery::aggregated(&catalog, part, version));
+        let mut tag = String::with_capacity(130);
+        tag.push('"');
+        for byte in Sha512::digest(&document) {
+            let _ = write!(tag, "{byte:02X}");
+        }
+        tag.push('"');
+        let asked = request.headers.get(IF_NONE_MATCH);
+        let mut response = if asked.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+            full(304, Bytes::new())
+        } else {
+            full(200, document)
+        };
+        let media_type =
+            format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+        let text = |text: &str| HeaderValue::from_str(text).map_err(Status::internal);
+        let headers = &mut response.headers;
+        headers.insert(CONTENT_TYPE, text(&media_type)?);
+        headers.insert(ETAG, text(&tag)?);
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        Ok(response)
     }
 
     fn discover(&self, scope: &Scope, target: &Target) -> Result<Value, Status> {
@@ -112,7 +178,7 @@ impl Rest {
             Target::Groups => Some(discovery::groups(&catalog)),
             Target::Group(group) => discovery::group(&catalog, group),
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
-            Target::Health | Target::Version | Target::Resource(_) | Target::Nothing => None,
+            _ => None,
         };
         found.ok_or_else(Status::page_not_found)
     }
@@ -247,6 +313,17 @@ impl Rest {
     }
 }
 
+/// Only the roots of discovery have everything below them, and only in a cluster: virtual workspaces
+/// know the plain form alone.
+fn discovery_form(request: &ApiRequest, target: &Target) -> Result<Discovery, Status> {
+    let root = matches!(target, Target::CoreVersions | Target::Groups);
+    if root && matches!(request.scope, Scope::Cluster(_)) {
+        Discovery::parse(&request.headers)
+    } else {
+        Discovery::parse_plain(&request.headers)
+    }
+}
+
 fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
     let found = catalog.find(&path.group, &path.version, &path.plural);
     let resource = found.ok_or_else(|| nothing_there(catalog, path))?;
@@ -319,12 +396,6 @@ fn text(text: &'static str) -> ApiResponse {
 
 fn written(written: Written) -> ApiResponse {
     let mut response = full(written.code, written.body);
-    for warning in &written.warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        // What is no header text is not worth a warning.
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers.append(WARNING, value);
-        }
-    }
+    api::warn(&mut response.headers, &written.warnings);
     response
 }

@@ -15,6 +15,8 @@ pub struct Status {
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Box<Details>>,
+    /// What the answer warns of beside the refusal; sent as headers.
+    pub warnings: Vec<String>,
 }
 
 /// What a `Status` is about.
@@ -54,6 +56,7 @@ impl Status {
             reason,
             message: message.into(),
             details: None,
+            warnings: Vec::new(),
         }
     }
 

@@ -141,6 +141,10 @@ impl Store {
         (self.options.clock)()
     }
 
+    pub fn clock(&self) -> fn() -> Timestamp {
+        self.options.clock
+    }
+
     pub fn revision(&self) -> u64 {
         self.state.read().revision
     }

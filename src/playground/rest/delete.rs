@@ -170,13 +170,13 @@ impl Rest {
         let view = call.view(resource);
         let items: Vec<Bytes> = items
             .into_iter()
-            .map(|object| view.transient(object))
+            .map(|object| view.transient_item(object))
             .collect::<Result<_, Status>>()?;
         let mut meta = json!({"resourceVersion": outcome.revision.to_string()});
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
-            body: view.list(&meta, &items),
+            body: view.list(&meta, &items)?,
             warnings: Vec::new(),
         })
     }

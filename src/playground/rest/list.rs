@@ -73,9 +73,9 @@ pub(super) async fn list(
     view.complete(&mut meta);
     let bodies = page
         .into_iter()
-        .map(|stored| view.body(stored))
+        .map(|stored| view.item(stored))
         .collect::<Result<Vec<Bytes>, Status>>()?;
-    Ok(view.list(&meta, &bodies))
+    view.list(&meta, &bodies)
 }
 
 /// A state of the age that was asked for.

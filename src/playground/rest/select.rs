@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::query::Query;
 use super::query::selector as refuse;
 use super::target::ResourcePath;
 use super::view;
-use crate::playground::catalog::{Resource, Scope};
-use crate::playground::select::{FieldSelector, LabelSelector};
+use crate::playground::catalog::{Flavour, Resource, Scope};
+use crate::playground::select::{FieldSelector, LabelSelector, SelectError, field_text};
 use crate::playground::status::Status;
 use crate::playground::store::{Filter, Key, Range, Stored};
 
@@ -60,8 +62,25 @@ impl Chosen {
         let fields = query.field_selector()?;
         let selectable = &resource.selectable_fields;
         fields
-            .check(|field| is_metadata(field) || selectable.iter().any(|known| **known == *field))
-            .map_err(|error| refuse(&error))?;
+            .check(|field| match field {
+                // Kinds that name their fields have no namespace to name where they are in none.
+                "metadata.namespace" => {
+                    let others = resource.flavour != Flavour::Custom && selectable.is_empty();
+                    resource.namespaced || others
+                }
+                field => is_metadata(field) || selectable.iter().any(|known| **known == *field),
+            })
+            .map_err(|error| match error {
+                // Kinds with no fields of their own are not asked before all others.
+                SelectError::UnsupportedField(field)
+                    if selectable.is_empty() && resource.flavour != Flavour::Custom =>
+                {
+                    Status::bad_request(format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ))
+                }
+                error => refuse(&error),
+            })?;
         let looks_inside = fields.check(is_metadata).is_err();
         Ok(Self {
             resource: Arc::clone(resource),
@@ -87,8 +106,25 @@ impl Chosen {
             });
         }
         // An object that cannot be shown in this version is not selected by its fields either.
-        view::serve(&self.resource, stored.object())
-            .is_ok_and(|object| self.fields.matches_object(object.as_value()))
+        view::serve(&self.resource, stored.object()).is_ok_and(|object| {
+            let object = object.as_value();
+            self.fields.matches(|field| match field {
+                "source" if self.is_event() => source(object),
+                field => field_text(object, field),
+            })
+        })
+    }
+
+    fn is_event(&self) -> bool {
+        self.resource.flavour != Flavour::Custom && &*self.resource.kind == "Event"
+    }
+}
+
+/// Who tells an event, as the older way of telling has it or the newer one.
+fn source(event: &Value) -> Cow<'_, str> {
+    match field_text(event, "source.component") {
+        component if component.is_empty() => field_text(event, "reportingComponent"),
+        component => component,
     }
 }
 

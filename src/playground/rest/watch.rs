@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::list;
 use super::query::{MATCH, Query, list_options, no_version};
 use super::select::Chosen;
-use super::view::View;
+use super::view::{Heads, View};
 use crate::playground::catalog::Resource;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
@@ -130,6 +130,7 @@ pub(super) async fn watch(
     plan: Plan,
     current: Current,
 ) -> Result<BoxStream<'static, Bytes>, Status> {
+    let mut view = view.of_watch();
     // Before anything is read, so that no change of a definition slips through.
     let definitions = store.watch_definitions();
     let mut first = Vec::new();
@@ -147,9 +148,12 @@ pub(super) async fn watch(
                 .filter(|stored| chosen.matches(stored))
             {
                 first.push(event("ADDED", &view.body(stored)?));
+                view.heads = Heads::Told;
             }
             if matches!(plan.start, Start::List(_)) && plan.bookmarks {
-                first.push(line("BOOKMARK", &view.bookmark(snapshot.revision, true)));
+                let bookmark = view.bookmark(snapshot.revision, true)?;
+                first.push(line("BOOKMARK", &bookmark));
+                view.heads = Heads::Told;
             }
             snapshot.revision
         }
@@ -196,7 +200,10 @@ impl Telling {
                 Ok(_) => {}
             }
             if self.bookmarks && Instant::now() >= self.next_bookmark {
-                return Some(vec![self.bookmark()]);
+                return Some(match self.bookmark() {
+                    Ok(bookmark) => vec![bookmark],
+                    Err(status) => self.fail(&status),
+                });
             }
             let wake = self.next_bookmark.min(self.end);
             let wake = if self.bookmarks { wake } else { self.end };
@@ -218,6 +225,7 @@ impl Telling {
                     break;
                 }
             }
+            self.view.heads = Heads::Told;
             self.told = happened.revision;
         }
         lines
@@ -232,7 +240,7 @@ impl Telling {
         })
     }
 
-    fn bookmark(&mut self) -> Bytes {
+    fn bookmark(&mut self) -> Result<Bytes, Status> {
         let now = Instant::now();
         let farewell = self.end.checked_sub(FAREWELL).unwrap_or(self.end);
         self.next_bookmark = match now + BOOKMARK_EVERY {
@@ -242,7 +250,9 @@ impl Telling {
         };
         // A watch of the future has nothing to say about the present.
         let revision = self.watch.position().max(self.told);
-        line("BOOKMARK", &self.view.bookmark(revision, false))
+        let bookmark = self.view.bookmark(revision, false)?;
+        self.view.heads = Heads::Told;
+        Ok(line("BOOKMARK", &bookmark))
     }
 
     fn fail(&mut self, status: &Status) -> Vec<Bytes> {

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::body::{self, Complaints, PatchKind};
+use super::body::{self, PatchKind};
+use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
 use super::query::FieldValidation;
 use super::target::ResourcePath;
@@ -52,6 +53,7 @@ impl Rest {
         let validation = call.query.field_validation("CreateOptions")?;
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
+            call.accepts.form(&resource)?;
             self.create_in(tx, call, resource, (document, validation))
         })?;
         answer(call, 201, outcome)
@@ -64,7 +66,7 @@ impl Rest {
         resource: Arc<Resource>,
         (document, validation): (Document, FieldValidation),
     ) -> Result<Left, Status> {
-        let mut complaints = Complaints::new(validation, &document.duplicates);
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let mut object = body::object(document.value, &resource)?;
         fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
@@ -128,7 +130,7 @@ impl Rest {
         let validation = call.query.field_validation("UpdateOptions")?;
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut complaints = Complaints::about(validation, &document, &call.request.body);
             let mut object = body::object(document.value, &resource)?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
@@ -159,17 +161,18 @@ impl Rest {
         let validation = call.query.field_validation("PatchOptions")?;
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut complaints = Complaints::about_patch(validation, &document, kind);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
             let patched = apply(kind, served.as_value(), &document.value, &resource)?;
-            let mut object =
-                body::object(patched, &resource).map_err(|status| misfit(&resource, status))?;
+            let shown = || complaints::shown(kind, &document.value, &patched);
+            let mut object = body::object(patched.clone(), &resource)
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let gone = self
                 .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
-                .map_err(|status| misfit(&resource, status))?;
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             Ok(Left {
                 resource,
                 gone,
@@ -238,13 +241,28 @@ impl Rest {
         object: Object,
         complaints: &mut Complaints,
     ) -> Result<Shaped, Status> {
+        let shaped = self.shape_or_refuse(tx, admission, object, complaints);
+        // Who is refused for one thing is warned of others nevertheless.
+        shaped.map_err(|status| Status {
+            warnings: complaints.warnings(),
+            ..status
+        })
+    }
+
+    fn shape_or_refuse(
+        &self,
+        tx: &Tx<'_>,
+        admission: &Admission<'_>,
+        object: Object,
+        complaints: &mut Complaints,
+    ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
         let mut value = object.into_value();
         if let Some(schema) = schema {
-            complaints.unknown(&schema.prune(&mut value));
+            complaints.unknown(schema.prune(&mut value), resource);
         }
-        complaints.check()?;
+        complaints.check(resource)?;
         let converts = resource.conversion.is_some();
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
@@ -343,16 +361,6 @@ fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written,
         body,
         warnings,
     })
-}
-
-/// A patch whose result is no object of a built-in kind is itself invalid.
-fn misfit(resource: &Resource, status: Status) -> Status {
-    let unreadable = status.code == 400 && status.message.contains("cannot be handled as");
-    if resource.flavour == Flavour::Custom || !unreadable {
-        return status;
-    }
-    let error = FieldError::invalid("patch", "", &status.message);
-    Status::invalid("", "", "", &[error])
 }
 
 /// The cluster that a write is for: there is one, or there is no such write.
