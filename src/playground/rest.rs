@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
 mod body;
-mod delete;
+pub(super) mod delete;
+pub(super) mod delete_options;
 mod discovery;
 mod list;
 mod metadata;

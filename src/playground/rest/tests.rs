@@ -17,6 +17,7 @@ use crate::playground::plain::PlainScopes;
 use crate::playground::store::{Name, StoreOptions};
 
 mod lists;
+mod owners;
 mod paths;
 mod watches;
 mod writes;
