@@ -94,6 +94,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
+    "source",
     "type",
 ];
 const EVENT_VIEW_FIELDS: &[&str] = &[
@@ -319,10 +320,16 @@ impl Row {
         })
     }
 
-    /// Both views of events share a table, and what one knows the other must not drop.
     fn schema(&self) -> Option<Arc<dyn ObjectSchema>> {
-        let kept = self.verbs == Verbs::CreateOnly || self.rules == Rules::Event;
-        (!kept).then(|| Arc::new(Dropping(shapes::schema(self.kind))) as Arc<dyn ObjectSchema>)
+        if self.verbs == Verbs::CreateOnly {
+            return None;
+        }
+        let schema = if self.group == events::VIEW_GROUP {
+            shapes::event_view()
+        } else {
+            shapes::schema(self.kind)
+        };
+        Some(Arc::new(Dropping(schema)))
     }
 
     fn strategy(&self, identify: &Identify) -> Option<Arc<dyn Strategy>> {

@@ -64,14 +64,14 @@ pub(super) fn shape(kind: &str) -> Option<Value> {
             ("reason", text()),
             ("message", text()),
             ("source", object(&[("component", text()), ("host", text())])),
-            ("firstTimestamp", text()),
-            ("lastTimestamp", text()),
-            ("eventTime", text()),
+            ("firstTimestamp", time()),
+            ("lastTimestamp", time()),
+            ("eventTime", time()),
             ("count", number()),
             ("type", text()),
             (
                 "series",
-                object(&[("count", number()), ("lastObservedTime", text())]),
+                object(&[("count", number()), ("lastObservedTime", time())]),
             ),
             ("action", text()),
             ("reportingComponent", text()),
@@ -110,7 +110,16 @@ pub(super) fn shape(kind: &str) -> Option<Value> {
 
 /// The schema by which unknown fields of a kind are dropped.
 pub(super) fn schema(kind: &str) -> Arc<FittedSchema> {
-    let (schema, document) = match shape(kind) {
+    fitted(shape(kind))
+}
+
+/// The same for `events.k8s.io/v1`.
+pub(super) fn event_view() -> Arc<FittedSchema> {
+    fitted(shape("Event").map(super::events::viewed))
+}
+
+fn fitted(shape: Option<Value>) -> Arc<FittedSchema> {
+    let (schema, document) = match shape {
         Some(document) => (
             Schema::compile(&document, &Path::Root)
                 .expect("a test compiles every shape of the table"),
@@ -189,6 +198,10 @@ impl Strategy for Typed {
         }
     }
 
+    fn field<'o>(&self, object: &'o Object, field: &str) -> Option<&'o str> {
+        self.rules.as_ref()?.field(object, field)
+    }
+
     fn answer(&self, admission: &Admission<'_>, object: &Object) -> Option<Object> {
         self.rules.as_ref()?.answer(admission, object)
     }
@@ -210,6 +223,11 @@ fn reference() -> Value {
 
 fn text() -> Value {
     json!({"type": "string"})
+}
+
+/// Shown as null where it is unset.
+fn time() -> Value {
+    json!({"type": "string", "nullable": true})
 }
 
 fn flag() -> Value {

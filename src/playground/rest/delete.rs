@@ -61,9 +61,9 @@ impl Rest {
             let doomed = tx.list(&range).into_iter();
             for stored in doomed.filter(|stored| chosen.matches(stored)).take(limit) {
                 let key = stored.key.clone();
-                let (Fate::Gone(object) | Fate::Marked(object)) =
-                    deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
-                items.push(object);
+                deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
+                // As it was listed.
+                items.push(stored.object());
             }
             Ok((resource, items))
         })?;

@@ -86,9 +86,16 @@ impl Chosen {
                 _ => Cow::Borrowed(&**stored.key.namespace()),
             });
         }
+        // Some fields are made of others, and asked for under a name of their own.
+        let kept = stored.object();
+        let strategy = self.resource.strategy.as_ref();
         // An object that cannot be shown in this version is not selected by its fields either.
-        view::serve(&self.resource, stored.object())
-            .is_ok_and(|object| self.fields.matches_object(object.as_value()))
+        let Ok(object) = view::serve(&self.resource, kept.clone()) else {
+            return false;
+        };
+        self.fields.matches_object_with(object.as_value(), |field| {
+            strategy.and_then(|strategy| strategy.field(&kept, field))
+        })
     }
 }
 
