@@ -177,6 +177,11 @@ pub(super) fn bad_options(options: &str, error: FieldError) -> Status {
     Status::invalid("meta.k8s.io", options, "", &[error])
 }
 
+/// What is wrong with options, if anything is.
+pub(super) fn refused_options(options: &str, errors: &[FieldError]) -> Option<Status> {
+    (!errors.is_empty()).then(|| Status::invalid("meta.k8s.io", options, "", errors))
+}
+
 pub(super) fn unsupported_dry_run(options: &str, given: &str) -> Status {
     let error = FieldError::not_supported("dryRun", vec![given], ["All"]);
     bad_options(options, error)

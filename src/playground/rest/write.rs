@@ -114,7 +114,7 @@ impl Rest {
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
-            return Err(already_there(&key, &there));
+            return Err(already_there(&resource, &there));
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
@@ -408,9 +408,9 @@ fn free_name(
     ))
 }
 
-fn already_there(key: &Key, there: &Stored) -> Status {
-    let table = &key.table;
-    let mut status = Status::already_exists(&table.group, &table.resource, key.name());
+fn already_there(resource: &Resource, there: &Stored) -> Status {
+    let name = there.key.name();
+    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
     if there.object().in_deletion() {
         status.message = format!("object is being deleted: {}", status.message);
     }
@@ -562,5 +562,6 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
 }
 
 fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    Status::invalid(&resource.group, &resource.kind, name, errors)
+    // Both views of events are one kind to the store.
+    Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }
