@@ -40,19 +40,6 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("", "events", ""));
 
 pub(super) struct Events;
 
-/// The shape of `events.k8s.io/v1`, from that of the core group.
-pub(super) fn viewed(core: Value) -> Value {
-    let mut view = core;
-    if let Some(Value::Object(properties)) = view.get_mut("properties") {
-        for (core, view) in RENAMED {
-            if let Some(schema) = properties.remove(core) {
-                properties.insert(view.to_owned(), schema);
-            }
-        }
-    }
-    view
-}
-
 /// Events as `events.k8s.io/v1` shows them.
 pub(super) struct View;
 
