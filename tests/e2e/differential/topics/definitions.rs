@@ -14,6 +14,9 @@ const STORED: &str = "what has no version or no storage version is not told of i
 const ENDS: &str = "a definition ends with the write, the real one a moment later";
 const DEPRECATED: &str = "nobody is warned of deprecated versions";
 
+const FINALIZER: &str =
+    "a definition has its finalizer from the beginning, the real one gets it when it is deleted";
+
 pub(super) fn topic() -> Topic {
     Topic::new("definitions", refused())
         .then(schemas())
@@ -324,7 +327,7 @@ fn life() -> Script {
 /// A definition in its place.
 fn shown(ask: Ask) -> Ask {
     ask.settle(sorted_conditions)
-        .may_differ("a definition has its finalizer from the beginning, the real one gets it when it is deleted")
+        .may_differ(FINALIZER)
         .only_in(&["/body/metadata/finalizers"])
 }
 
@@ -383,7 +386,7 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}])
         )
-        .settle(sorted_conditions),
+        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
         until("/apis/$group/v1beta1/floats", Condition::Code(404)),
         get("/apis/$group/v1beta1/floats"),
         patch(
@@ -391,7 +394,7 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "remove", "path": "/spec/versions/1"}])
         )
-        .settle(sorted_conditions),
+        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
         patch(
             &one,
             "application/json-patch+json",

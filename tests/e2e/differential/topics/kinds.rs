@@ -171,7 +171,7 @@ fn leases() -> Script {
         lease(json!({"leaseTransitions": -1})),
         post(&format!("{all}?dryRun=All"), json!({"metadata": {"name": "t"}, "spec": {"acquireTime": "now"}}))
             .tolerate("times of leases are not parsed"),
-        lease(json!({"strategy": "OldestEmulationVersion"})),
+        lease(json!({"holderIdentity": "nobody"})),
         lease(json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 1, "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.123456Z"})).keep("lease"),
         patch(one, MERGE, json!({"spec": {"holderIdentity": null}})),
         put(one, json!({"metadata": {"name": "a", "resourceVersion": "$rv(lease)"}, "spec": {"holderIdentity": "you"}})),
