@@ -9,6 +9,7 @@ use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, St
 use crate::playground::custom::{self, definitions};
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
+use crate::playground::table;
 
 /// One kind in one version.
 pub(super) struct Row {
@@ -94,6 +95,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
+    "source",
     "type",
 ];
 const EVENT_VIEW_FIELDS: &[&str] = &[
@@ -315,6 +317,7 @@ impl Row {
             required_label: None,
             only: None,
             selectable_fields: names(self.selectable),
+            printer: (self.verbs != Verbs::CreateOnly).then(|| table::builtin(self.kind)),
             incarnation: 0,
         })
     }
