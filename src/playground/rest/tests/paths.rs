@@ -140,9 +140,9 @@ async fn bad_bodies_get_the_status_that_fits() {
         ground.raw(Method::POST, MAPS, &json, &huge).await.status,
         413
     );
-    let yaml = [(CONTENT_TYPE, "application/yaml")];
+    let toml = [(CONTENT_TYPE, "application/toml")];
     assert_eq!(
-        ground.raw(Method::POST, MAPS, &yaml, b"a: b").await.status,
+        ground.raw(Method::POST, MAPS, &toml, b"a: b").await.status,
         415
     );
     let proto = [(CONTENT_TYPE, "application/vnd.kubernetes.protobuf")];
