@@ -6,6 +6,7 @@
 //! | [`catalog`] | what a scope serves: resources, versions, their rules |
 //! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
 //! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
+//! | [`collect`] | garbage collection by owner references |
 //! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
 //! | `planes` | a kcp and a service cluster, started and stopped |
 //! | [`kcp`] | workspaces, exports, bindings, claims |
@@ -22,6 +23,7 @@
 pub mod api;
 pub mod builtin;
 pub mod catalog;
+pub mod collect;
 pub mod crd;
 pub mod custom;
 pub mod field;

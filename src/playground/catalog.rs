@@ -264,6 +264,11 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
+    /// What a field selector sees of a stored object where that is no field of it.
+    fn field<'o>(&self, _object: &'o Object, _field: &str) -> Option<&'o str> {
+        None
+    }
+
     /// Answers a create that is never stored (reviews).
     fn answer(&self, _admission: &Admission<'_>, _object: &Object) -> Option<Object> {
         None

@@ -18,7 +18,8 @@ use sha2::{Digest as _, Sha512};
 mod accept;
 mod body;
 mod complaints;
-mod delete;
+pub(super) mod delete;
+pub(super) mod delete_options;
 mod discovery;
 mod list;
 mod metadata;
@@ -180,7 +181,7 @@ impl Rest {
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
             _ => None,
         };
-        found.ok_or_else(Status::no_such_path)
+        found.ok_or_else(Status::page_not_found)
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
@@ -326,7 +327,7 @@ fn discovery_form(request: &ApiRequest, target: &Target) -> Result<Discovery, St
 
 fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
     let found = catalog.find(&path.group, &path.version, &path.plural);
-    let resource = found.ok_or_else(Status::no_such_path)?;
+    let resource = found.ok_or_else(|| nothing_there(catalog, path))?;
     let placed = match (&path.namespace, resource.namespaced) {
         (Some(_), namespaced) => namespaced,
         (None, true) => path.name.is_none(),
@@ -343,7 +344,23 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
         (Some(name), false) if placed && resource.flavour == Flavour::Custom => {
             Err(Status::not_found(&path.group, &path.plural, name))
         }
+        _ if resource.flavour == Flavour::Custom => Err(Status::page_not_found()),
         _ => Err(Status::no_such_path()),
+    }
+}
+
+/// What is no resource: versions of built-in groups know that, all else is an unknown page.
+fn nothing_there(catalog: &Catalog, path: &ResourcePath) -> Status {
+    let built_in = catalog
+        .version(&path.group, &path.version)
+        .is_some_and(|version| {
+            let mut resources = version.resources.iter();
+            resources.any(|known| known.flavour != Flavour::Custom)
+        });
+    if built_in {
+        Status::no_such_path()
+    } else {
+        Status::page_not_found()
     }
 }
 

@@ -112,6 +112,26 @@ impl Status {
         .about_nothing()
     }
 
+    /// Nothing at all is at this address: the page of text that all kinds of servers answer with.
+    pub fn page_not_found() -> Self {
+        Self::new(404, "", "404 page not found\n")
+    }
+
+    /// Answered as its text, not as a document: it has no reason.
+    pub fn is_page(&self) -> bool {
+        self.code == 404 && self.reason.is_empty()
+    }
+
+    /// A patch that does not fit its object.
+    pub fn misfit() -> Self {
+        Self::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .about_nothing()
+    }
+
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", qualified(group, resource));
         Self::new(409, "AlreadyExists", message).about(group, resource, name)

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
 
 use super::query::Query;
 use super::query::selector as refuse;
 use super::target::ResourcePath;
 use super::view;
 use crate::playground::catalog::{Flavour, Resource, Scope};
-use crate::playground::select::{FieldSelector, LabelSelector, SelectError, field_text};
+use crate::playground::select::{FieldSelector, LabelSelector, SelectError};
 use crate::playground::status::Status;
 use crate::playground::store::{Filter, Key, Range, Stored};
 
@@ -105,26 +104,16 @@ impl Chosen {
                 _ => Cow::Borrowed(&**stored.key.namespace()),
             });
         }
+        // Some fields are made of others, and asked for under a name of their own.
+        let kept = stored.object();
+        let strategy = self.resource.strategy.as_ref();
         // An object that cannot be shown in this version is not selected by its fields either.
-        view::serve(&self.resource, stored.object()).is_ok_and(|object| {
-            let object = object.as_value();
-            self.fields.matches(|field| match field {
-                "source" if self.is_event() => source(object),
-                field => field_text(object, field),
-            })
+        let Ok(object) = view::serve(&self.resource, kept.clone()) else {
+            return false;
+        };
+        self.fields.matches_object_with(object.as_value(), |field| {
+            strategy.and_then(|strategy| strategy.field(&kept, field))
         })
-    }
-
-    fn is_event(&self) -> bool {
-        self.resource.flavour != Flavour::Custom && &*self.resource.kind == "Event"
-    }
-}
-
-/// Who tells an event, as the older way of telling has it or the newer one.
-fn source(event: &Value) -> Cow<'_, str> {
-    match field_text(event, "source.component") {
-        component if component.is_empty() => field_text(event, "reportingComponent"),
-        component => component,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::playground::store::{Name, StoreOptions};
 
 mod aggregated;
 mod lists;
+mod owners;
 mod paths;
 mod tables;
 mod watches;

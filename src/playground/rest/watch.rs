@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::list;
-use super::query::{Query, list_options};
+use super::query::{MATCH, Query, list_options, no_version};
 use super::select::Chosen;
 use super::view::{Heads, View};
 use crate::playground::catalog::Resource;
@@ -36,6 +36,8 @@ enum Start {
     List(u64),
     /// What comes after a revision.
     After(u64),
+    /// What comes from here on.
+    Now,
 }
 
 /// How long, how often, from where.
@@ -50,23 +52,16 @@ pub(super) type Current = Arc<dyn Fn() -> Option<Arc<Resource>> + Send + Sync>;
 
 impl Plan {
     pub(super) fn parse(query: &Query<'_>) -> Result<Self, Status> {
-        let revision = query.resource_version()?;
-        let matching = query.get("resourceVersionMatch");
-        let forbidden =
-            |field: &str, why: &str| Err(list_options(FieldError::forbidden(field, why)));
+        check_options(query)?;
+        let revision = query.resource_version().map_err(|_| {
+            // Nobody looks at it before the watch is begun, which then fails.
+            let given = query.get("resourceVersion").unwrap_or_default();
+            Status::new(500, "", no_version(given))
+        })?;
         let start = if query.flag("sendInitialEvents")? {
-            if matching != Some("NotOlderThan") {
-                return forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                );
-            }
             Start::List(revision.unwrap_or_default())
-        } else if matching.is_some() && query.get("sendInitialEvents").is_none() {
-            return forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
+        } else if query.get("sendInitialEvents").is_some() && revision.is_none() {
+            Start::Now
         } else {
             revision.map_or(Start::Current, Start::After)
         };
@@ -76,6 +71,38 @@ impl Plan {
             bookmarks: query.flag("allowWatchBookmarks")?,
             timeout: seconds.map_or(LASTS, Duration::from_secs).min(LASTS * 4),
         })
+    }
+}
+
+/// Refuses options that make no sense together.
+fn check_options(query: &Query<'_>) -> Result<(), Status> {
+    let matching = query.get(MATCH);
+    let initial = query.get("sendInitialEvents").is_some();
+    let mut errors = Vec::new();
+    if query.get("continue").is_some() {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+    }
+    if initial && matching != Some("NotOlderThan") {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    } else if !initial && matching.is_some() {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ));
+    }
+    if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+        errors.push(FieldError::not_supported(MATCH, other, ["NotOlderThan"]));
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(list_options(&errors))
     }
 }
 
@@ -109,6 +136,7 @@ pub(super) async fn watch(
     let mut first = Vec::new();
     let from = match plan.start {
         Start::After(revision) => revision,
+        Start::Now => store.revision(),
         Start::Current | Start::List(_) => {
             if let Start::List(revision) = plan.start {
                 list::reach(store, revision).await?;

@@ -114,7 +114,7 @@ impl Rest {
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
-            return Err(already_there(&key, &there));
+            return Err(already_there(&resource, &there));
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
@@ -136,7 +136,7 @@ impl Rest {
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
             let version = object.resource_version().unwrap_or("0");
-            if resource.flavour == Flavour::Custom && version == "0" {
+            if needs_version(&resource) && version == "0" {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -199,6 +199,11 @@ impl Rest {
             return Err(invalid(resource, key.name(), &[error.clone(), error]));
         }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
+        let mut moved = metadata::check_deletion(&object, &old);
+        if !moved.is_empty() {
+            moved.extend(moved.clone());
+            return Err(invalid(resource, key.name(), &moved));
+        }
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();
         let before = view::serve(resource, old.clone())?;
@@ -403,13 +408,23 @@ fn free_name(
     ))
 }
 
-fn already_there(key: &Key, there: &Stored) -> Status {
-    let table = &key.table;
-    let mut status = Status::already_exists(&table.group, &table.resource, key.name());
+fn already_there(resource: &Resource, there: &Stored) -> Status {
+    let name = there.key.name();
+    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
     if there.object().in_deletion() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status
+}
+
+/// Whether an update has to say which state of the object it is of.
+fn needs_version(resource: &Resource) -> bool {
+    let strict = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "coordination.k8s.io",
+    ];
+    resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
 /// The namespace of the address is the object's.
@@ -418,6 +433,10 @@ fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status>
         (None, Some(namespace)) => {
             let namespace = namespace.into();
             object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(_), None) => {
+            object.metadata_mut().remove("namespace");
             Ok(())
         }
         (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
@@ -507,7 +526,7 @@ fn apply(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Rejected(_) => Status::misfit(),
     })
 }
 
@@ -543,5 +562,6 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
 }
 
 fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    Status::invalid(&resource.group, &resource.kind, name, errors)
+    // Both views of events are one kind to the store.
+    Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }

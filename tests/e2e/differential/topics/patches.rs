@@ -179,9 +179,6 @@ fn strategic() -> Script {
         ),
         apply(json!({"secrets": [{"name": "z"}]})),
         apply(json!({"secrets": [{"name": "x", "$patch": "delete"}]})),
-        apply(
-            json!({"imagePullSecrets": [{"name": "q"}], "$setElementOrder/imagePullSecrets": [{"name": "q"}, {"name": "p"}]})
-        ),
         apply(json!({"imagePullSecrets": [{"$patch": "replace"}, {"name": "only"}]})),
         apply(json!({"metadata": {"labels": {"c": "d"}}})),
         apply(json!({"metadata": {"labels": {"a": null}}})),

@@ -85,12 +85,6 @@ fn sent() -> Script {
         post(MAPS, map("s5"))
             .header("content-type", ";;")
             .free_text(),
-        post(BUOYS, buoy("s6"))
-            .header("content-type", PROTOBUF)
-            .free_text(),
-        post(MAPS, map("s6"))
-            .header("content-type", PROTOBUF)
-            .free_text(),
         ask(
             Method::POST,
             MAPS,
