@@ -278,7 +278,7 @@ impl Router for ServiceRouter {
     fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
         match &address.front {
             Front::Top => Ok(Scope::Cluster(SERVICE.into())),
-            _ => Err(Status::no_such_path()),
+            _ => Err(Status::page_not_found()),
         }
     }
 }

@@ -35,7 +35,7 @@ mod write;
 pub(super) mod tests;
 
 use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
-use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
+use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
 use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
@@ -108,7 +108,14 @@ impl Rest {
         if target == Target::Health {
             return Ok(text("ok"));
         }
-        if !matches!(request.method, Method::GET | Method::HEAD) {
+        if target == Target::Nothing {
+            return Err(self.nowhere(request));
+        }
+        let looks = match target {
+            Target::Version => request.method == Method::GET,
+            _ => matches!(request.method, Method::GET | Method::HEAD),
+        };
+        if !looks {
             return Err(Status::method_not_allowed());
         }
         if matches!(
@@ -181,12 +188,34 @@ impl Rest {
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
             _ => None,
         };
-        found.ok_or_else(Status::page_not_found)
+        found.ok_or_else(|| match target {
+            Target::Group(group) | Target::Resources { group, .. } => {
+                nothing_there(&catalog, group)
+            }
+            _ => Status::page_not_found(),
+        })
+    }
+
+    /// What is said of a path that is no address of anything.
+    fn nowhere(&self, request: &ApiRequest) -> Status {
+        let group = match request.path.trim_start_matches('/').split_once('/') {
+            Some(("api", _)) => "",
+            Some(("apis", rest)) => rest.split('/').next().unwrap_or_default(),
+            _ => return Status::page_not_found(),
+        };
+        let found = self
+            .store
+            .read(|read| self.scopes.catalog(read, &request.scope));
+        match found {
+            Ok(catalog) => nothing_there(&catalog, group),
+            Err(status) => status,
+        }
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let name = call.path.name.as_deref();
         match (call.request.method.as_str(), name) {
+            ("HEAD", _) if self.is_built_in(call)? => Err(Status::method_not_allowed()),
             ("GET" | "HEAD", Some(name)) => self.get(call, name),
             ("GET" | "HEAD", None) if call.query.flag("watch")? => self.watch(call).await,
             ("GET" | "HEAD", None) => self.list(call).await,
@@ -199,10 +228,19 @@ impl Rest {
             ("DELETE", None) => Ok(written(self.delete_collection(call)?)),
             _ => {
                 // An address that is nothing at all is missing, whatever the method.
-                self.store.read(|read| self.address(read, call))?;
-                Err(Status::method_not_allowed())
+                let resource = self.store.read(|read| self.address(read, call))?;
+                Err(match call.request.method.as_str() {
+                    "POST" => not_supported(&resource, "create"),
+                    "DELETE" => not_supported(&resource, "delete"),
+                    _ => not_supported(&resource, ""),
+                })
             }
         }
+    }
+
+    fn is_built_in(&self, call: &Call<'_>) -> Result<bool, Status> {
+        let resource = self.store.read(|read| self.address(read, call))?;
+        Ok(resource.flavour != Flavour::Custom)
     }
 
     fn address(&self, read: &dyn Read, call: &Call<'_>) -> Result<Arc<Resource>, Status> {
@@ -228,6 +266,13 @@ impl Rest {
         let everywhere = resource.namespaced && path.namespace.is_none();
         let everywhere_allowed = matches!(verb, "list" | "watch");
         let namespaces = discovery::is_namespaces(&resource) && verb == "deletecollection";
+        if everywhere
+            && !everywhere_allowed
+            && verb == "deletecollection"
+            && resource.flavour == Flavour::Custom
+        {
+            return Err(Status::page_not_found());
+        }
         if !allowed || namespaces || (everywhere && !everywhere_allowed) {
             return Err(Status::method_not_allowed());
         }
@@ -327,7 +372,7 @@ fn discovery_form(request: &ApiRequest, target: &Target) -> Result<Discovery, St
 
 fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
     let found = catalog.find(&path.group, &path.version, &path.plural);
-    let resource = found.ok_or_else(|| nothing_there(catalog, path))?;
+    let resource = found.ok_or_else(|| nothing_there(catalog, &path.group))?;
     let placed = match (&path.namespace, resource.namespaced) {
         (Some(_), namespaced) => namespaced,
         (None, true) => path.name.is_none(),
@@ -339,6 +384,9 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
         "finalize" => discovery::is_namespaces(resource),
         _ => false,
     };
+    if resource.verbs == Verbs::CreateOnly && path.name.is_some() {
+        return Err(Status::no_such_path());
+    }
     match (&path.name, placed && part) {
         (_, true) => Ok(Arc::clone(resource)),
         (Some(name), false) if placed && resource.flavour == Flavour::Custom => {
@@ -349,18 +397,26 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
     }
 }
 
-/// What is no resource: versions of built-in groups know that, all else is an unknown page.
-fn nothing_there(catalog: &Catalog, path: &ResourcePath) -> Status {
-    let built_in = catalog
-        .version(&path.group, &path.version)
-        .is_some_and(|version| {
-            let mut resources = version.resources.iter();
-            resources.any(|known| known.flavour != Flavour::Custom)
-        });
-    if built_in {
+/// What is said of what is not there: built-in groups say that they don't know it, all else is an
+/// unknown page.
+fn nothing_there(catalog: &Catalog, group: &str) -> Status {
+    let built_in = catalog.groups().any(|(name, versions)| {
+        let mut resources = versions.iter().flat_map(|version| &version.resources);
+        **name == *group && resources.any(|known| known.flavour != Flavour::Custom)
+    });
+    if built_in || group.is_empty() {
         Status::no_such_path()
     } else {
         Status::page_not_found()
+    }
+}
+
+/// A verb that an address does not have.
+fn not_supported(resource: &Resource, verb: &str) -> Status {
+    if resource.flavour == Flavour::Custom {
+        Status::not_supported(&resource.group, &resource.plural, verb)
+    } else {
+        Status::method_not_allowed()
     }
 }
 

@@ -13,7 +13,6 @@ mod label_grammar;
 mod tests;
 
 pub use field_terms::FieldSelector;
-pub(crate) use field_terms::field_text;
 
 /// What is wrong with a selector; the message is that of the server's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

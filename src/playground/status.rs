@@ -219,6 +219,13 @@ impl Status {
         .about_nothing()
     }
 
+    /// No such verb on custom resources, by their name.
+    pub fn not_supported(group: &str, resource: &str, verb: &str) -> Self {
+        let kind = qualified(group, resource);
+        let message = format!("{verb} is not supported on resources of kind {kind:?}");
+        Self::new(405, "MethodNotAllowed", message).about(group, resource, "")
+    }
+
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }

@@ -127,6 +127,10 @@ impl Strategy for Typed {
         }
     }
 
+    fn field<'o>(&self, object: &'o Object, field: &str) -> Option<&'o str> {
+        self.rules.as_ref()?.field(object, field)
+    }
+
     fn answer(&self, admission: &Admission<'_>, object: &Object) -> Option<Object> {
         self.rules.as_ref()?.answer(admission, object)
     }

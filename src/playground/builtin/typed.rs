@@ -92,8 +92,20 @@ pub(super) fn structural(name: &str) -> Option<Value> {
         for member in ["apiVersion", "kind", "metadata"] {
             properties.remove(member);
         }
+        if name.ends_with(".Event") {
+            show_unset(properties);
+        }
     }
     Some(schema)
+}
+
+/// Times of events are shown as null where they are unset.
+fn show_unset(properties: &mut Map<String, Value>) {
+    for (name, schema) in properties {
+        if name.ends_with("Time") || name.ends_with("Timestamp") {
+            schema["nullable"] = true.into();
+        }
+    }
 }
 
 fn plain<'a>(schema: &'a Value, within: &mut Vec<&'a str>) -> Value {

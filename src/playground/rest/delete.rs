@@ -9,7 +9,7 @@ use super::delete_options::{DeleteOptions, Propagation};
 use super::discovery::is_namespaces;
 use super::select::{self, Chosen};
 use super::write::{self, Written};
-use super::{Call, Rest, view};
+use super::{Call, Rest, list, view};
 use crate::object::Object;
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Resource, Scope, User};
@@ -39,6 +39,9 @@ impl Rest {
         let body = match (outcome.reported, fate) {
             (Some(stored), _) => view.body(&stored)?,
             (None, Fate::Marked(object)) => view.transient(object)?,
+            (None, Fate::Gone(object)) if is_shown_at_its_end(&resource) => {
+                view.transient(object)?
+            }
             (None, Fate::Gone(object)) => success(&resource, &object),
         };
         Ok(Written {
@@ -54,26 +57,36 @@ impl Rest {
         let limit = limit.map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
         let outcome = self.transact(options.dry_run, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "deletecollection")?;
-            write::cluster(call)?;
+            let cluster = write::cluster(call)?;
             let chosen = Chosen::parse(&call.query, &resource)?;
             let range = select::range(&call.request.scope, &resource, &call.path);
             let mut items = Vec::new();
             let doomed = tx.list(&range).into_iter();
-            for stored in doomed.filter(|stored| chosen.matches(stored)).take(limit) {
+            let mut doomed = doomed.filter(|stored| chosen.matches(stored));
+            for stored in doomed.by_ref().take(limit) {
                 let key = stored.key.clone();
+                options.check(&resource, &stored.object())?;
                 deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
                 // As it was listed.
                 items.push(stored.object());
             }
-            Ok((resource, items))
+            // Where to go on, if somebody wants to.
+            let next = doomed.next().and(items.last()).map(|last| {
+                let namespace = last.namespace().unwrap_or_default();
+                resource.table.key(&cluster, namespace, last.name()).place
+            });
+            Ok((resource, items, next))
         })?;
-        let (resource, items) = outcome.value;
+        let (resource, items, next) = outcome.value;
         let view = call.view(resource);
         let items: Vec<Bytes> = items
             .into_iter()
             .map(|object| view.transient_item(object))
             .collect::<Result<_, Status>>()?;
         let mut meta = json!({"resourceVersion": outcome.revision.to_string()});
+        if let Some(next) = next {
+            meta["continue"] = list::next_page(outcome.revision, &next).into();
+        }
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
@@ -145,6 +158,12 @@ impl Deletion<'_> {
         tx.put(key, object.clone())?;
         Ok(Fate::Marked(object))
     }
+}
+
+/// A few kinds are answered themselves when they go, the others by a word about them.
+fn is_shown_at_its_end(resource: &Resource) -> bool {
+    let shown = ["serviceaccounts", "resourcequotas"];
+    resource.group.is_empty() && shown.contains(&&*resource.plural)
 }
 
 /// Events own nothing and are nobody's: dependents are no matter of theirs.

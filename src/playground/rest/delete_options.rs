@@ -149,6 +149,12 @@ impl Given {
                 "the body of a deletion must be {OPTIONS}, not {kind}"
             )));
         }
+        let grace = fields.get("gracePeriodSeconds");
+        if grace.is_some_and(|grace| !grace.is_null() && !grace.is_i64()) {
+            return Err(Status::bad_request(format!(
+                "{OPTIONS} cannot be handled: gracePeriodSeconds must be a whole number"
+            )));
+        }
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let precondition = |field: &str| {
             let value = text(fields.get("preconditions")?.get(field))?;

@@ -65,7 +65,7 @@ pub(super) async fn list(
     let mut meta = json!({"resourceVersion": revision.to_string()});
     let left = wanted.count();
     if let (Some(last), true) = (page.last(), left > 0) {
-        meta["continue"] = Token::after(revision, &last.key.place).encode().into();
+        meta["continue"] = next_page(revision, &last.key.place).into();
         if chosen.is_everything() {
             meta["remainingItemCount"] = left.into();
         }
@@ -76,6 +76,11 @@ pub(super) async fn list(
         .map(|stored| view.item(stored))
         .collect::<Result<Vec<Bytes>, Status>>()?;
     view.list(&meta, &bodies)
+}
+
+/// What leads to the page after an object.
+pub(super) fn next_page(revision: u64, last: &Place) -> String {
+    Token::after(revision, last).encode()
 }
 
 /// A state of the age that was asked for.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::query::no_version;
 use crate::object::Object;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
@@ -90,9 +91,10 @@ pub(super) fn check_precondition(
     match resource_version {
         None | Some("0") => Ok(()),
         version if version == old.resource_version() => Ok(()),
-        Some(version) if version.parse::<u64>().is_err() => Err(Status::bad_request(format!(
-            "invalid resource version {version:?}"
-        ))),
+        // Found out where objects are stored, which knows no better word for it.
+        Some(version) if version.parse::<u64>().is_err() => {
+            Err(Status::new(500, "", no_version(version)))
+        }
         Some(_) => Err(Status::stale(group, resource, name)),
     }
 }

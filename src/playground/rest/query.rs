@@ -32,9 +32,13 @@ pub(super) enum FieldValidation {
 
 impl<'a> Query<'a> {
     pub(super) fn parse(query: Option<&'a str>) -> Self {
-        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        // A semicolon separates nothing any more, and what has one is left out.
+        let parts = query.unwrap_or_default().split('&');
+        let parts = parts.filter(|part| !part.contains(';'));
         Self {
-            pairs: pairs.collect(),
+            pairs: parts
+                .flat_map(|part| form_urlencoded::parse(part.as_bytes()))
+                .collect(),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-
 use super::query::Query;
 use super::query::selector as refuse;
 use super::target::ResourcePath;

@@ -558,6 +558,10 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
+    if resource.verbs == Verbs::CreateOnly {
+        // Questions are not known by their kind.
+        return Err(Status::invalid(&resource.group, "", name, errors));
+    }
     Err(invalid(resource, name, errors))
 }
 

@@ -109,7 +109,7 @@ impl fmt::Display for FieldSelector {
 
 /// The text of the scalar at a dotted path, without or with a dot before it (as
 /// `selectableFields[].jsonPath` has it); anything else is the empty text.
-pub(crate) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
+pub(super) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     let mut at = object;
     for step in path.trim_start_matches('.').split('.') {
         match at.get(step) {

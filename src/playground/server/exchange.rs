@@ -73,6 +73,7 @@ impl Handler for Exchange {
                 let revision = self.api.revision().saturating_sub(back);
                 asked = Some(stale_query(query.as_deref(), revision));
             }
+            let head = parts.method == http::Method::HEAD;
             let request = Incomplete {
                 method: parts.method,
                 query: asked,
@@ -83,7 +84,13 @@ impl Handler for Exchange {
             let response = self.faulty(fault, answer).await;
             let code = response.as_ref().map_or(0, |response| response.status);
             self.log.push(&info, query.as_deref(), code, name, &agent);
-            response.map(|response| self.to_http(response, coding))
+            response.map(|mut response| {
+                if head {
+                    // No more than what stands above it; over HTTP/2 nobody else would see to that.
+                    response.body = ApiBody::Full(Bytes::new());
+                }
+                self.to_http(response, coding)
+            })
         })
     }
 }

@@ -150,14 +150,15 @@ pub(super) fn differences(ours: &Value, real: &Value) -> String {
 }
 
 fn compare(found: &mut String, at: &str, ours: &Value, real: &Value) {
+    let missing = json!("(missing)");
     match (ours, real) {
         (Value::Object(mine), Value::Object(theirs)) => {
             for (key, value) in mine {
                 let at = format!("{at}/{key}");
-                compare(found, &at, value, theirs.get(key).unwrap_or(&Value::Null));
+                compare(found, &at, value, theirs.get(key).unwrap_or(&missing));
             }
             for (key, value) in theirs.iter().filter(|(key, _)| !mine.contains_key(*key)) {
-                compare(found, &format!("{at}/{key}"), &Value::Null, value);
+                compare(found, &format!("{at}/{key}"), &missing, value);
             }
         }
         (Value::Array(mine), Value::Array(theirs)) if mine.len() == theirs.len() => {

@@ -43,7 +43,9 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub(super) fn new(config: Config, token: Option<String>) -> Result<Self> {
+    pub(super) fn new(mut config: Config, token: Option<String>) -> Result<Self> {
+        // An answer is an answer, also one that says to come again.
+        config.default_retry = false;
         let mut nobody = config.clone();
         nobody.auth_info = kube::config::AuthInfo::default();
         Ok(Self {
