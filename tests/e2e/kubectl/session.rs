@@ -61,7 +61,7 @@ spec:
     ),
     (
         "invalid.yaml",
-        "apiVersion: fleet.example.org/v1\nkind: Boat\nmetadata: {name: bad, namespace: shop}\nspec: {size: 0, color: green}\n",
+        "apiVersion: fleet.example.org/v1\nkind: Boat\nmetadata: {name: bad, namespace: shop}\nspec: {size: 5, color: green}\n",
     ),
     (
         "mistyped.yaml",
