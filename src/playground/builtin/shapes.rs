@@ -137,7 +137,7 @@ impl ObjectSchema for Dropping {
         self.0.default(object);
     }
 
-    fn validate(&self, _object: &Value) -> Vec<FieldError> {
+    fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         Vec::new()
     }
 }
@@ -158,7 +158,7 @@ impl Strategy for Typed {
         // Where a null stands, Go takes nothing to be.
         let mut decoded = object.as_value().clone();
         self.schema.default(&mut decoded);
-        if let Some(error) = self.schema.validate(&decoded).first() {
+        if let Some(error) = self.schema.validate(&decoded, None).first() {
             let (kind, version) = (&admission.resource.kind, &admission.resource.version);
             return Err(Status::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {error}"

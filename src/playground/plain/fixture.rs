@@ -146,7 +146,7 @@ impl Cluster {
             let mut value = object.clone().into_value();
             schema.prune(&mut value);
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, None));
             *object = Object::new(value).unwrap();
         }
         if errors.is_empty() {
