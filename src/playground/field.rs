@@ -74,6 +74,8 @@ pub struct FieldError {
     pub bad_value: Value,
     /// What the rule says; may be empty.
     pub detail: String,
+    /// The value as JSON whose members have an order.
+    ordered: Option<String>,
 }
 
 impl FieldError {
@@ -87,6 +89,15 @@ impl FieldError {
             field: field.to_string(),
             bad_value,
             detail: detail.to_owned(),
+            ordered: None,
+        }
+    }
+
+    /// An invalid object that is shown with its members in an order of their own.
+    pub fn invalid_shown(field: impl ToString, json: String, detail: &str) -> Self {
+        Self {
+            ordered: Some(json),
+            ..Self::new(ErrorKind::Invalid, field, Value::Null, detail)
         }
     }
 
@@ -146,7 +157,10 @@ impl FieldError {
         let mut text = self.kind.label().to_owned();
         if self.kind.shows_value() {
             text.push_str(": ");
-            text.push_str(&show(&self.bad_value));
+            match &self.ordered {
+                Some(json) => text.push_str(&escape_html(json)),
+                None => text.push_str(&show(&self.bad_value)),
+            }
         }
         if !self.detail.is_empty() {
             text.push_str(": ");

@@ -136,6 +136,11 @@ impl Level {
     }
 }
 
+/// Whether a schema has the place that a rule names in its `fieldPath`.
+pub(super) fn has_path(schema: &Value, path: &str) -> bool {
+    field_path::resolve(path, schema).is_some()
+}
+
 /// Whether a schema has rules, at its top or below.
 fn any(schema: &Value) -> bool {
     !list(schema, "x-kubernetes-validations").is_empty()

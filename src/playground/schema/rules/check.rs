@@ -24,9 +24,12 @@ pub(super) fn check(expr: &mut Expr, variables: Variables<'_>) -> Result<Type, V
         known: Known::default(),
         next: 0,
         problems: Vec::new(),
+        mixed: Vec::new(),
+        formatted: 0,
     };
     let kind = checker.visit(expr);
     if checker.problems.is_empty() {
+        checker.problems.append(&mut checker.mixed);
         literals::check(expr, &mut checker.problems);
     }
     if checker.problems.is_empty() {
@@ -43,6 +46,10 @@ struct Checker {
     /// The next free type.
     next: u32,
     problems: Vec<Problem>,
+    /// Lists and maps of several types, told if there is nothing worse.
+    mixed: Vec<Problem>,
+    /// How many calls of `format` are around, which take lists of all kinds.
+    formatted: usize,
 }
 
 impl Checker {
@@ -189,10 +196,13 @@ impl Checker {
             return self.member(at, of, &field.clone(), Selects::Optional);
         }
         let mut kinds: Vec<Type> = Vec::with_capacity(call.arguments.len() + 1);
+        let formats = usize::from(call.name == "format" && call.target.is_some());
+        self.formatted += formats;
         for argument in &mut call.arguments {
             let kind = self.visit(argument);
             kinds.push(kind);
         }
+        self.formatted -= formats;
         let Some(target) = &mut call.target else {
             let name = call.name.trim_start_matches('.').to_owned();
             call.name = name;
@@ -269,7 +279,12 @@ impl Checker {
         if self.known.fits(&so_far, &more) {
             return most_general(&so_far, &more);
         }
-        self.mismatch(at, &so_far, &more)
+        if self.formatted == 0 && self.mixed.len() < 200 {
+            let (so_far, more) = (self.known.shown(&so_far), self.known.shown(&more));
+            let message = format!("expected type '{so_far}' but found '{more}'");
+            self.mixed.push(Problem::new(at, message));
+        }
+        Type::Dyn
     }
 
     /// What is in an optional that stands where it may be left out.

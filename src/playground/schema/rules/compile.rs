@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     check as typing,
@@ -153,12 +153,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<Field
             uncorrelatable,
         }
     };
-    let atomic = text(schema, "x-kubernetes-map-type") == "atomic";
-    let of_members = if atomic {
-        Some(path.to_string())
-    } else {
-        within.uncorrelatable.clone()
-    };
+    let of_members = within.uncorrelatable.clone();
     if let Some(additional) = given(schema, "additionalProperties").filter(|a| super::any(a)) {
         let at = path.field("additionalProperties");
         walk(additional, &at, &below(additional, of_members.clone()), errors);
@@ -178,22 +173,33 @@ fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<Field
         walk(items, &path.field("items"), &below(items, of_items), errors);
     }
     let rules = path.field(RULES);
+    if !list(schema, RULES).is_empty() && within.shape.type_of().is_none() {
+        errors.push(FieldError::new(
+            ErrorKind::Internal,
+            rules,
+            Value::Null,
+            "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations",
+        ));
+        return;
+    }
     for (nth, rule) in list(schema, RULES).iter().enumerate() {
         one(rule, &rules.index(nth), within, errors);
     }
 }
 
 /// A rule as messages show it.
-fn shown(rule: &Value) -> Value {
-    let text = |keyword| Value::from(text(rule, keyword));
-    json!({
-        "Rule": text("rule"),
-        "Message": text("message"),
-        "MessageExpression": text("messageExpression"),
-        "Reason": rule.get("reason").unwrap_or(&Value::Null),
-        "FieldPath": text("fieldPath"),
-        "OptionalOldSelf": rule.get("optionalOldSelf").unwrap_or(&Value::Null),
-    })
+fn shown(rule: &Value) -> String {
+    let written = |keyword: &str| Value::from(text(rule, keyword));
+    let other = |keyword: &str| rule.get(keyword).unwrap_or(&Value::Null);
+    format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        written("rule"),
+        written("message"),
+        written("messageExpression"),
+        other("reason"),
+        written("fieldPath"),
+        other("optionalOldSelf"),
+    )
 }
 
 fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
@@ -202,7 +208,7 @@ fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldErr
     let uses_old = match compile(source, &within.shape, old_is_optional, Wanted::Rule) {
         Ok(compiled) => compiled.uses_old,
         Err(detail) => {
-            errors.push(FieldError::invalid(path.field("rule"), shown(rule), &detail));
+            errors.push(FieldError::invalid_shown(path.field("rule"), shown(rule), &detail));
             false
         }
     };
@@ -211,7 +217,7 @@ fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldErr
         && let Err(detail) = compile(message, &within.shape, old_is_optional, Wanted::Message)
     {
         let at = path.field("messageExpression");
-        errors.push(FieldError::invalid(at, shown(rule), &detail));
+        errors.push(FieldError::invalid_shown(at, shown(rule), &detail));
     }
     if uses_old {
         if let Some(place) = &within.uncorrelatable {

@@ -8,14 +8,14 @@ use crate::playground::schema::{given, properties};
 
 /// The path as errors write it, `None` if the schema has no such place.
 pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
-    let mut rest = path.trim();
+    let mut rest = path;
     let mut schema = schema;
     let mut out = String::new();
     if rest.is_empty() {
         return Some(out);
     }
     while !rest.is_empty() {
-        let (name, quoted, after) = step(rest)?;
+        let (name, after) = step(rest)?;
         rest = after;
         if let Some((_, property)) = properties(schema).find(|(known, _)| **known == name) {
             schema = property;
@@ -28,17 +28,16 @@ pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
         } else {
             return None;
         }
-        let _ = quoted;
     }
     Some(out)
 }
 
-/// The first step, whether it stands in brackets, and what is left.
-fn step(path: &str) -> Option<(String, bool, &str)> {
+/// The first step, and what is left.
+fn step(path: &str) -> Option<(String, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        return (!name.is_empty()).then(|| (name.to_owned(), false, rest));
+        return (!name.is_empty()).then(|| (name.to_owned(), rest));
     }
     let rest = path.strip_prefix("['")?;
     let mut name = String::new();
@@ -46,7 +45,7 @@ fn step(path: &str) -> Option<(String, bool, &str)> {
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => name.push(chars.next()?.1),
-            '\'' => return rest[at + 1..].strip_prefix(']').map(|rest| (name, true, rest)),
+            '\'' => return rest[at + 1..].strip_prefix(']').map(|rest| (name, rest)),
             c => name.push(c),
         }
     }

@@ -1,7 +1,7 @@
 //! From text to expressions. The grammar is the engine's; the macros are expanded here, which keeps
 //! their number, their places in messages and the depth of what they become in our hands.
 
-use std::thread;
+use std::{iter, thread};
 
 use cel::{
     Env,
@@ -78,7 +78,11 @@ fn read(source: &str) -> Result<Parsed, Vec<Problem>> {
             .errors
             .into_iter()
             .map(|error| {
-                let (line, column) = error.pos;
+                let (line, mut column) = error.pos;
+                // Told at the dot before the name.
+                if error.msg == "unsupported syntax: '`'" {
+                    column += 1;
+                }
                 let position = Position {
                     line: usize::try_from(line).unwrap_or(1),
                     column: usize::try_from(column - 1).unwrap_or(0),
@@ -105,24 +109,25 @@ fn read(source: &str) -> Result<Parsed, Vec<Problem>> {
     }
 }
 
-/// The place of each character, and of the end.
+/// The place of each byte, and of the end.
 fn positions(source: &str) -> Vec<Position> {
     let mut at = Position { line: 1, column: 0 };
-    let mut positions = vec![at];
+    let mut positions = Vec::with_capacity(source.len() + 1);
     for c in source.chars() {
+        positions.extend(iter::repeat_n(at, c.len_utf8()));
         if c == '\n' {
             at.line += 1;
             at.column = 0;
         } else {
             at.column += 1;
         }
-        positions.push(at);
     }
+    positions.push(at);
     positions
 }
 
 struct Reader<'a> {
-    /// Of each character.
+    /// Of each byte.
     positions: Vec<Position>,
     places: &'a SourceInfo,
     depth: usize,
