@@ -22,6 +22,7 @@ mod numbers;
 mod openapi;
 mod pattern;
 mod prune;
+mod ratchet;
 mod rules;
 mod shape;
 mod structural;
@@ -193,8 +194,15 @@ impl Schema {
     /// `old` is what it replaces.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::value(&self.root, object);
+        if let Some(old) = old {
+            ratchet::drop_unchanged(&mut errors, &self.root, object, old);
+        }
         errors.extend(embedded::check(&self.root, object));
-        errors.extend(lists::check(&self.root, object));
+        let doubled = lists::check(&self.root, object);
+        // What was doubled already may stay so.
+        if doubled.is_empty() || old.is_none_or(|old| lists::check(&self.root, old).is_empty()) {
+            errors.extend(doubled);
+        }
         if let Some(rules) = &self.rules {
             if errors.iter().any(keeps_rules_from_being_checked) {
                 errors.push(FieldError::invalid(

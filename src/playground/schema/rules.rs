@@ -57,8 +57,6 @@ struct Level {
     items: Option<Box<Level>>,
     /// How items of an old list are found again.
     keys: Option<Vec<String>>,
-    /// Whether members of an old object are looked at: not in one that is of a piece.
-    is_granular: bool,
     has_deep_rules: bool,
 }
 
@@ -124,7 +122,6 @@ impl Level {
             additional: inner("additionalProperties"),
             items: inner("items"),
             keys,
-            is_granular: text(schema, "x-kubernetes-map-type") != "atomic",
         })
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     check as typing,
     expr::Expr,
-    field_path, parse, problem,
+    field_path, literals, parse, problem,
     shape::{Root, Shape},
     types::Type,
 };
@@ -84,6 +84,10 @@ fn compile(
             return Err("messageExpression must evaluate to a string".to_owned());
         }
     }
+    literals::folded(&expression).map_err(|why| match wanted {
+        Wanted::Rule => format!("program instantiation failed: {why}"),
+        Wanted::Message => format!("messageExpression instantiation failed: {why}"),
+    })?;
     Ok(Compiled {
         uses_old: expression.uses("oldSelf"),
         expression,

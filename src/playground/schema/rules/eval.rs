@@ -76,6 +76,9 @@ impl<'a> Evaluation<'a, '_> {
                 Val::Optional(found.map(Rc::new))
             });
         }
+        if !value.has_parts() && !test {
+            return Err(Fault::Error(format!("no such key: {field}")));
+        }
         let found = value.member(&key, self.meter)?;
         if test {
             return Ok(Val::Bool(found.is_some()));
@@ -159,7 +162,7 @@ impl<'a> Evaluation<'a, '_> {
                 (_, true) => return Err(no_overload()),
                 (value, false) => value,
             };
-            functions::insert(&mut made, key, value, self.meter)?;
+            functions::put(&mut made, key, value, self.meter)?;
         }
         Ok(Val::Map(Rc::new(made)))
     }
@@ -180,7 +183,12 @@ impl<'a> Evaluation<'a, '_> {
         let keys = if range.is_list() {
             None
         } else {
-            Some(range.keys().ok_or_else(no_overload)?)
+            Some(range.keys().ok_or_else(|| {
+                Fault::Error(format!(
+                    "got '{}', expected iterable type",
+                    range.implementation_name()
+                ))
+            })?)
         };
         let count = keys.as_ref().map_or(range.len().unwrap_or(0), Vec::len);
         let carried = self.scope.len() - 1;

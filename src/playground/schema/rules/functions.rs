@@ -43,13 +43,7 @@ pub(super) fn call<'a>(call: &Call, arguments: Vec<Val<'a>>, meter: &Meter) -> A
             return answer;
         }
     }
-    let types: Vec<&str> = arguments.iter().map(Val::type_name).collect();
-    Err(match types.split_first() {
-        Some((target, rest)) if call.target.is_some() => {
-            Fault::Error(format!("no such overload: {target}.{name}({})", rest.join(", ")))
-        }
-        _ => Fault::Error(format!("no such overload: {name}({})", types.join(", "))),
-    })
+    Err(no_overload())
 }
 
 fn operator<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
@@ -115,6 +109,9 @@ fn index<'a>(of: &Val<'a>, key: &Val<'a>, meter: &Meter) -> Answer<'a> {
             None => Ok(Val::Optional(None)),
         };
     }
+    if !of.has_parts() {
+        return Err(Fault::Error(format!("no such key: {}", printing::shown(key))));
+    }
     found(of, key, meter)?.ok_or_else(|| {
         let key = printing::shown(key);
         Fault::Error(if of.is_list() {
@@ -147,6 +144,23 @@ fn within<'a>(wanted: &Val<'a>, of: &Val<'a>, meter: &Meter) -> Answer<'a> {
         Val::Map(_) | Val::Members(..) => Ok(Val::Bool(of.member(wanted, meter)?.is_some())),
         _ => Err(no_overload()),
     }
+}
+
+/// Puts an entry into a map, in the place of one with the same key.
+pub(super) fn put<'a>(
+    entries: &mut Vec<(Val<'a>, Val<'a>)>,
+    key: Val<'a>,
+    value: Val<'a>,
+    meter: &Meter,
+) -> Result<(), Fault> {
+    for (known, old) in entries.iter_mut() {
+        if known.equals(&key, meter)? {
+            *old = value;
+            return Ok(());
+        }
+    }
+    entries.push((key, value));
+    Ok(())
 }
 
 /// Puts an entry into a map that does not have it yet.

@@ -55,10 +55,7 @@ impl Judge {
                 }
             }
             Value::Object(map) => {
-                let old = was
-                    .old()
-                    .and_then(Value::as_object)
-                    .filter(|_| level.is_granular);
+                let old = was.old().and_then(Value::as_object);
                 for (name, value) in map {
                     let old = old.and_then(|old| old.get(name));
                     if let Some(property) = level.properties.get(name) {
@@ -90,6 +87,7 @@ impl Judge {
             self.left = self
                 .left
                 .saturating_sub(ONE.min(self.left) - meter.left());
+            let is_told = told.is_ok();
             let (kind, suffix, detail) = match told {
                 Ok(None) => continue,
                 Ok(Some(message)) => (rule.reason, rule.field_path.as_str(), message),
@@ -99,8 +97,7 @@ impl Judge {
                     (ErrorKind::Invalid, "", exhausted(rule, self.left))
                 }
             };
-            let is_failure = !self.is_over;
-            if is_failure && !rule.uses_old && was.is_unchanged() {
+            if is_told && !rule.uses_old && was.is_unchanged() {
                 continue;
             }
             let mut field = match path {
@@ -113,16 +110,28 @@ impl Judge {
             } else {
                 field.trim_start_matches('.')
             };
-            self.errors.push(FieldError::new(
-                kind,
-                field,
-                level.kind.as_str().into(),
-                &detail,
-            ));
+            self.errors.push(if is_told {
+                told_of(kind, field, value, &detail)
+            } else {
+                FieldError::invalid(field, level.kind.as_str(), &detail)
+            });
             if self.is_over {
                 return;
             }
         }
+    }
+}
+
+/// Values are shown if they are short by their nature; a duplicate says nothing but that.
+fn told_of(kind: ErrorKind, field: &str, value: &Value, detail: &str) -> FieldError {
+    let detail = if kind == ErrorKind::Duplicate {
+        ""
+    } else {
+        detail
+    };
+    match value {
+        Value::Object(_) | Value::Array(_) => FieldError::without_value(kind, field, detail),
+        scalar => FieldError::new(kind, field, scalar.clone(), detail),
     }
 }
 
@@ -162,13 +171,13 @@ fn one<'a>(
 ) -> Result<Option<String>, Fault> {
     let this = this.clone()?;
     let old = old.cloned().transpose()?;
-    let old = if rule.old_is_optional {
-        Some(old.map_or(Val::Optional(None), Val::some))
-    } else {
-        old
-    };
-    let mut variables = vec![("self", this)];
-    variables.extend(old.map(|old| ("oldSelf", old)));
+    let mut plain = vec![("self", this)];
+    plain.extend(old.clone().map(|old| ("oldSelf", old)));
+    let mut variables = plain.clone();
+    if rule.old_is_optional {
+        variables.truncate(1);
+        variables.push(("oldSelf", old.map_or(Val::Optional(None), Val::some)));
+    }
     if matches!(
         eval::evaluate(&rule.expression, &variables, meter)?,
         Val::Bool(true)
@@ -176,7 +185,8 @@ fn one<'a>(
         return Ok(None);
     }
     if let Some(expression) = &rule.message_expression {
-        let made = match eval::evaluate(expression, &variables, meter) {
+        // Messages see the old value itself even where rules see it as one that may be missing.
+        let made = match eval::evaluate(expression, &plain, meter) {
             Err(Fault::Exhausted) => return Err(Fault::Exhausted),
             made => made.ok(),
         };

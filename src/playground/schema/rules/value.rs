@@ -117,14 +117,9 @@ impl<'a> Val<'a> {
                 None => wrong("float"),
             },
             Is::Integer => match value {
-                Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-                    (Some(number), _) => Ok(Self::Int(number)),
-                    (None, Some(float)) if float.fract() == 0.0 => {
-                        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
-                        let whole = float as i64;
-                        Ok(Self::Int(whole))
-                    }
-                    _ => wrong("int"),
+                Value::Number(number) => match number.as_i64() {
+                    Some(number) => Ok(Self::Int(number)),
+                    None => wrong("int"),
                 },
                 _ => wrong("int"),
             },
@@ -149,15 +144,32 @@ impl<'a> Val<'a> {
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Time(_) => "google.protobuf.Timestamp",
             Self::Items(..) | Self::List(..) => "list",
-            Self::Members(_, shape) => match shape.is {
-                Is::Object(_) => "object",
-                _ => "map",
-            },
-            Self::Map(_) => "map",
+            Self::Members(..) | Self::Map(_) => "map",
             Self::Kind(_) => "type",
             Self::Optional(_) => "optional_type",
             Self::Opaque(opaque) => opaque.type_name(),
         }
+    }
+
+    /// How the server calls a type that cannot be gone through.
+    pub(super) fn implementation_name(&self) -> &'static str {
+        match self {
+            Self::Null => "types.Null",
+            Self::Bool(_) => "types.Bool",
+            Self::Int(_) => "types.Int",
+            Self::Uint(_) => "types.Uint",
+            Self::Double(_) => "types.Double",
+            Self::Text(_) => "types.String",
+            Self::Bytes(_) => "types.Bytes",
+            Self::Duration(_) => "types.Duration",
+            Self::Time(_) => "types.Timestamp",
+            _ => "types.Unknown",
+        }
+    }
+
+    /// Whether it has members or elements.
+    pub(super) fn has_parts(&self) -> bool {
+        self.is_list() || matches!(self, Self::Members(..) | Self::Map(_))
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {
@@ -304,6 +316,8 @@ impl<'a> Val<'a> {
             (Self::Map(_) | Self::Members(..), Self::Map(_) | Self::Members(..)) => {
                 self.maps_equal(other, meter)?
             }
+            // What is of the object refuses to be compared with what it is not.
+            (Self::Items(..) | Self::Members(..), _) => return Err(no_overload()),
             (a, b) => match a.compared_as_numbers(b) {
                 Some(order) => order == Some(Ordering::Equal),
                 None => false,

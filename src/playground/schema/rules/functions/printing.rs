@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::playground::{
-    field::float_text,
+    field::{float_text, quote},
     schema::rules::{
         fault::{Fault, Meter},
         value::Val,
@@ -56,7 +56,8 @@ pub(super) fn format(
 ) -> Result<String, Fault> {
     let mut out = String::with_capacity(template.len());
     let mut chars = template.chars().peekable();
-    let mut arguments = arguments.iter().enumerate();
+    let mut arguments = arguments.iter();
+    let mut used = 0;
     while let Some(c) = chars.next() {
         if c != '%' {
             out.push(c);
@@ -72,25 +73,24 @@ pub(super) fn format(
             None
         };
         let Some(verb) = chars.next() else {
-            return Err(Fault::new("unexpected end of format string"));
+            return Err(Fault::new("unexpected end of string"));
         };
         if verb == '%' {
             out.push('%');
             continue;
         }
-        let Some((nth, argument)) = arguments.next() else {
-            let count = arguments.len();
-            return Err(Fault::Error(format!("index {count} out of range")));
+        let Some(argument) = arguments.next() else {
+            return Err(Fault::Error(format!("index {used} out of range")));
         };
+        used += 1;
         let before = out.len();
-        one(&mut out, verb, precision, argument, meter)
-            .map_err(|fault| explained(fault, nth))?;
+        one(&mut out, verb, precision, argument, meter).map_err(explained)?;
         meter.bytes(out.len() - before)?;
     }
     Ok(out)
 }
 
-fn explained(fault: Fault, _nth: usize) -> Fault {
+fn explained(fault: Fault) -> Fault {
     match fault {
         Fault::Error(why) => Fault::Error(format!("error during formatting: {why}")),
         Fault::Exhausted => Fault::Exhausted,
@@ -125,15 +125,7 @@ fn one(
             None => return wrong("fixed-point clause", "doubles"),
         },
         ('e', _) => match number(value) {
-            Some(number) if number.is_finite() => {
-                let text = format!("{number:.*e}", precision.unwrap_or(6));
-                let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-                let (sign, exponent) = match exponent.strip_prefix('-') {
-                    Some(exponent) => ('-', exponent),
-                    None => ('+', exponent),
-                };
-                write!(out, "{digits}e{sign}{exponent:0>2}")
-            }
+            Some(number) if number.is_finite() => scientific(out, number),
             Some(number) => write!(out, "{}", infinite(number)),
             None => return wrong("scientific clause", "doubles"),
         },
@@ -165,13 +157,30 @@ fn one(
     written.map_err(|_| Fault::new("cannot be written"))
 }
 
+/// As in print: `1.234568×10⁰⁴`.
+fn scientific(out: &mut String, number: f64) -> std::fmt::Result {
+    let text = format!("{number:.6e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ("⁻", exponent),
+        None => ("", exponent),
+    };
+    write!(out, "{digits}×10{sign}")?;
+    for digit in format!("{exponent:0>2}").bytes() {
+        let raised = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+        let nth = usize::from(digit.saturating_sub(b'0'));
+        out.push(raised.get(nth).copied().unwrap_or('⁰'));
+    }
+    Ok(())
+}
+
 fn infinite(number: f64) -> &'static str {
     if number.is_nan() {
         "NaN"
     } else if number > 0.0 {
-        "Infinity"
+        "∞"
     } else {
-        "-Infinity"
+        "-∞"
     }
 }
 
@@ -203,6 +212,24 @@ fn hex(out: &mut String, bytes: &[u8], verb: char) -> std::fmt::Result {
 
 /// `%s`: lists and maps are written out, with keys in order.
 fn text(out: &mut String, value: &Val<'_>, meter: &Meter) -> Result<(), Fault> {
+    if value.has_parts() {
+        return part(out, value, meter);
+    }
+    match value {
+        Val::Optional(_) | Val::Opaque(_) => Err(Fault::Error(format!(
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {}",
+            value.type_name()
+        ))),
+        other => {
+            meter.bytes(other.as_text().map_or(0, str::len))?;
+            out.push_str(&shown(other));
+            Ok(())
+        }
+    }
+}
+
+/// A value inside of a list or a map, written so that its type can be told.
+fn part(out: &mut String, value: &Val<'_>, meter: &Meter) -> Result<(), Fault> {
     meter.charge(1)?;
     if let Some(items) = value.items() {
         out.push('[');
@@ -210,45 +237,42 @@ fn text(out: &mut String, value: &Val<'_>, meter: &Meter) -> Result<(), Fault> {
             if nth > 0 {
                 out.push_str(", ");
             }
-            text(out, item, meter)?;
+            part(out, item, meter)?;
         }
         out.push(']');
         return Ok(());
     }
     if let Some(entries) = value.entries(meter) {
-        let mut entries: Vec<(String, Val<'_>)> = entries?
-            .into_iter()
-            .map(|(key, value)| (shown(&key), value))
-            .collect();
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut written = Vec::new();
+        for (key, value) in entries? {
+            let mut name = String::new();
+            part(&mut name, &key, meter)?;
+            written.push((name, value));
+        }
+        written.sort_by(|(a, _), (b, _)| a.cmp(b));
         out.push('{');
-        for (nth, (key, value)) in entries.iter().enumerate() {
+        for (nth, (key, value)) in written.iter().enumerate() {
             if nth > 0 {
                 out.push_str(", ");
             }
             out.push_str(key);
-            out.push_str(": ");
-            text(out, value, meter)?;
+            out.push(':');
+            part(out, value, meter)?;
         }
         out.push('}');
         return Ok(());
     }
-    match value {
-        Val::Optional(_) => Err(Fault::new(
-            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given optional_type",
-        )),
+    meter.bytes(value.as_text().map_or(0, str::len))?;
+    let _ = match value {
+        Val::Text(text) => write!(out, "{}", quote(text.as_str())),
+        Val::Bytes(_) => write!(out, "b{}", quote(&shown(value))),
+        Val::Duration(_) => write!(out, "duration({})", quote(&shown(value))),
+        Val::Time(_) => write!(out, "timestamp({})", quote(&shown(value))),
         Val::Double(number) if !number.is_finite() => {
-            out.push_str(infinite(*number));
-            Ok(())
+            write!(out, "\"{}\"", infinite(*number))
         }
-        Val::Double(number) => {
-            let _ = write!(out, "{number}");
-            Ok(())
-        }
-        other => {
-            meter.bytes(other.as_text().map_or(0, str::len))?;
-            out.push_str(&shown(other));
-            Ok(())
-        }
-    }
+        Val::Double(number) => write!(out, "{number:.6}"),
+        other => write!(out, "{}", shown(other)),
+    };
+    Ok(())
 }

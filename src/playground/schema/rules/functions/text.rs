@@ -192,6 +192,9 @@ fn last_index_of<'a>(text: &str, part: &str, to: Option<i64>) -> Answer<'a> {
     if last < 0 {
         return Err(out_of_range(last));
     }
+    if to.is_some_and(|to| usize::try_from(to).is_ok_and(|to| to >= count)) {
+        return Ok(Val::Int(-1));
+    }
     // What begins at the last place, or before, may end behind it.
     let last = offset(text, last).unwrap_or(text.len());
     let end = text.len().min(last + part.len());

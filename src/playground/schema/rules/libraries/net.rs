@@ -35,7 +35,8 @@ fn address(text: &str) -> Result<IpAddr, String> {
     }
     let parsed: IpAddr = text.parse().map_err(|_| {
         format!(
-            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
+            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): {}",
+            complaint(text)
         )
     })?;
     match parsed {
@@ -46,20 +47,45 @@ fn address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
+/// What the server says first of what is no address.
+fn complaint(text: &str) -> &'static str {
+    let parts: Vec<&str> = text.split('.').collect();
+    let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    if text.contains(':') || !parts.iter().all(digits) || parts.len() == 1 {
+        "unable to parse IP"
+    } else if parts.iter().any(|part| part.len() > 1 && part.starts_with('0')) {
+        "IPv4 field has octet with leading zero"
+    } else if parts.iter().any(|part| part.parse::<u8>().is_err()) {
+        "IPv4 field has value >255"
+    } else if parts.len() < 4 {
+        "IPv4 address too short"
+    } else {
+        "IPv4 address too long"
+    }
+}
+
 impl Network {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| {
-            format!(
-                "CIDR {text:?} parse error during conversion from string: netip.ParsePrefix({text:?}): {why}"
-            )
-        };
+        const FAILED: &str = "network address parse error during conversion from string";
+        let wrong = |why: &str| format!("{FAILED}: {FAILED}: netip.ParsePrefix({text:?}): {why}");
         let (ip, length) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
-        let address = address(ip).map_err(|_| wrong("unable to parse IP"))?;
+        let address: IpAddr = ip
+            .parse()
+            .map_err(|_| wrong(&format!("ParseAddr({ip:?}): {}", complaint(ip))))?;
+        if matches!(address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some()) {
+            return Err(format!(
+                "{FAILED}: IPv4-mapped IPv6 address {text:?} is not allowed"
+            ));
+        }
+        let digits = !length.is_empty() && length.bytes().all(|c| c.is_ascii_digit());
         let canonical = length == "0" || !length.starts_with('0');
+        if !digits || !canonical || length.len() > 3 {
+            return Err(wrong(&format!("bad bits after slash: {length:?}")));
+        }
         let length: u8 = length
             .parse()
             .ok()
-            .filter(|length| canonical && *length <= Self::bits(&address))
+            .filter(|length| *length <= Self::bits(&address))
             .ok_or_else(|| wrong("prefix length out of range"))?;
         Ok(Self { address, length })
     }
@@ -151,7 +177,7 @@ fn of_network<'a>(name: &str, network: &Network, rest: &[Val<'a>]) -> Option<Ans
     Some(match (name, rest) {
         ("containsIP", [Val::Text(text)]) => match address(text.as_str()) {
             Ok(ip) => Ok(Val::Bool(network.contains(&ip))),
-            Err(why) => answer(Err(why)),
+            Err(_) => return None,
         },
         ("containsCIDR", [Val::Text(text)]) => match Network::parse(text.as_str()) {
             Ok(other) => Ok(Val::Bool(network.contains_network(&other))),

@@ -11,8 +11,8 @@ use crate::playground::schema::rules::{
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Semver {
     numbers: [u64; 3],
+    /// What is behind a plus does not count.
     pre: Vec<String>,
-    build: String,
 }
 
 /// Whether what is nearly a version is made one: `v1.2`.
@@ -59,8 +59,15 @@ fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
         }
     }
     let [major, minor, patch] = parts.as_slice() else {
-        return Err(wrong());
+        return Err("No Major.Minor.Patch elements found".to_owned());
     };
+    for (name, part) in [("Major", major), ("Minor", minor), ("Patch", patch)] {
+        if part.len() > 1 && part.starts_with('0') {
+            return Err(format!(
+                "{name} number must not contain leading zeroes {part:?}"
+            ));
+        }
+    }
     let numbers = [major, minor, patch].map(|part| number(part));
     let [Some(major), Some(minor), Some(patch)] = numbers else {
         return Err(wrong());
@@ -82,7 +89,6 @@ fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
     Ok(Semver {
         numbers: [major, minor, patch],
         pre,
-        build: build.to_owned(),
     })
 }
 
