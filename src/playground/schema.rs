@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::field::{ErrorKind, FieldError, Path};
 
@@ -181,6 +181,15 @@ impl Schema {
     /// `apiVersion`, `kind` and `metadata` of the object stay.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::object(&self.root, object)
+    }
+
+    /// Calls `f` with each embedded object in an object, and its path.
+    pub fn each_embedded(
+        &self,
+        object: &mut Value,
+        f: &mut dyn FnMut(&mut Map<String, Value>, &Path<'_>),
+    ) {
+        embedded::each(&self.root, object, &Path::Root, f);
     }
 
     /// Removes nulls that mean nothing, then puts defaults where values are missing.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::body::{self, Complaints, PatchKind};
+use super::body::{self, PatchKind};
+use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
 use super::query::FieldValidation;
 use super::target::ResourcePath;
@@ -52,6 +53,7 @@ impl Rest {
         let validation = call.query.field_validation("CreateOptions")?;
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
+            call.accepts.form(&resource)?;
             self.create_in(tx, call, resource, (document, validation))
         })?;
         answer(call, 201, outcome)
@@ -64,7 +66,7 @@ impl Rest {
         resource: Arc<Resource>,
         (document, validation): (Document, FieldValidation),
     ) -> Result<Left, Status> {
-        let mut complaints = Complaints::new(validation, &document.duplicates);
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let mut object = body::object(document.value, &resource)?;
         fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
@@ -112,7 +114,7 @@ impl Rest {
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
-            return Err(already_there(&key, &there));
+            return Err(already_there(&resource, &there));
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
@@ -128,13 +130,13 @@ impl Rest {
         let validation = call.query.field_validation("UpdateOptions")?;
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut complaints = Complaints::about(validation, &document, &call.request.body);
             let mut object = body::object(document.value, &resource)?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
             let version = object.resource_version().unwrap_or("0");
-            if resource.flavour == Flavour::Custom && version == "0" {
+            if needs_version(&resource) && version == "0" {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -159,17 +161,18 @@ impl Rest {
         let validation = call.query.field_validation("PatchOptions")?;
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut complaints = Complaints::about_patch(validation, &document, kind);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
             let patched = apply(kind, served.as_value(), &document.value, &resource)?;
-            let mut object =
-                body::object(patched, &resource).map_err(|status| misfit(&resource, status))?;
+            let shown = || complaints::shown(kind, &document.value, &patched);
+            let mut object = body::object(patched.clone(), &resource)
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let gone = self
                 .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
-                .map_err(|status| misfit(&resource, status))?;
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             Ok(Left {
                 resource,
                 gone,
@@ -196,6 +199,11 @@ impl Rest {
             return Err(invalid(resource, key.name(), &[error.clone(), error]));
         }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
+        let mut moved = metadata::check_deletion(&object, &old);
+        if !moved.is_empty() {
+            moved.extend(moved.clone());
+            return Err(invalid(resource, key.name(), &moved));
+        }
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();
         let before = view::serve(resource, old.clone())?;
@@ -233,13 +241,28 @@ impl Rest {
         object: Object,
         complaints: &mut Complaints,
     ) -> Result<Shaped, Status> {
+        let shaped = self.shape_or_refuse(tx, admission, object, complaints);
+        // Who is refused for one thing is warned of others nevertheless.
+        shaped.map_err(|status| Status {
+            warnings: complaints.warnings(),
+            ..status
+        })
+    }
+
+    fn shape_or_refuse(
+        &self,
+        tx: &Tx<'_>,
+        admission: &Admission<'_>,
+        object: Object,
+        complaints: &mut Complaints,
+    ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
         let mut value = object.into_value();
         if let Some(schema) = schema {
-            complaints.unknown(&schema.prune(&mut value));
+            complaints.unknown(schema.prune(&mut value), resource);
         }
-        complaints.check()?;
+        complaints.check(resource)?;
         let converts = resource.conversion.is_some();
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
@@ -342,16 +365,6 @@ fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written,
     })
 }
 
-/// A patch whose result is no object of a built-in kind is itself invalid.
-fn misfit(resource: &Resource, status: Status) -> Status {
-    let unreadable = status.code == 400 && status.message.contains("cannot be handled as");
-    if resource.flavour == Flavour::Custom || !unreadable {
-        return status;
-    }
-    let error = FieldError::invalid("patch", "", &status.message);
-    Status::invalid("", "", "", &[error])
-}
-
 /// The cluster that a write is for: there is one, or there is no such write.
 pub(super) fn cluster(call: &Call<'_>) -> Result<crate::playground::store::Name, Status> {
     let cluster = call.request.scope.cluster();
@@ -397,13 +410,23 @@ fn free_name(
     ))
 }
 
-fn already_there(key: &Key, there: &Stored) -> Status {
-    let table = &key.table;
-    let mut status = Status::already_exists(&table.group, &table.resource, key.name());
+fn already_there(resource: &Resource, there: &Stored) -> Status {
+    let name = there.key.name();
+    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
     if there.object().in_deletion() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status
+}
+
+/// Whether an update has to say which state of the object it is of.
+fn needs_version(resource: &Resource) -> bool {
+    let strict = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "coordination.k8s.io",
+    ];
+    resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
 /// The namespace of the address is the object's.
@@ -412,6 +435,10 @@ fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status>
         (None, Some(namespace)) => {
             let namespace = namespace.into();
             object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(_), None) => {
+            object.metadata_mut().remove("namespace");
             Ok(())
         }
         (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
@@ -501,7 +528,7 @@ fn apply(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Rejected(_) => Status::misfit(),
     })
 }
 
@@ -533,9 +560,14 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
+    if resource.verbs == Verbs::CreateOnly {
+        // Questions are not known by their kind.
+        return Err(Status::invalid(&resource.group, "", name, errors));
+    }
     Err(invalid(resource, name, errors))
 }
 
 fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    Status::invalid(&resource.group, &resource.kind, name, errors)
+    // Both views of events are one kind to the store.
+    Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }

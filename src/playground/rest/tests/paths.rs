@@ -26,12 +26,12 @@ async fn discovery_tells_groups_versions_and_resources() {
     assert_eq!(
         resources[0]["verbs"],
         json!([
-            "create",
             "delete",
             "deletecollection",
             "get",
             "list",
             "patch",
+            "create",
             "update",
             "watch"
         ])
