@@ -89,8 +89,13 @@ async fn addresses_that_are_nothing_are_missing_and_wrong_verbs_not_allowed() {
     ] {
         assert_eq!(ground.get(missing).await.code, 404, "{missing}");
     }
-    for refused in ["/apis/example.com/v1/things", "/api/v1/configmaps"] {
-        assert_eq!(ground.post(refused, json!({})).await.code, 405, "{refused}");
+    // Of custom resources nothing is there where they cannot be created.
+    for (refused, code) in [
+        ("/apis/example.com/v1/things", 404),
+        ("/api/v1/configmaps", 405),
+    ] {
+        let answer = ground.post(refused, json!({})).await;
+        assert_eq!(answer.code, code, "{refused}");
     }
     let a = format!("{MAPS}/a");
     assert_eq!(ground.post(&a, map("a")).await.code, 405);
@@ -182,8 +187,9 @@ async fn digest(ground: &Ground, bytes: &[u8]) {
     if let ApiBody::Full(body) = response.body
         && response.status >= 400
     {
-        let status: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(status["kind"], "Status");
+        let page = &*body == b"404 page not found\n";
+        let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+        assert!(page || status["kind"] == "Status", "{body:?}");
     }
 }
 
