@@ -41,7 +41,13 @@
 //! Steps that belong together can be a `fn … -> Script`; scripts nest. Lists of what is not in `$ns` need a
 //! selector: other topics are at work. A tolerance that is not needed any more fails the test.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "scripts read better with values than with borrows of them"
+)]
+
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::{Result, ensure};
@@ -97,7 +103,8 @@ async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
     );
     let running = topics.into_iter().map(async |topic| {
         let name = topic.name;
-        (name, run::run(topic, ours.clone(), real.clone()).await)
+        let run = Box::pin(run::run(topic, ours.clone(), real.clone()));
+        (name, run.await)
     });
     let reports: BTreeMap<_, Report> = join_all(running).await.into_iter().collect();
     playground.stop().await;
@@ -109,7 +116,7 @@ async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
         told += report.told;
         tolerated += report.tolerated;
         if !report.differences.is_empty() {
-            differences += &format!("topic {name}:\n{}", report.differences);
+            let _ = write!(differences, "topic {name}:\n{}", report.differences);
         }
     }
     // A line that is not captured is there whether the test fails or not.
@@ -127,7 +134,7 @@ fn every_tolerated_difference_is_in_the_docs() -> Result<()> {
     let mut table = "| topic | what is different, and why | answers |\n|---|---|---|\n".to_owned();
     for topic in topics::all() {
         for (reason, answers) in run::reasons(&topic) {
-            table += &format!("| {} | {reason} | {answers} |\n", topic.name);
+            let _ = writeln!(table, "| {} | {reason} | {answers} |", topic.name);
         }
     }
     generated::check_section("docs/playground.md", "tolerated", &table)

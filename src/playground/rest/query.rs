@@ -53,6 +53,10 @@ impl<'a> Query<'a> {
         found.map(|(_, value)| &**value)
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "parameters are read alike, whether they can be wrong or not"
+    )]
     pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
         match self.get(name) {
             None | Some("false" | "0" | "f" | "F" | "False" | "FALSE") => Ok(false),

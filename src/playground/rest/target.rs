@@ -51,8 +51,8 @@ impl Target {
         };
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
-            ["readyz" | "livez" | "healthz"] => Self::Health,
-            ["readyz" | "livez" | "healthz", "ping" | "etcd" | "log"] => Self::Health,
+            ["readyz" | "livez" | "healthz"]
+            | ["readyz" | "livez" | "healthz", "ping" | "etcd" | "log"] => Self::Health,
             ["version"] => Self::Version,
             ["openapi", "v2"] => Self::Swagger,
             ["openapi", "v3"] => Self::OpenApi,

@@ -147,12 +147,14 @@ impl Pair {
 /// A request, for people.
 fn title(ask: &Ask) -> String {
     let body = String::from_utf8_lossy(&ask.body);
-    let headers: String = ask
+    let headers = ask
         .headers
         .iter()
         .filter(|(_, value)| value != super::step::JSON)
-        .map(|(name, value)| format!(" {name}: {value}"))
-        .collect();
+        .fold(String::new(), |mut all, (name, value)| {
+            let _ = write!(all, " {name}: {value}");
+            all
+        });
     format!("{} {}{headers} {body:.200}", ask.method, ask.path)
 }
 

@@ -146,7 +146,6 @@ pub(crate) fn ask(method: Method, path: &str, media_type: &str, body: impl Into<
 }
 
 /// A JSON body; a string is raw text, and null is none.
-#[expect(clippy::needless_pass_by_value, reason = "scripts read better so")]
 fn bytes(body: Value) -> Vec<u8> {
     match body {
         Value::Null => Vec::new(),
@@ -187,7 +186,7 @@ pub(crate) fn done(ask: Ask) -> Step {
 
 /// Waits until the answers to a GET are such.
 pub(crate) fn until(path: &str, condition: Condition) -> Step {
-    Step::Await(Box::new(get(path)), condition)
+    until_asked(get(path), condition)
 }
 
 /// Waits until the answers to any request are such; it should be a dry run if it writes.
@@ -360,14 +359,6 @@ impl Events {
 
     pub(crate) fn tolerate(mut self, reason: &'static str) -> Self {
         self.tolerance = Some(Tolerance::of(reason));
-        self
-    }
-
-    pub(crate) fn may_differ(mut self, reason: &'static str) -> Self {
-        self.tolerance = Some(Tolerance {
-            when: When::Sometimes,
-            ..Tolerance::of(reason)
-        });
         self
     }
 }

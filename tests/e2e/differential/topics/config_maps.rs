@@ -1,4 +1,4 @@
-//! ConfigMaps: every verb on a built-in kind, and what their objects may hold.
+//! Config maps: every verb on a built-in kind, and what their objects may hold.
 
 use serde_json::json;
 

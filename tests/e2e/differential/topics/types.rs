@@ -1,4 +1,4 @@
-//! What is told of types: OpenAPI documents, and the three levels of field validation.
+//! What is told of types: `OpenAPI` documents, and the three levels of field validation.
 
 use http::Method;
 use serde_json::{Value, json};
