@@ -6,6 +6,7 @@
 //! | [`catalog`] | what a scope serves: resources, versions, their rules |
 //! | [`builtin`] | the kinds that every cluster serves: a table, and how each family behaves |
 //! | [`custom`] | definitions of custom resources in a cluster: their life, and what they serve |
+//! | [`collect`] | garbage collection by owner references |
 //! | [`plain`] | clusters that are no kcp workspaces: their catalogs |
 //! | `planes` | a kcp and a service cluster, started and stopped |
 //! | [`kcp`] | workspaces, exports, bindings, claims |
@@ -14,18 +15,22 @@
 //! | [`store`] | objects of all logical clusters, one revision, transactions, watches; nothing of HTTP or kinds |
 //! | [`status`] | refusals, as the `Status` documents that Kubernetes clients know |
 //! | [`crd`], [`schema`] | definitions of custom resources, and what their schemas do to objects |
+//! | [`table`] | objects as the rows of tables, for people |
+//! | `openapi` | the documents that describe what a scope serves |
 //! | [`patch`], [`protobuf`] | bodies other than whole JSON objects |
-//! | [`field`], [`names`], [`json`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
+//! | [`field`], [`names`], [`json`], [`yaml`], [`select`] | errors of fields, names, bodies and selectors, as clients know them |
 
 pub mod api;
 pub mod builtin;
 pub mod catalog;
+pub mod collect;
 pub mod crd;
 pub mod custom;
 pub mod field;
 pub mod json;
 pub mod kcp;
 pub mod names;
+pub(crate) mod openapi;
 pub mod patch;
 pub mod plain;
 mod planes;
@@ -36,6 +41,8 @@ pub mod select;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod table;
+pub mod yaml;
 
 pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
 

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use http::header::RETRY_AFTER;
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WARNING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::catalog::{Scope, User};
@@ -48,14 +48,36 @@ pub trait Api: Send + Sync + 'static {
 impl From<Status> for ApiResponse {
     fn from(status: Status) -> Self {
         let mut headers = HeaderMap::new();
+        if status.is_page() {
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            headers.insert(CONTENT_TYPE, plain);
+            headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            return Self {
+                status: status.code,
+                headers,
+                body: ApiBody::Full(Bytes::from(status.message)),
+            };
+        }
         let seconds = status.details.as_ref().and_then(|d| d.retry_after_seconds);
         if let Some(seconds) = seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        warn(&mut headers, &status.warnings);
         Self {
             status: status.code,
             headers,
             body: ApiBody::Full(Bytes::from(status.to_json().to_string())),
+        }
+    }
+}
+
+/// Writes warnings into the headers of an answer.
+pub(super) fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        // What is no header text is not worth a warning.
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(WARNING, value);
         }
     }
 }

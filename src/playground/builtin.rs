@@ -15,6 +15,7 @@ mod reviews;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod typed;
 
 pub use reviews::Identify;
 

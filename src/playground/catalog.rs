@@ -13,6 +13,7 @@ use super::field::FieldError;
 use super::names::NameRule;
 use super::status::Status;
 use super::store::{Name, Read, Table, Tx};
+use super::table::Printer;
 use crate::object::Object;
 
 /// Whose view of the API a request sees.
@@ -160,6 +161,8 @@ pub struct Resource {
     pub only: Option<Arc<Accept>>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
+    /// Shows objects as rows of tables; `None` where there are no objects to show.
+    pub printer: Option<Arc<dyn Printer>>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.
     pub incarnation: u64,
 }
@@ -215,10 +218,15 @@ pub enum Flavour {
 pub trait ObjectSchema: Send + Sync {
     /// Differs between schemas of different content; objects remember which one they went through.
     fn stamp(&self) -> u64;
+    /// The schema as its definition has it, for documents that describe the API.
+    fn document(&self) -> Option<&Value> {
+        None
+    }
     /// Removes what the schema does not know; the removed paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
     fn default(&self, object: &mut Value);
-    fn validate(&self, object: &Value) -> Vec<FieldError>;
+    /// What is wrong with an object. `old` is what it replaces, in the same version.
+    fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError>;
 }
 
 /// A write, as strategies see it.
@@ -255,6 +263,11 @@ pub trait Strategy: Send + Sync {
         _object: &Object,
     ) -> Result<(), Status> {
         Ok(())
+    }
+
+    /// What a field selector sees of a stored object where that is no field of it.
+    fn field<'o>(&self, _object: &'o Object, _field: &str) -> Option<&'o str> {
+        None
     }
 
     /// Answers a create that is never stored (reviews).

@@ -111,7 +111,7 @@ fn compile(stored: &Stored) -> Vec<Arc<Resource>> {
         .collect()
 }
 
-fn hash(parts: impl Hash) -> u64 {
+pub(super) fn hash(parts: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     parts.hash(&mut hasher);
     // Zero stands for "none".

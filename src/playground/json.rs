@@ -10,6 +10,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+mod order;
+
+pub use order::in_order;
+
 /// What a kube-apiserver takes as a request body.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
@@ -33,8 +37,17 @@ pub enum JsonError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     pub value: Value,
-    /// Paths of keys that occur more than once, such as `spec.a[0].b`; the last value wins.
+    /// Keys that occur more than once; the last value wins. Paths such as `spec.a[0].b` in JSON, whole
+    /// complaints in YAML.
     pub duplicates: Vec<String>,
+    pub syntax: Syntax,
+}
+
+/// How a document was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    Json,
+    Yaml,
 }
 
 /// Parses one JSON document and nothing after it.
@@ -55,7 +68,11 @@ pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
     .deserialize(&mut deserializer)
     .and_then(|value| deserializer.end().map(|()| value))
     .map_err(|e| JsonError::Malformed(e.to_string()))?;
-    Ok(Document { value, duplicates })
+    Ok(Document {
+        value,
+        duplicates,
+        syntax: Syntax::Json,
+    })
 }
 
 /// How `fieldValidation` words a repeated key.

@@ -60,6 +60,11 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
+/// The same of what is counted in bytes: the parts of labels.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
 fn lower_or_digit(c: u8) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
@@ -162,7 +167,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
     if part.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if part.len() > MAX_LABEL {
-        errors.push(format!("name part {}", too_long(MAX_LABEL)));
+        errors.push(format!("name part {}", too_many_bytes(MAX_LABEL)));
     }
     if !is_name_part(part) {
         errors.push(format!("name part {QUALIFIED_PART}"));
@@ -173,7 +178,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
 pub fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > MAX_LABEL {
-        errors.push(too_long(MAX_LABEL));
+        errors.push(too_many_bytes(MAX_LABEL));
     }
     if !value.is_empty() && !is_name_part(value) {
         errors.push(LABEL_VALUE.to_owned());
@@ -302,7 +307,7 @@ fn check_owners(owners: &[Value], path: &Path<'_>) -> Vec<FieldError> {
         let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or("");
         let api_version = text("apiVersion");
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        if version.is_empty() {
+        if version.is_empty() || api_version.matches('/').count() > 1 {
             errors.push(FieldError::invalid(
                 path.field("apiVersion"),
                 api_version,

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::builtin;
-use super::catalog::{Resource, Scope, User};
+use super::catalog::{Resource, Scope, Scopes, User};
+use super::collect::Collector;
 use super::custom;
 use super::kcp::{self, Kcp};
 use super::plain::PlainScopes;
@@ -75,8 +76,8 @@ pub struct Playground {
     kcp_url: String,
     service_url: String,
     admin_token: String,
-    /// Ends the scheduling of workspaces.
-    scheduling: DropGuard,
+    /// Ends the controllers that work beside the requests.
+    controllers: DropGuard,
 }
 
 impl Playground {
@@ -102,22 +103,20 @@ impl Playground {
             log_sink: options.log_sink,
             ..ServerOptions::new(tokens)
         })?;
-        let service_url = open_service(
-            &mut server,
-            options.service_port,
-            options.retention,
-            builtin.clone(),
-        )
-        .await?;
         let stop = CancellationToken::new();
-        let kcp_url =
-            open_kcp(&mut server, options.port, options.retention, builtin, &stop).await?;
+        let opening = Opening {
+            retention: options.retention,
+            builtin,
+            stop: stop.clone(),
+        };
+        let service_url = opening.service(&mut server, options.service_port).await?;
+        let kcp_url = opening.kcp(&mut server, options.port).await?;
         Ok(Self {
             server,
             kcp_url,
             service_url,
             admin_token,
-            scheduling: stop.drop_guard(),
+            controllers: stop.drop_guard(),
         })
     }
 
@@ -173,7 +172,7 @@ impl Playground {
 
     /// Ends watches, lets what is being answered come to its end for a moment, and closes everything.
     pub async fn stop(self) {
-        drop(self.scheduling);
+        drop(self.controllers);
         self.server.stop().await;
     }
 }
@@ -198,62 +197,78 @@ fn add_settlers(store: &Store) {
     store.add_settler(custom::settler());
 }
 
-async fn open_service(
-    server: &mut Server,
-    port: u16,
+/// What both control planes are opened with.
+struct Opening {
     retention: Retention,
     builtin: Vec<Arc<Resource>>,
-) -> Result<String, PlaygroundError> {
-    let cluster: Name = SERVICE.into();
-    let store = Store::new(StoreOptions {
-        plain_clusters: HashSet::from([cluster.clone()]),
-        retention,
-        ..StoreOptions::default()
-    });
-    add_settlers(&store);
-    let scopes = PlainScopes::new([cluster], builtin);
-    store
-        .write(|tx| scopes.bootstrap(tx))
-        .map_err(PlaygroundError::Bootstrap)?;
-    let rest = Rest::new(store, Arc::new(scopes), SERVICE_VERSION);
-    Ok(server
-        .open(port, Arc::new(rest), Box::new(ServiceRouter))
-        .await?)
+    stop: CancellationToken,
 }
 
-async fn open_kcp(
-    server: &mut Server,
-    port: u16,
-    retention: Retention,
-    builtin: Vec<Arc<Resource>>,
-    stop: &CancellationToken,
-) -> Result<String, PlaygroundError> {
-    let mut definitions = kcp::definitions_of_apis();
-    definitions.extend(StoreOptions::default().definitions);
-    let store = Store::new(StoreOptions {
-        retention,
-        definitions,
-        ..StoreOptions::default()
-    });
-    add_settlers(&store);
-    let base_url = Arc::new(OnceLock::new());
-    let kcp = Kcp::new(Arc::clone(&store), builtin, Arc::clone(&base_url))
+impl Opening {
+    async fn service(&self, server: &mut Server, port: u16) -> Result<String, PlaygroundError> {
+        let cluster: Name = SERVICE.into();
+        let store = Store::new(StoreOptions {
+            plain_clusters: HashSet::from([cluster.clone()]),
+            retention: self.retention,
+            ..StoreOptions::default()
+        });
+        add_settlers(&store);
+        let scopes = PlainScopes::new([cluster], self.builtin.clone());
+        store
+            .write(|tx| scopes.bootstrap(tx))
+            .map_err(PlaygroundError::Bootstrap)?;
+        let scopes = Arc::new(scopes);
+        self.collect(&store, scopes.clone());
+        let rest = Rest::new(store, scopes, SERVICE_VERSION);
+        Ok(server
+            .open(port, Arc::new(rest), Box::new(ServiceRouter))
+            .await?)
+    }
+
+    async fn kcp(&self, server: &mut Server, port: u16) -> Result<String, PlaygroundError> {
+        let mut definitions = kcp::definitions_of_apis();
+        definitions.extend(StoreOptions::default().definitions);
+        let store = Store::new(StoreOptions {
+            retention: self.retention,
+            definitions,
+            ..StoreOptions::default()
+        });
+        add_settlers(&store);
+        let base_url = Arc::new(OnceLock::new());
+        let kcp = Kcp::new(
+            Arc::clone(&store),
+            self.builtin.clone(),
+            Arc::clone(&base_url),
+        )
         .map_err(PlaygroundError::Bootstrap)?;
-    let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
-    let url = server.open(port, Arc::new(rest), kcp.router()).await?;
-    // The addresses in kcp's objects need the port; nobody knows the door before this returns.
-    base_url.get_or_init(|| url.clone());
-    store
-        .write(|tx| kcp.bootstrap(tx))
-        .map_err(PlaygroundError::Bootstrap)?;
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = kcp.run() => {}
-            () = stop.cancelled() => {}
-        }
-    });
-    Ok(url)
+        let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
+        let url = server.open(port, Arc::new(rest), kcp.router()).await?;
+        // The addresses in kcp's objects need the port; nobody knows the door before this returns.
+        base_url.get_or_init(|| url.clone());
+        store
+            .write(|tx| kcp.bootstrap(tx))
+            .map_err(PlaygroundError::Bootstrap)?;
+        self.collect(&store, kcp.scopes());
+        self.spawn(async move { kcp.run().await });
+        Ok(url)
+    }
+
+    /// Collects what nobody owns any more.
+    fn collect(&self, store: &Arc<Store>, scopes: Arc<dyn Scopes>) {
+        let collector = Collector::new(Arc::clone(store), scopes);
+        self.spawn(async move { collector.run().await });
+    }
+
+    /// Works until the control planes stop.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
 }
 
 /// Everything that comes in by the service cluster's door is for its one cluster.
@@ -263,7 +278,7 @@ impl Router for ServiceRouter {
     fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
         match &address.front {
             Front::Top => Ok(Scope::Cluster(SERVICE.into())),
-            _ => Err(Status::no_such_path()),
+            _ => Err(Status::page_not_found()),
         }
     }
 }

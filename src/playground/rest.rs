@@ -3,20 +3,27 @@
 //! Knows HTTP's words (paths, headers, codes) but no connections, and nothing of particular kinds
 //! beyond namespaces: what a scope serves and how its kinds behave stands in its catalog.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Method};
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
 
+mod accept;
 mod body;
-mod delete;
+mod complaints;
+pub(super) mod delete;
+pub(super) mod delete_options;
 mod discovery;
 mod list;
 mod metadata;
+mod openapi;
 mod query;
 mod select;
 mod target;
@@ -27,14 +34,17 @@ mod write;
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::api::{Api, ApiBody, ApiRequest, ApiResponse};
-use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes};
+use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
+use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
+use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Outcome, Read, Store, Tx};
+use accept::{Accepts, Discovery, Form};
+use discovery::Part;
 use query::Query;
 use select::Chosen;
 use target::{ResourcePath, Target};
-use view::{Form, View};
+use view::{Heads, View};
 use watch::{Current, Plan};
 use write::Written;
 
@@ -44,6 +54,7 @@ pub struct Rest {
     scopes: Arc<dyn Scopes>,
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
+    documents: Documents,
 }
 
 /// A request about a resource.
@@ -51,14 +62,18 @@ struct Call<'a> {
     request: &'a ApiRequest,
     query: Query<'a>,
     path: ResourcePath,
-    form: Form,
+    accepts: Accepts,
+    clock: fn() -> Timestamp,
 }
 
 impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
         View {
+            // What has no such form is refused before it comes to an answer.
+            form: self.accepts.form(&resource).unwrap_or(Form::Whole),
             resource,
-            form: self.form,
+            clock: self.clock,
+            heads: Heads::Shown,
         }
     }
 }
@@ -72,6 +87,7 @@ impl Rest {
             store,
             scopes,
             version: (number(), number(), version.to_owned()),
+            documents: Documents::default(),
         }
     }
 
@@ -79,22 +95,80 @@ impl Rest {
         let target = Target::parse(&request.path);
         if let Target::Resource(path) = target {
             let query = Query::parse(request.query.as_deref());
+            let accepts = Accepts::parse(&request.headers, query.get("includeObject"))?;
             let call = Call {
                 request,
                 query,
                 path,
-                form: Form::accepted(&request.headers)?,
+                accepts,
+                clock: self.store.clock(),
             };
             return self.serve(&call).await;
         }
         if target == Target::Health {
             return Ok(text("ok"));
         }
-        if !matches!(request.method, Method::GET | Method::HEAD) {
+        if target == Target::Nothing {
+            return Err(self.nowhere(request));
+        }
+        let looks = match target {
+            Target::Version => request.method == Method::GET,
+            _ => matches!(request.method, Method::GET | Method::HEAD),
+        };
+        if !looks {
             return Err(Status::method_not_allowed());
+        }
+        if matches!(
+            target,
+            Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
+        ) {
+            return self.describe(request, &target);
+        }
+        if target != Target::Version
+            && let Discovery::Aggregated(version) = discovery_form(request, &target)?
+        {
+            return self.aggregate(request, &target, version);
         }
         let document = self.discover(&request.scope, &target)?;
         Ok(full(200, view::bytes(&document)))
+    }
+
+    /// Discovery in one document, which clients keep as long as its tag is the same.
+    fn aggregate(
+        &self,
+        request: &ApiRequest,
+        target: &Target,
+        version: &str,
+    ) -> Result<ApiResponse, Status> {
+        let catalog = self
+            .store
+            .read(|read| self.scopes.catalog(read, &request.scope))?;
+        let part = match target {
+            Target::CoreVersions => Part::Core,
+            _ => Part::Named,
+        };
+        let document = view::bytes(&discovery::aggregated(&catalog, part, version));
+        let mut tag = String::with_capacity(130);
+        tag.push('"');
+        for byte in Sha512::digest(&document) {
+            let _ = write!(tag, "{byte:02X}");
+        }
+        tag.push('"');
+        let asked = request.headers.get(IF_NONE_MATCH);
+        let mut response = if asked.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+            full(304, Bytes::new())
+        } else {
+            full(200, document)
+        };
+        let media_type =
+            format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+        let text = |text: &str| HeaderValue::from_str(text).map_err(Status::internal);
+        let headers = &mut response.headers;
+        headers.insert(CONTENT_TYPE, text(&media_type)?);
+        headers.insert(ETAG, text(&tag)?);
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        Ok(response)
     }
 
     fn discover(&self, scope: &Scope, target: &Target) -> Result<Value, Status> {
@@ -112,14 +186,39 @@ impl Rest {
             Target::Groups => Some(discovery::groups(&catalog)),
             Target::Group(group) => discovery::group(&catalog, group),
             Target::Resources { group, version } => discovery::resources(&catalog, group, version),
-            Target::Health | Target::Version | Target::Resource(_) | Target::Nothing => None,
+            _ => None,
         };
-        found.ok_or_else(Status::no_such_path)
+        found.ok_or_else(|| match target {
+            Target::Group(group) | Target::Resources { group, .. } => {
+                nothing_there(&catalog, group)
+            }
+            _ => Status::page_not_found(),
+        })
+    }
+
+    /// What is said of a path that is no address of anything.
+    fn nowhere(&self, request: &ApiRequest) -> Status {
+        let path = request.path.strip_prefix('/').unwrap_or_default();
+        let group = match path.split_once('/') {
+            Some(("api", _)) => "",
+            Some(("apis", rest)) if !rest.starts_with('/') => {
+                rest.split('/').next().unwrap_or_default()
+            }
+            _ => return Status::page_not_found(),
+        };
+        let found = self
+            .store
+            .read(|read| self.scopes.catalog(read, &request.scope));
+        match found {
+            Ok(catalog) => nothing_there(&catalog, group),
+            Err(status) => status,
+        }
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let name = call.path.name.as_deref();
         match (call.request.method.as_str(), name) {
+            ("HEAD", _) if self.is_built_in(call)? => Err(Status::method_not_allowed()),
             ("GET" | "HEAD", Some(name)) => self.get(call, name),
             ("GET" | "HEAD", None) if call.query.flag("watch")? => self.watch(call).await,
             ("GET" | "HEAD", None) => self.list(call).await,
@@ -132,10 +231,26 @@ impl Rest {
             ("DELETE", None) => Ok(written(self.delete_collection(call)?)),
             _ => {
                 // An address that is nothing at all is missing, whatever the method.
-                self.store.read(|read| self.address(read, call))?;
-                Err(Status::method_not_allowed())
+                let resource = self.store.read(|read| self.address(read, call))?;
+                let custom = resource.flavour == Flavour::Custom;
+                Err(match call.request.method.as_str() {
+                    "PUT" | "PATCH"
+                        if custom && resource.namespaced && call.path.namespace.is_none() =>
+                    {
+                        Status::page_not_found()
+                    }
+                    "PUT" | "PATCH" if custom => Status::bad_request("name must be provided"),
+                    "POST" => not_supported(&resource, "create"),
+                    "DELETE" => not_supported(&resource, "delete"),
+                    _ => not_supported(&resource, ""),
+                })
             }
         }
+    }
+
+    fn is_built_in(&self, call: &Call<'_>) -> Result<bool, Status> {
+        let resource = self.store.read(|read| self.address(read, call))?;
+        Ok(resource.flavour != Flavour::Custom)
     }
 
     fn address(&self, read: &dyn Read, call: &Call<'_>) -> Result<Arc<Resource>, Status> {
@@ -161,6 +276,12 @@ impl Rest {
         let everywhere = resource.namespaced && path.namespace.is_none();
         let everywhere_allowed = matches!(verb, "list" | "watch");
         let namespaces = discovery::is_namespaces(&resource) && verb == "deletecollection";
+        if everywhere
+            && matches!(verb, "create" | "deletecollection")
+            && resource.flavour == Flavour::Custom
+        {
+            return Err(Status::page_not_found());
+        }
         if !allowed || namespaces || (everywhere && !everywhere_allowed) {
             return Err(Status::method_not_allowed());
         }
@@ -172,6 +293,7 @@ impl Rest {
 
     fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
         write::cluster(call)?;
+        call.query.late_resource_version()?;
         let scope = &call.request.scope;
         let (resource, stored) = self.store.read(|read| {
             let resource = self.find(read, scope, &call.path, "get")?;
@@ -247,9 +369,20 @@ impl Rest {
     }
 }
 
+/// Only the roots of discovery have everything below them, and only in a cluster: virtual workspaces
+/// know the plain form alone.
+fn discovery_form(request: &ApiRequest, target: &Target) -> Result<Discovery, Status> {
+    let root = matches!(target, Target::CoreVersions | Target::Groups);
+    if root && matches!(request.scope, Scope::Cluster(_)) {
+        Discovery::parse(&request.headers)
+    } else {
+        Discovery::parse_plain(&request.headers)
+    }
+}
+
 fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
     let found = catalog.find(&path.group, &path.version, &path.plural);
-    let resource = found.ok_or_else(Status::no_such_path)?;
+    let resource = found.ok_or_else(|| nothing_there(catalog, &path.group))?;
     let placed = match (&path.namespace, resource.namespaced) {
         (Some(_), namespaced) => namespaced,
         (None, true) => path.name.is_none(),
@@ -261,12 +394,39 @@ fn look_up(catalog: &Catalog, path: &ResourcePath) -> Result<Arc<Resource>, Stat
         "finalize" => discovery::is_namespaces(resource),
         _ => false,
     };
+    if resource.verbs == Verbs::CreateOnly && path.name.is_some() {
+        return Err(Status::no_such_path());
+    }
     match (&path.name, placed && part) {
         (_, true) => Ok(Arc::clone(resource)),
         (Some(name), false) if placed && resource.flavour == Flavour::Custom => {
             Err(Status::not_found(&path.group, &path.plural, name))
         }
+        _ if resource.flavour == Flavour::Custom => Err(Status::page_not_found()),
         _ => Err(Status::no_such_path()),
+    }
+}
+
+/// What is said of what is not there: built-in groups say that they don't know it, all else is an
+/// unknown page.
+fn nothing_there(catalog: &Catalog, group: &str) -> Status {
+    let built_in = catalog.groups().any(|(name, versions)| {
+        let mut resources = versions.iter().flat_map(|version| &version.resources);
+        **name == *group && resources.any(|known| known.flavour != Flavour::Custom)
+    });
+    if built_in || group.is_empty() {
+        Status::no_such_path()
+    } else {
+        Status::page_not_found()
+    }
+}
+
+/// A verb that an address does not have.
+fn not_supported(resource: &Resource, verb: &str) -> Status {
+    if resource.flavour == Flavour::Custom {
+        Status::not_supported(&resource.group, &resource.plural, verb)
+    } else {
+        Status::method_not_allowed()
     }
 }
 
@@ -303,12 +463,6 @@ fn text(text: &'static str) -> ApiResponse {
 
 fn written(written: Written) -> ApiResponse {
     let mut response = full(written.code, written.body);
-    for warning in &written.warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        // What is no header text is not worth a warning.
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers.append(WARNING, value);
-        }
-    }
+    api::warn(&mut response.headers, &written.warnings);
     response
 }

@@ -15,6 +15,8 @@ pub struct Status {
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Box<Details>>,
+    /// What the answer warns of beside the refusal; sent as headers.
+    pub warnings: Vec<String>,
 }
 
 /// What a `Status` is about.
@@ -54,6 +56,7 @@ impl Status {
             reason,
             message: message.into(),
             details: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -62,6 +65,12 @@ impl Status {
         group.clone_into(&mut details.group);
         kind.clone_into(&mut details.kind);
         name.clone_into(&mut details.name);
+        self
+    }
+
+    /// With details that say nothing, as answers have that are made from a code alone.
+    fn about_nothing(mut self) -> Self {
+        self.details.get_or_insert_default();
         self
     }
 
@@ -100,6 +109,27 @@ impl Status {
             "NotFound",
             "the server could not find the requested resource",
         )
+        .about_nothing()
+    }
+
+    /// Nothing at all is at this address: the page of text that all kinds of servers answer with.
+    pub fn page_not_found() -> Self {
+        Self::new(404, "", "404 page not found\n")
+    }
+
+    /// Answered as its text, not as a document: it has no reason.
+    pub fn is_page(&self) -> bool {
+        self.code == 404 && self.reason.is_empty()
+    }
+
+    /// A patch that does not fit its object.
+    pub fn misfit() -> Self {
+        Self::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .about_nothing()
     }
 
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
@@ -173,7 +203,7 @@ impl Status {
         Self::new(
             504,
             "Timeout",
-            format!("Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
         )
         .cause("ResourceVersionTooLarge", "Too large resource version", "")
         .retry_after(1)
@@ -186,6 +216,14 @@ impl Status {
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         )
+        .about_nothing()
+    }
+
+    /// No such verb on custom resources, by their name.
+    pub fn not_supported(group: &str, resource: &str, verb: &str) -> Self {
+        let kind = qualified(group, resource);
+        let message = format!("{verb} is not supported on resources of kind {kind:?}");
+        Self::new(405, "MethodNotAllowed", message).about(group, resource, "")
     }
 
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 mod history;
 mod key;
+mod lineage;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,8 @@ mod watching;
 pub use history::{Change, Retention};
 use history::{Contents, Ring};
 pub use key::{Key, Name, Place, Range, Table};
+use lineage::{Departed, Doubted, Lineages};
+pub use lineage::{FOREGROUND, ORPHAN};
 pub use stored::{Labels, Stored};
 pub use tx::{Outcome, Tx};
 pub use watching::{Event, EventKind, Filter, Watch};
@@ -83,6 +86,7 @@ struct State {
     definitions: u64,
     tables: BTreeMap<Table, Contents>,
     ring: Ring,
+    lineages: Lineages,
 }
 
 /// All objects of all clusters.
@@ -94,6 +98,7 @@ pub struct Store {
     state: RwLock<State>,
     revision: watch::Sender<u64>,
     definitions: watch::Sender<u64>,
+    doubted: Doubted,
 }
 
 /// What a list found.
@@ -115,9 +120,11 @@ impl Store {
                 definitions: 0,
                 tables: BTreeMap::new(),
                 ring: Ring::new(options.retention, revision),
+                lineages: Lineages::default(),
             }),
             revision: watch::Sender::new(revision),
             definitions: watch::Sender::new(0),
+            doubted: Doubted::default(),
             options,
         })
     }
@@ -137,8 +144,23 @@ impl Store {
         self.revision.subscribe()
     }
 
+    /// The objects whose owners have changed since this was asked last, and owners that wait for
+    /// their dependents: what garbage collection has to look at.
+    pub fn take_doubts(&self) -> Vec<Key> {
+        self.state.write().lineages.take_doubts()
+    }
+
+    /// Waits until there is something for [`Self::take_doubts`]. For one who asks.
+    pub async fn doubted(&self) {
+        self.doubted.notified().await;
+    }
+
     pub fn now(&self) -> Timestamp {
         (self.options.clock)()
+    }
+
+    pub fn clock(&self) -> fn() -> Timestamp {
+        self.options.clock
     }
 
     pub fn revision(&self) -> u64 {
@@ -222,9 +244,11 @@ impl Store {
             reported,
         } = pending;
         let mut wakes = Vec::new();
+        let mut doubts = false;
         let (revision, definitions) = {
             let mut state = self.state.write();
-            for (table, change) in changes {
+            for (table, change, departed) in changes {
+                doubts |= state.take_in(&change, departed);
                 wakes.push(state.apply(table, change));
             }
             if definitions_changed {
@@ -243,6 +267,9 @@ impl Store {
         if definitions_changed {
             self.definitions.send_replace(definitions);
         }
+        if doubts {
+            self.doubted.notify_one();
+        }
         Outcome {
             value,
             revision,
@@ -252,6 +279,11 @@ impl Store {
 }
 
 impl State {
+    fn take_in(&mut self, change: &Change, departed: Departed) -> bool {
+        let (before, after) = (change.before.as_deref(), change.after.as_deref());
+        self.lineages.note(before, after, departed)
+    }
+
     fn apply(&mut self, table: Table, change: Arc<Change>) -> watch::Sender<u64> {
         self.revision = change.revision;
         self.ring.push(table.clone(), &change);

@@ -13,6 +13,8 @@ use crate::playground::names;
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Range, Settler, Table, Tx};
 
+mod times;
+
 pub(super) const VIEW_GROUP: &str = "events.k8s.io";
 
 /// How long events are kept, as a kube-apiserver does by default.
@@ -53,6 +55,13 @@ impl Conversion for View {
         for (core, view) in RENAMED {
             rename(&mut stored, core, view);
         }
+        // Shown in the core group even if empty, here not.
+        let root = stored.root_mut();
+        for field in ["reportingController", "reportingInstance"] {
+            if root.get(field).is_some_and(|value| *value == "") {
+                root.remove(field);
+            }
+        }
         stored.set_gvk(&Gvk::new(VIEW_GROUP, "v1", "Event"));
         Ok(stored)
     }
@@ -83,7 +92,19 @@ impl Strategy for Events {
         _admission: &Admission<'_>,
         event: &mut Object,
     ) -> Result<(), Status> {
+        times::normalise(event)?;
         let root = event.root_mut();
+        for field in ["reason", "message", "type", "action", "count"] {
+            let empty = |value: &Value| value.is_null() || *value == "" || *value == 0;
+            if root.get(field).is_some_and(empty) {
+                root.remove(field);
+            }
+        }
+        for field in ["series", "related"] {
+            if root.get(field).is_some_and(Value::is_null) {
+                root.remove(field);
+            }
+        }
         for (field, empty) in [
             ("involvedObject", serde_json::json!({})),
             ("source", serde_json::json!({})),
@@ -98,11 +119,27 @@ impl Strategy for Events {
         Ok(())
     }
 
+    /// Who reports it, by the older of two names.
+    fn field<'o>(&self, event: &'o Object, field: &str) -> Option<&'o str> {
+        if field != "source" {
+            return None;
+        }
+        let component = event.as_value().pointer("/source/component");
+        let component = component.and_then(Value::as_str).unwrap_or_default();
+        Some(if component.is_empty() {
+            text(event, "reportingComponent")
+        } else {
+            component
+        })
+    }
+
     fn validate(&self, admission: &Admission<'_>, event: &Object) -> Vec<FieldError> {
         let viewed = &*admission.resource.group == VIEW_GROUP;
         let mut errors = check_fields(event, viewed);
-        if viewed && admission.old.is_none() {
-            errors.extend(check_new_style(event));
+        match admission.old {
+            None if viewed => errors.extend(check_new_style(event)),
+            Some(old) if viewed => errors.extend(check_update(old, event)),
+            _ => {}
         }
         for message in names::dns1123_subdomain(event.namespace().unwrap_or_default()) {
             let namespace = event.namespace().unwrap_or_default();
@@ -160,12 +197,12 @@ fn check_fields(event: &Object, viewed: bool) -> Vec<FieldError> {
         }
         if text(field).len() > MAX_REPORTER {
             let detail = format!("can have at most {MAX_REPORTER} characters");
-            errors.push(FieldError::invalid(field, text(field), &detail));
+            errors.push(FieldError::invalid(field, "", &detail));
         }
     }
     if text("message").len() > MAX_NOTE {
         let detail = format!("can have at most {MAX_NOTE} characters");
-        errors.push(FieldError::invalid("message", text("message"), &detail));
+        errors.push(FieldError::invalid("message", "", &detail));
     }
     errors
 }
@@ -181,21 +218,42 @@ fn check_new_style(event: &Object) -> Vec<FieldError> {
         let detail = format!("has invalid value: {kind}");
         errors.push(FieldError::invalid("type", "", &detail));
     }
-    for (core, view) in [
-        ("firstTimestamp", "deprecatedFirstTimestamp"),
-        ("lastTimestamp", "deprecatedLastTimestamp"),
-        ("count", "deprecatedCount"),
-    ] {
-        let value = event.root().get(core).unwrap_or(&Value::Null);
-        if !value.is_null() && value.as_i64() != Some(0) {
-            errors.push(FieldError::invalid(
-                view,
-                value.clone(),
-                "needs to be unset",
-            ));
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        let value = event.root().get(field).unwrap_or(&Value::Null);
+        let unset = value.is_null() || *value == 0 || *value == serde_json::json!({});
+        if !unset {
+            errors.push(FieldError::invalid(field, "", "needs to be unset"));
         }
     }
     errors
+}
+
+/// What an update through `events.k8s.io/v1` may change: how often it happened, and metadata.
+fn check_update(old: &Object, event: &Object) -> Vec<FieldError> {
+    let fields = [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("reason", "reason"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ];
+    fields
+        .into_iter()
+        .filter_map(|(field, told)| {
+            let value = |event: &Object| event.root().get(field).cloned().unwrap_or_default();
+            let (was, is) = (value(old), value(event));
+            (was != is).then(|| FieldError::invalid(told, is, "field is immutable"))
+        })
+        .collect()
 }
 
 impl Settler for Expiry {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
-use super::shapes::{self, Dropping, Typed};
+use super::shapes::{Dropping, Shape, Typed};
 use super::{data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
+use crate::playground::table;
 
 /// One kind in one version.
 pub(super) struct Row {
@@ -94,6 +95,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
+    "source",
     "type",
 ];
 const EVENT_VIEW_FIELDS: &[&str] = &[
@@ -315,23 +317,26 @@ impl Row {
             required_label: None,
             only: None,
             selectable_fields: names(self.selectable),
+            printer: (self.verbs != Verbs::CreateOnly).then(|| table::builtin(self.kind)),
             incarnation: 0,
         })
     }
 
-    /// Both views of events share a table, and what one knows the other must not drop.
     fn schema(&self) -> Option<Arc<dyn ObjectSchema>> {
-        let kept = self.verbs == Verbs::CreateOnly || self.rules == Rules::Event;
-        (!kept).then(|| Arc::new(Dropping(shapes::schema(self.kind))) as Arc<dyn ObjectSchema>)
+        let shape = Arc::new(Shape::new(self.group, self.version, self.kind));
+        Some(Arc::new(Dropping(shape)))
     }
 
     fn strategy(&self, identify: &Identify) -> Option<Arc<dyn Strategy>> {
         let rules = self.rules.strategy(identify);
-        if shapes::shape(self.kind).is_none() {
-            return rules;
-        }
-        let schema = shapes::schema(self.kind);
-        Some(Arc::new(Typed { schema, rules }))
+        // Objects come to their strategy as they are stored.
+        let group = if self.rules == Rules::Event {
+            ""
+        } else {
+            self.group
+        };
+        let shape = Arc::new(Shape::new(group, self.version, self.kind));
+        Some(Arc::new(Typed { shape, rules }))
     }
 }
 

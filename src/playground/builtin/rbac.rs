@@ -110,7 +110,7 @@ impl Strategy for Bindings {
             ));
         }
         let kinds: &[&str] = if admission.resource.namespaced {
-            &["ClusterRole", "Role"]
+            &["Role", "ClusterRole"]
         } else {
             &["ClusterRole"]
         };
@@ -184,7 +184,7 @@ fn check_subject(subject: &Value, path: &Path<'_>, namespaced: bool) -> Vec<Fiel
         kind => errors.push(FieldError::not_supported(
             path.field("kind"),
             kind,
-            ["Group", "ServiceAccount", "User"],
+            ["ServiceAccount", "User", "Group"],
         )),
     }
     errors

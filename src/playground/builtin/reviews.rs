@@ -41,6 +41,9 @@ impl Strategy for Reviews {
                 "token is required for TokenReview in authentication",
             ));
         }
+        if self.question == Question::SelfRules && spec_text(review, "namespace").is_empty() {
+            return Err(Status::bad_request("no namespace on request"));
+        }
         Ok(())
     }
 
@@ -52,7 +55,14 @@ impl Strategy for Reviews {
         let spec = review.root().get("spec").unwrap_or(&Value::Null);
         let has = |field: &str| spec.get(field).is_some_and(|value| !value.is_null());
         let mut errors = Vec::new();
-        if asks_access && has("resourceAttributes") == has("nonResourceAttributes") {
+        if asks_access && has("resourceAttributes") && has("nonResourceAttributes") {
+            let other = |field: &str| spec_of(spec, "nonResourceAttributes", field);
+            errors.push(FieldError::invalid(
+                "spec.nonResourceAttributes",
+                json!({"Path": other("path"), "Verb": other("verb")}),
+                "cannot be specified in combination with resourceAttributes",
+            ));
+        } else if asks_access && has("resourceAttributes") == has("nonResourceAttributes") {
             errors.push(FieldError::invalid(
                 "spec.resourceAttributes",
                 spec.get("resourceAttributes").cloned().unwrap_or_default(),
@@ -94,6 +104,9 @@ impl Strategy for Reviews {
             Question::SelfSubject => json!({"userInfo": info(user)}),
         };
         let mut answer = review.clone();
+        if self.question == Question::SelfRules {
+            answer.root_mut().insert("spec".into(), json!({}));
+        }
         answer.root_mut().insert("status".into(), status);
         Some(answer)
     }
@@ -131,6 +144,12 @@ fn info(user: &User) -> Value {
         info["uid"] = user.uid.as_str().into();
     }
     info
+}
+
+/// A text within a part of a spec.
+fn spec_of<'s>(spec: &'s Value, part: &str, field: &str) -> &'s str {
+    let found = spec.get(part).and_then(|part| part.get(field));
+    found.and_then(Value::as_str).unwrap_or_default()
 }
 
 fn spec_text<'o>(review: &'o Object, field: &str) -> &'o str {

@@ -1,150 +1,87 @@
-//! The fields of built-in kinds and their types: what a server with typed kinds decodes and what it
-//! drops. Kinds that are only stored keep all they are sent.
+//! Built-in kinds as a server with typed kinds decodes them: fields that their types do not have are
+//! dropped, and values of other types are no objects of the kind at all.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::typed;
 use crate::object::Object;
 use crate::playground::catalog::{Admission, ObjectSchema, Strategy};
-use crate::playground::custom::FittedSchema;
+use crate::playground::custom;
 use crate::playground::field::{FieldError, Path};
+use crate::playground::openapi::builtin::types;
 use crate::playground::schema::Schema;
 use crate::playground::status::Status;
 use crate::playground::store::Tx;
 
-/// What is known of the fields of a kind.
-pub(super) fn shape(kind: &str) -> Option<Value> {
-    let refs = || list(&object(&[("name", text())]));
-    let subjects = || {
-        list(&object(&[
-            ("kind", text()),
-            ("apiGroup", text()),
-            ("name", text()),
-            ("namespace", text()),
-        ]))
-    };
-    let rules = || {
-        list(&object(&[
-            ("verbs", list(&text())),
-            ("apiGroups", list(&text())),
-            ("resources", list(&text())),
-            ("resourceNames", list(&text())),
-            ("nonResourceURLs", list(&text())),
-        ]))
-    };
-    Some(match kind {
-        "Namespace" => object(&[
-            ("spec", object(&[("finalizers", list(&text()))])),
-            (
-                "status",
-                object(&[("phase", text()), ("conditions", list(&anything()))]),
-            ),
-        ]),
-        "ConfigMap" => object(&[
-            ("data", map(&text())),
-            ("binaryData", map(&text())),
-            ("immutable", flag()),
-        ]),
-        "Secret" => object(&[
-            ("data", map(&text())),
-            ("stringData", map(&text())),
-            ("type", text()),
-            ("immutable", flag()),
-        ]),
-        "ServiceAccount" => object(&[
-            ("secrets", list(&reference())),
-            ("imagePullSecrets", refs()),
-            ("automountServiceAccountToken", flag()),
-        ]),
-        // As it is stored; the other view is turned into this one first.
-        "Event" => object(&[
-            ("involvedObject", reference()),
-            ("related", reference()),
-            ("reason", text()),
-            ("message", text()),
-            ("source", object(&[("component", text()), ("host", text())])),
-            ("firstTimestamp", text()),
-            ("lastTimestamp", text()),
-            ("eventTime", text()),
-            ("count", number()),
-            ("type", text()),
-            (
-                "series",
-                object(&[("count", number()), ("lastObservedTime", text())]),
-            ),
-            ("action", text()),
-            ("reportingComponent", text()),
-            ("reportingInstance", text()),
-        ]),
-        "Role" => object(&[("rules", rules())]),
-        "ClusterRole" => object(&[
-            ("rules", rules()),
-            (
-                "aggregationRule",
-                object(&[("clusterRoleSelectors", list(&anything()))]),
-            ),
-        ]),
-        "RoleBinding" | "ClusterRoleBinding" => object(&[
-            ("subjects", subjects()),
-            (
-                "roleRef",
-                object(&[("apiGroup", text()), ("kind", text()), ("name", text())]),
-            ),
-        ]),
-        "Lease" => object(&[(
-            "spec",
-            object(&[
-                ("holderIdentity", text()),
-                ("leaseDurationSeconds", number()),
-                ("acquireTime", text()),
-                ("renewTime", text()),
-                ("leaseTransitions", number()),
-                ("strategy", text()),
-                ("preferredHolder", text()),
-            ]),
-        )]),
-        _ => return None,
-    })
+/// What a kind is decoded to. Made with the table, worked out when the first object is written.
+pub(super) struct Shape {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    /// The name of its type, where there is one.
+    name: OnceLock<Option<&'static str>>,
+    schema: OnceLock<Schema>,
 }
 
-/// The schema by which unknown fields of a kind are dropped.
-pub(super) fn schema(kind: &str) -> Arc<FittedSchema> {
-    let (schema, document) = match shape(kind) {
-        Some(document) => (
-            Schema::compile(&document, &Path::Root)
-                .expect("a test compiles every shape of the table"),
-            document,
-        ),
-        None => (Schema::anything(), Value::Null),
-    };
-    Arc::new(FittedSchema::new(schema, &document))
+impl Shape {
+    pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+            name: OnceLock::new(),
+            schema: OnceLock::new(),
+        }
+    }
+
+    fn name(&self) -> Option<&'static str> {
+        *self
+            .name
+            .get_or_init(|| types().name_of(self.group, self.version, self.kind))
+    }
+
+    /// The types of its fields.
+    fn schema(&self) -> &Schema {
+        self.schema.get_or_init(|| {
+            let document = self.name().and_then(typed::structural);
+            document.map_or_else(Schema::anything, |document| {
+                Schema::compile(&document, &Path::Root)
+                    .expect("a test compiles the type of every kind of the table")
+            })
+        })
+    }
 }
 
-/// Drops fields and nulls; types are [`Typed`]'s, so that a wrong one is a bad request and not an invalid object.
-pub(super) struct Dropping(pub(super) Arc<FittedSchema>);
+/// Drops fields and nulls; types are [`Typed`]'s, so that a wrong one is a bad request and not an
+/// invalid object.
+pub(super) struct Dropping(pub(super) Arc<Shape>);
 
 impl ObjectSchema for Dropping {
     fn stamp(&self) -> u64 {
-        self.0.stamp()
+        // The types of a kind are what they are.
+        custom::hash(("built-in", self.0.group, self.0.version, self.0.kind))
     }
 
     fn prune(&self, object: &mut Value) -> Vec<String> {
-        self.0.prune(object)
+        self.0
+            .name()
+            .map_or_else(Vec::new, |name| typed::prune(name, object))
     }
 
     fn default(&self, object: &mut Value) {
-        self.0.default(object);
+        self.0.schema().default(object);
     }
 
-    fn validate(&self, _object: &Value) -> Vec<FieldError> {
+    fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         Vec::new()
     }
 }
 
 /// A kind whose objects have to decode before anything else is asked about them.
 pub(super) struct Typed {
-    pub(super) schema: Arc<FittedSchema>,
+    pub(super) shape: Arc<Shape>,
     pub(super) rules: Option<Arc<dyn Strategy>>,
 }
 
@@ -157,8 +94,9 @@ impl Strategy for Typed {
     ) -> Result<(), Status> {
         // Where a null stands, Go takes nothing to be.
         let mut decoded = object.as_value().clone();
-        self.schema.default(&mut decoded);
-        if let Some(error) = self.schema.validate(&decoded).first() {
+        let schema = self.shape.schema();
+        schema.default(&mut decoded);
+        if let Some(error) = schema.validate(&decoded, None).first() {
             let (kind, version) = (&admission.resource.kind, &admission.resource.version);
             return Err(Status::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
@@ -189,53 +127,11 @@ impl Strategy for Typed {
         }
     }
 
+    fn field<'o>(&self, object: &'o Object, field: &str) -> Option<&'o str> {
+        self.rules.as_ref()?.field(object, field)
+    }
+
     fn answer(&self, admission: &Admission<'_>, object: &Object) -> Option<Object> {
         self.rules.as_ref()?.answer(admission, object)
     }
-}
-
-/// An `ObjectReference`.
-fn reference() -> Value {
-    let fields = [
-        "apiVersion",
-        "fieldPath",
-        "kind",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "uid",
-    ];
-    object(&fields.map(|field| (field, text())))
-}
-
-fn text() -> Value {
-    json!({"type": "string"})
-}
-
-fn flag() -> Value {
-    json!({"type": "boolean"})
-}
-
-fn number() -> Value {
-    json!({"type": "integer"})
-}
-
-fn anything() -> Value {
-    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
-fn list(items: &Value) -> Value {
-    json!({"type": "array", "items": items})
-}
-
-fn map(values: &Value) -> Value {
-    json!({"type": "object", "additionalProperties": values})
-}
-
-fn object(fields: &[(&str, Value)]) -> Value {
-    let properties: Map<String, Value> = fields
-        .iter()
-        .map(|(name, schema)| ((*name).to_owned(), schema.clone()))
-        .collect();
-    json!({"type": "object", "properties": properties})
 }

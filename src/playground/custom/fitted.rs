@@ -1,5 +1,7 @@
 //! A structural schema as the API layer uses it, with `metadata` held to its known fields.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::playground::catalog::ObjectSchema;
@@ -23,6 +25,15 @@ const METADATA: [&str; 15] = [
     "selfLink",
     "uid",
 ];
+const MANAGED: [&str; 7] = [
+    "apiVersion",
+    "fieldsType",
+    "fieldsV1",
+    "manager",
+    "operation",
+    "subresource",
+    "time",
+];
 const OWNER: [&str; 6] = [
     "apiVersion",
     "blockOwnerDeletion",
@@ -36,6 +47,7 @@ const OWNER: [&str; 6] = [
 #[derive(Clone, Debug)]
 pub struct FittedSchema {
     schema: Schema,
+    document: Arc<Value>,
     stamp: u64,
 }
 
@@ -44,7 +56,11 @@ impl FittedSchema {
     pub fn new(schema: Schema, document: &Value) -> Self {
         // Members are sorted, so equal documents have equal texts.
         let stamp = super::hash(document.to_string());
-        Self { schema, stamp }
+        Self {
+            schema,
+            document: Arc::new(document.clone()),
+            stamp,
+        }
     }
 }
 
@@ -53,19 +69,21 @@ impl ObjectSchema for FittedSchema {
         self.stamp
     }
 
+    fn document(&self) -> Option<&Value> {
+        Some(&self.document)
+    }
+
     fn prune(&self, object: &mut Value) -> Vec<String> {
-        let mut pruned = self.schema.prune(object);
+        let mut pruned = Vec::new();
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            keep_known(metadata, &METADATA, "metadata", &mut pruned);
-            if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
-                for (index, owner) in owners.iter_mut().enumerate() {
-                    if let Value::Object(owner) = owner {
-                        let path = format!("metadata.ownerReferences[{index}]");
-                        keep_known(owner, &OWNER, &path, &mut pruned);
-                    }
-                }
-            }
+            keep_metadata(metadata, "metadata", &mut pruned);
         }
+        pruned.extend(self.schema.prune(object));
+        self.schema.each_embedded(object, &mut |embedded, path| {
+            if let Some(Value::Object(metadata)) = embedded.get_mut("metadata") {
+                keep_metadata(metadata, &path.field("metadata").to_string(), &mut pruned);
+            }
+        });
         pruned
     }
 
@@ -73,8 +91,24 @@ impl ObjectSchema for FittedSchema {
         self.schema.default(object);
     }
 
-    fn validate(&self, object: &Value) -> Vec<FieldError> {
-        self.schema.validate(object)
+    fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.schema.validate(object, old)
+    }
+}
+
+/// Drops what metadata does not have, wherever it is typed.
+fn keep_metadata(metadata: &mut Map<String, Value>, path: &str, pruned: &mut Vec<String>) {
+    keep_known(metadata, &METADATA, path, pruned);
+    for (list, known) in [
+        ("ownerReferences", &OWNER[..]),
+        ("managedFields", &MANAGED[..]),
+    ] {
+        let items = metadata.get_mut(list).and_then(Value::as_array_mut);
+        for (index, item) in items.into_iter().flatten().enumerate() {
+            if let Value::Object(item) = item {
+                keep_known(item, known, &format!("{path}.{list}[{index}]"), pruned);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::playground::crd::{Conversion, Definition};
 use crate::playground::names::Scope;
 use crate::playground::status::Status;
 use crate::playground::store::{Name, Table};
+use crate::playground::table::{Custom, Printer};
 
 /// Where a definition comes from.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
                 .iter()
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
+            printer: Some(Arc::new(Custom::new(&version.columns)) as Arc<dyn Printer>),
             incarnation: hash((origin.uid, origin.identity, namespaced, &names.kind)),
         });
     }

@@ -94,6 +94,10 @@ impl Cluster {
         let outcome = self.store.write(|tx| {
             let catalog = self.scopes.catalog(tx, &scope())?;
             let resource = find(&catalog, api).ok_or_else(Status::no_such_path)?;
+            let mut object = object;
+            if let Some(schema) = &resource.schema {
+                schema.prune(&mut object);
+            }
             let mut object = Object::new(object).unwrap();
             if let Some(conversion) = &resource.conversion {
                 object = conversion.to_storage(object)?;
@@ -142,11 +146,11 @@ impl Cluster {
             strategy.prepare(tx, &admission, object)?;
             errors.extend(strategy.validate(&admission, object));
         }
-        if let Some(schema) = &resource.schema {
+        let schema = resource.schema.as_ref();
+        if let Some(schema) = schema.filter(|_| resource.conversion.is_none()) {
             let mut value = object.clone().into_value();
-            schema.prune(&mut value);
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, None));
             *object = Object::new(value).unwrap();
         }
         if errors.is_empty() {

@@ -5,18 +5,19 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::query::FieldValidation;
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::field::FieldError;
-use crate::playground::json::{self, Document, JsonError};
+use crate::playground::json::{self, Document, JsonError, Syntax};
 use crate::playground::protobuf::{self, ProtobufError};
 use crate::playground::status::Status;
+use crate::playground::yaml;
 
 /// How a document is written, by its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Json,
+    Yaml,
     Protobuf,
 }
 
@@ -26,13 +27,6 @@ pub(super) enum PatchKind {
     Json,
     Merge,
     Strategic,
-}
-
-/// What there is to say about fields that are unknown or named twice.
-#[derive(Debug)]
-pub(super) struct Complaints {
-    validation: FieldValidation,
-    messages: Vec<String>,
 }
 
 fn media_type(headers: &HeaderMap) -> String {
@@ -49,20 +43,23 @@ pub(super) fn document(headers: &HeaderMap, body: &Bytes) -> Result<Document, St
         protobuf::MEDIA_TYPE => Encoding::Protobuf,
         "" if protobuf::is_protobuf(body) => Encoding::Protobuf,
         "" | "application/json" => Encoding::Json,
+        "application/yaml" => Encoding::Yaml,
         other => {
             return Err(Status::unsupported_media_type(format!(
-                "the body of the request was in an unknown format - accepted media types include: application/json, {}; got {other:?}",
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, {}; got {other:?}",
                 protobuf::MEDIA_TYPE
             )));
         }
     };
     match encoding {
         Encoding::Json => parse(body),
+        Encoding::Yaml => yaml::parse(body).map_err(refuse_text),
         Encoding::Protobuf => {
             let value = protobuf::decode(body).map_err(refuse_protobuf)?;
             Ok(Document {
                 value,
                 duplicates: Vec::new(),
+                syntax: Syntax::Json,
             })
         }
     }
@@ -96,10 +93,14 @@ pub(super) fn unknown_patch(given: &str, flavour: Flavour) -> Status {
 }
 
 fn parse(body: &Bytes) -> Result<Document, Status> {
-    json::parse(body).map_err(|error| match error {
+    json::parse(body).map_err(refuse_text)
+}
+
+fn refuse_text(error: JsonError) -> Status {
+    match error {
         JsonError::TooLarge { .. } => Status::too_large(json::MAX_BODY),
         error => Status::bad_request(error.to_string()),
-    })
+    }
 }
 
 fn refuse_protobuf(error: ProtobufError) -> Status {
@@ -109,42 +110,6 @@ fn refuse_protobuf(error: ProtobufError) -> Status {
             Status::unsupported_media_type(error.to_string())
         }
         error => Status::bad_request(error.to_string()),
-    }
-}
-
-impl Complaints {
-    pub(super) fn new(validation: FieldValidation, duplicates: &[String]) -> Self {
-        Self {
-            validation,
-            messages: duplicates
-                .iter()
-                .map(|path| json::duplicate_field(path))
-                .collect(),
-        }
-    }
-
-    pub(super) fn unknown(&mut self, paths: &[String]) {
-        let messages = paths.iter().map(|path| json::unknown_field(path));
-        self.messages.extend(messages);
-    }
-
-    /// Refuses, if the client wants that.
-    pub(super) fn check(&self) -> Result<(), Status> {
-        if self.validation != FieldValidation::Strict {
-            return Ok(());
-        }
-        match json::strict_error(&self.messages) {
-            Some(message) => Err(Status::bad_request(message)),
-            None => Ok(()),
-        }
-    }
-
-    /// What the answer warns of.
-    pub(super) fn warnings(self) -> Vec<String> {
-        match self.validation {
-            FieldValidation::Warn => self.messages,
-            FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),
-        }
     }
 }
 

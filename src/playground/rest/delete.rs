@@ -1,125 +1,26 @@
-//! Deletions of one object or of many.
+//! Deletions of one object or of many, by requests and by garbage collection.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::query;
+use super::delete_options::{DeleteOptions, Propagation};
+use super::discovery::is_namespaces;
 use super::select::{self, Chosen};
 use super::write::{self, Written};
-use super::{Call, Rest, body, view};
+use super::{Call, Rest, list, view};
 use crate::object::Object;
 use crate::playground::builtin::namespaces;
-use crate::playground::catalog::{Admission, Resource};
-use crate::playground::field::FieldError;
+use crate::playground::catalog::{Admission, Resource, Scope, User};
 use crate::playground::status::Status;
 use crate::playground::store::{Filter as _, Key, Stored, Tx};
 
-const OPTIONS: &str = "DeleteOptions";
-
-/// How a deletion is meant, from its query and its body.
-#[derive(Debug, Default)]
-struct DeleteOptions {
-    dry_run: bool,
-    uid: Option<String>,
-    resource_version: Option<String>,
-}
-
 /// What became of an object.
-enum Fate {
+pub(in crate::playground) enum Fate {
     Gone(Object),
     /// Something holds it back.
     Marked(Object),
-}
-
-impl DeleteOptions {
-    fn read(call: &Call<'_>) -> Result<Self, Status> {
-        let mut options = Self {
-            dry_run: call.query.dry_run(OPTIONS)?,
-            ..Self::default()
-        };
-        check_policy(call.query.get("propagationPolicy"))?;
-        if call.request.body.is_empty() {
-            return Ok(options);
-        }
-        let document = body::document(&call.request.headers, &call.request.body)?.value;
-        let Some(fields) = document.as_object() else {
-            return Err(Status::bad_request(
-                "the body of a deletion must be DeleteOptions",
-            ));
-        };
-        if let Some(kind) = fields.get("kind").filter(|kind| *kind != "DeleteOptions") {
-            return Err(Status::bad_request(format!(
-                "the body of a deletion must be DeleteOptions, not {kind}"
-            )));
-        }
-        check_policy(fields.get("propagationPolicy").and_then(Value::as_str))?;
-        match fields
-            .get("dryRun")
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-        {
-            None | Some([]) => {}
-            Some([all]) if all == "All" => options.dry_run = true,
-            Some([other, ..]) => {
-                let other = other.as_str().unwrap_or_default();
-                return Err(query::unsupported_dry_run(OPTIONS, other));
-            }
-        }
-        let text = |field: &str| {
-            let value = fields.get("preconditions")?.get(field)?.as_str()?;
-            (!value.is_empty()).then(|| value.to_owned())
-        };
-        options.uid = text("uid");
-        options.resource_version = text("resourceVersion");
-        Ok(options)
-    }
-}
-
-impl DeleteOptions {
-    /// Whether the object is the one that is meant.
-    fn check(&self, resource: &Resource, object: &Object) -> Result<(), Status> {
-        let fail = |why: String| {
-            // Known by its kind here, not by its resource.
-            Err(Status::conflict(
-                &resource.group,
-                &resource.kind,
-                object.name(),
-                &why,
-            ))
-        };
-        let is = object.uid().unwrap_or_default();
-        match self.uid.as_deref() {
-            Some(uid) if uid != is => {
-                return fail(format!(
-                    "the UID in the precondition ({uid}) does not match the UID in record ({is}). The object might have been deleted and then recreated"
-                ));
-            }
-            _ => {}
-        }
-        let is = object.resource_version().unwrap_or_default();
-        match self.resource_version.as_deref() {
-            Some(version) if version != is => fail(format!(
-                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({is}). The object might have been modified"
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn check_policy(policy: Option<&str>) -> Result<(), Status> {
-    match policy {
-        None | Some("" | "Background" | "Foreground" | "Orphan") => Ok(()),
-        Some(other) => Err(query::bad_options(
-            OPTIONS,
-            FieldError::not_supported(
-                "propagationPolicy",
-                other,
-                ["Foreground", "Background", "Orphan", "nil"],
-            ),
-        )),
-    }
 }
 
 impl Rest {
@@ -129,7 +30,7 @@ impl Rest {
             let resource = self.find(tx, &call.request.scope, &call.path, "delete")?;
             let (key, stored) = write::existing(tx, call, &resource, name)?;
             options.check(&resource, &stored.object())?;
-            let fate = Self::delete_in(tx, call, &resource, (&key, &stored))?;
+            let fate = deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
             tx.report(&key);
             Ok((resource, fate))
         })?;
@@ -138,6 +39,9 @@ impl Rest {
         let body = match (outcome.reported, fate) {
             (Some(stored), _) => view.body(&stored)?,
             (None, Fate::Marked(object)) => view.transient(object)?,
+            (None, Fate::Gone(object)) if is_shown_at_its_end(&resource) => {
+                view.transient(object)?
+            }
             (None, Fate::Gone(object)) => success(&resource, &object),
         };
         Ok(Written {
@@ -153,48 +57,67 @@ impl Rest {
         let limit = limit.map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
         let outcome = self.transact(options.dry_run, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "deletecollection")?;
-            write::cluster(call)?;
+            let cluster = write::cluster(call)?;
             let chosen = Chosen::parse(&call.query, &resource)?;
             let range = select::range(&call.request.scope, &resource, &call.path);
             let mut items = Vec::new();
             let doomed = tx.list(&range).into_iter();
-            for stored in doomed.filter(|stored| chosen.matches(stored)).take(limit) {
+            let mut doomed = doomed.filter(|stored| chosen.matches(stored));
+            for stored in doomed.by_ref().take(limit) {
                 let key = stored.key.clone();
-                let (Fate::Gone(object) | Fate::Marked(object)) =
-                    Self::delete_in(tx, call, &resource, (&key, &stored))?;
-                items.push(object);
+                options.check(&resource, &stored.object())?;
+                deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
+                // As it was listed.
+                items.push(stored.object());
             }
-            Ok((resource, items))
+            // Where to go on, if somebody wants to.
+            let next = doomed.next().and(items.last()).map(|last| {
+                let namespace = last.namespace().unwrap_or_default();
+                resource.table.key(&cluster, namespace, last.name()).place
+            });
+            Ok((resource, items, next))
         })?;
-        let (resource, items) = outcome.value;
+        let (resource, items, next) = outcome.value;
         let view = call.view(resource);
         let items: Vec<Bytes> = items
             .into_iter()
-            .map(|object| view.transient(object))
+            .map(|object| view.transient_item(object))
             .collect::<Result<_, Status>>()?;
         let mut meta = json!({"resourceVersion": outcome.revision.to_string()});
+        if let Some(next) = next {
+            meta["continue"] = list::next_page(outcome.revision, &next).into();
+        }
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
-            body: view.list(&meta, &items),
+            body: view.list(&meta, &items)?,
             warnings: Vec::new(),
         })
     }
+}
 
-    /// Removes an object, or marks one that finalizers hold.
-    fn delete_in(
+/// Who deletes what kind of object.
+pub(in crate::playground) struct Deletion<'a> {
+    pub(in crate::playground) user: &'a User,
+    pub(in crate::playground) scope: &'a Scope,
+    pub(in crate::playground) resource: &'a Arc<Resource>,
+    pub(in crate::playground) propagation: Option<Propagation>,
+}
+
+impl Deletion<'_> {
+    /// Removes an object, or marks one that something holds back.
+    pub(in crate::playground) fn apply(
+        &self,
         tx: &mut Tx<'_>,
-        call: &Call<'_>,
-        resource: &Arc<Resource>,
         (key, stored): (&Key, &Stored),
     ) -> Result<Fate, Status> {
         let old = stored.object();
-        if let Some(strategy) = &resource.strategy {
+        if let Some(strategy) = &self.resource.strategy {
             let admission = Admission {
-                user: &call.request.user,
-                scope: &call.request.scope,
+                user: self.user,
+                scope: self.scope,
                 cluster: key.cluster(),
-                resource,
+                resource: self.resource,
                 subresource: "",
                 old: Some(&old),
             };
@@ -205,16 +128,59 @@ impl Rest {
             return Ok(Fate::Gone(old));
         };
         let mut object = now.object();
-        if object.in_deletion() {
+        let finalizers = if is_events(self.resource) {
+            None
+        } else {
+            Propagation::finalizers(self.propagation, &object)
+        };
+        let changed = finalizers.is_some();
+        if let Some(finalizers) = finalizers {
+            let metadata = object.metadata_mut();
+            if finalizers.is_empty() {
+                metadata.remove("finalizers");
+            } else {
+                metadata.insert("finalizers".into(), finalizers.into());
+            }
+        }
+        let was_in_deletion = object.in_deletion();
+        if was_in_deletion && !changed {
             return Ok(Fate::Marked(object));
         }
-        if object.finalizers().next().is_none() {
+        // A namespace has finalizers of its own kind, and goes when these do.
+        let waits = was_in_deletion && is_namespaces(self.resource);
+        if object.finalizers().next().is_none() && !waits {
             tx.remove(key);
             return Ok(Fate::Gone(object));
         }
-        namespaces::mark(tx, &mut object);
+        if !was_in_deletion {
+            namespaces::mark(tx, &mut object);
+        }
         tx.put(key, object.clone())?;
         Ok(Fate::Marked(object))
+    }
+}
+
+/// A few kinds are answered themselves when they go, the others by a word about them.
+fn is_shown_at_its_end(resource: &Resource) -> bool {
+    let shown = ["serviceaccounts", "resourcequotas"];
+    resource.group.is_empty() && shown.contains(&&*resource.plural)
+}
+
+/// Events own nothing and are nobody's: dependents are no matter of theirs.
+fn is_events(resource: &Resource) -> bool {
+    resource.table.group.is_empty() && *resource.table.resource == *"events"
+}
+
+fn deletion<'a>(
+    call: &'a Call<'_>,
+    options: &DeleteOptions,
+    resource: &'a Arc<Resource>,
+) -> Deletion<'a> {
+    Deletion {
+        user: &call.request.user,
+        scope: &call.request.scope,
+        resource,
+        propagation: options.propagation,
     }
 }
 

@@ -35,16 +35,26 @@ pub(super) async fn list(
     view: &View,
     query: &Query<'_>,
 ) -> Result<Bytes, Status> {
-    let limit = query.number("limit")?.filter(|limit| *limit > 0);
+    let any_age = query.get("resourceVersion") == Some("0");
+    // What may be of any age comes out of a cache, which gives all of it.
+    let limit = query
+        .number("limit")?
+        .filter(|limit| *limit > 0 && !any_age);
     let limit = limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX)
     });
+    let age = query.age()?;
     let token = query.get("continue").map(Token::decode).transpose()?;
+    if token.is_some() && age != Age::Newest {
+        return Err(Status::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
     let Snapshot { revision, items } = match &token {
         Some(token) => store
             .snapshot_at(range, token.revision)
             .map_err(|_| Status::expired(EXPIRED))?,
-        None => snapshot(store, range, query.age()?).await?,
+        None => snapshot(store, range, age).await?,
     };
     let after = token.as_ref().map(Token::place);
     let mut wanted = items
@@ -55,7 +65,7 @@ pub(super) async fn list(
     let mut meta = json!({"resourceVersion": revision.to_string()});
     let left = wanted.count();
     if let (Some(last), true) = (page.last(), left > 0) {
-        meta["continue"] = Token::after(revision, &last.key.place).encode().into();
+        meta["continue"] = next_page(revision, &last.key.place).into();
         if chosen.is_everything() {
             meta["remainingItemCount"] = left.into();
         }
@@ -63,9 +73,14 @@ pub(super) async fn list(
     view.complete(&mut meta);
     let bodies = page
         .into_iter()
-        .map(|stored| view.body(stored))
+        .map(|stored| view.item(stored))
         .collect::<Result<Vec<Bytes>, Status>>()?;
-    Ok(view.list(&meta, &bodies))
+    view.list(&meta, &bodies)
+}
+
+/// What leads to the page after an object.
+pub(super) fn next_page(revision: u64, last: &Place) -> String {
+    Token::after(revision, last).encode()
 }
 
 /// A state of the age that was asked for.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::query::no_version;
 use crate::object::Object;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
@@ -90,11 +91,28 @@ pub(super) fn check_precondition(
     match resource_version {
         None | Some("0") => Ok(()),
         version if version == old.resource_version() => Ok(()),
-        Some(version) if version.parse::<u64>().is_err() => Err(Status::bad_request(format!(
-            "invalid resource version {version:?}"
-        ))),
+        // Found out where objects are stored, which knows no better word for it.
+        Some(version) if version.parse::<u64>().is_err() => {
+            Err(Status::new(500, "", no_version(version)))
+        }
         Some(_) => Err(Status::stale(group, resource, name)),
     }
+}
+
+/// When an object goes is up to its deletion alone; what says nothing about it is kept as it is.
+pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
+    let of = |object: &Object, field: &str| {
+        let found = object.as_value().pointer(&format!("/metadata/{field}"));
+        found.filter(|value| !value.is_null()).cloned()
+    };
+    ["deletionTimestamp", "deletionGracePeriodSeconds"]
+        .into_iter()
+        .filter_map(|field| {
+            let new = of(object, field).filter(|new| Some(new) != of(old, field).as_ref())?;
+            let field = format!("metadata.{field}");
+            Some(FieldError::invalid(field, new, "field is immutable"))
+        })
+        .collect()
 }
 
 /// Who is being deleted takes no new finalizers.

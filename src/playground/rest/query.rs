@@ -11,6 +11,9 @@ pub(super) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
+/// The parameter that says what a resourceVersion means.
+pub(super) const MATCH: &str = "resourceVersionMatch";
+
 /// How old a list may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
@@ -29,28 +32,36 @@ pub(super) enum FieldValidation {
 
 impl<'a> Query<'a> {
     pub(super) fn parse(query: Option<&'a str>) -> Self {
-        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        // A semicolon separates nothing any more, and what has one is left out.
+        let parts = query.unwrap_or_default().split('&');
+        let parts = parts.filter(|part| !part.contains(';'));
         Self {
-            pairs: pairs.collect(),
+            pairs: parts
+                .flat_map(|part| form_urlencoded::parse(part.as_bytes()))
+                .collect(),
         }
     }
 
     /// The value, unless it is missing or empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| &**value)
-            .filter(|value| !value.is_empty())
+        self.given(name).filter(|value| !value.is_empty())
     }
 
+    /// The value, unless it is missing.
+    fn given(&self, name: &str) -> Option<&str> {
+        let found = self.pairs.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| &**value)
+    }
+
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "parameters are read alike, whether they can be wrong or not"
+    )]
     pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
         match self.get(name) {
             None | Some("false" | "0" | "f" | "F" | "False" | "FALSE") => Ok(false),
-            Some("true" | "1" | "t" | "T" | "True" | "TRUE") => Ok(true),
-            Some(other) => Err(Status::bad_request(format!(
-                "{name} must be true or false, not {other:?}"
-            ))),
+            // Whatever is said but "no" is a yes.
+            Some(_) => Ok(true),
         }
     }
 
@@ -58,9 +69,9 @@ impl<'a> Query<'a> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        let number: i64 = text.parse().map_err(|_| {
-            Status::bad_request(format!("{name} must be a whole number, not {text:?}"))
-        })?;
+        let number: i64 = text
+            .parse()
+            .map_err(|_| Status::bad_request(unparsed("ParseInt", text)))?;
         // Less than nothing is as good as nothing.
         Ok(u64::try_from(number).ok())
     }
@@ -68,10 +79,18 @@ impl<'a> Query<'a> {
     /// `None`: not given, or 0, which is "any".
     pub(super) fn resource_version(&self) -> Result<Option<u64>, Status> {
         let text = self.get("resourceVersion").unwrap_or("0");
-        let number: u64 = text
-            .parse()
-            .map_err(|_| Status::bad_request(format!("invalid resource version {text:?}")))?;
+        let number: u64 = text.parse().map_err(|_| {
+            Status::bad_request(format!("invalid resource version: {}", no_version(text)))
+        })?;
         Ok(Some(number).filter(|number| *number > 0))
+    }
+
+    /// The same where nobody looks at it before the objects are read, which then fails.
+    pub(super) fn late_resource_version(&self) -> Result<Option<u64>, Status> {
+        self.resource_version().map_err(|_| {
+            let given = self.get("resourceVersion").unwrap_or_default();
+            Status::new(500, "", no_version(given))
+        })
     }
 
     /// By the table of `resourceVersion` and `resourceVersionMatch` of lists.
@@ -79,23 +98,33 @@ impl<'a> Query<'a> {
         let revision = self.resource_version()?;
         let given = self.get("resourceVersion").is_some();
         let matching = self.get("resourceVersionMatch");
+        let mut errors = Vec::new();
+        if self.get("sendInitialEvents").is_some() {
+            errors.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
         if matching.is_some() && !given {
-            return Err(list_options(FieldError::forbidden(
-                "resourceVersionMatch",
+            errors.push(FieldError::forbidden(
+                MATCH,
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            )));
+            ));
         }
         if matching.is_some() && self.get("continue").is_some() {
-            return Err(list_options(FieldError::forbidden(
-                "resourceVersionMatch",
+            errors.push(FieldError::forbidden(
+                MATCH,
                 "resourceVersionMatch is forbidden when continue is provided",
-            )));
+            ));
+        }
+        if !errors.is_empty() {
+            return Err(list_options(&errors));
         }
         match (matching, revision) {
-            (Some("Exact"), None) => Err(list_options(FieldError::forbidden(
-                "resourceVersionMatch",
+            (Some("Exact"), None) => Err(list_options(&[FieldError::forbidden(
+                MATCH,
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ))),
+            )])),
             (Some("Exact"), Some(revision)) => Ok(Age::Exact(revision)),
             // A page of a given revision is a page of exactly that one.
             (None, Some(revision)) if self.number("limit")?.is_some_and(|limit| limit > 0) => {
@@ -103,11 +132,11 @@ impl<'a> Query<'a> {
             }
             (None | Some("NotOlderThan"), Some(revision)) => Ok(Age::NotOlderThan(revision)),
             (None | Some("NotOlderThan"), None) => Ok(Age::Newest),
-            (Some(other), _) => Err(list_options(FieldError::not_supported(
-                "resourceVersionMatch",
+            (Some(other), _) => Err(list_options(&[FieldError::not_supported(
+                MATCH,
                 other,
                 ["Exact", "NotOlderThan", ""],
-            ))),
+            )])),
         }
     }
 
@@ -123,7 +152,7 @@ impl<'a> Query<'a> {
 
     /// Whether nothing is to be stored. `options` is what the verb's options are called.
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, Status> {
-        match self.get("dryRun") {
+        match self.given("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
             Some(other) => Err(unsupported_dry_run(options, other)),
@@ -151,12 +180,28 @@ pub(super) fn selector(error: &SelectError) -> Status {
     Status::bad_request(error.to_string())
 }
 
-pub(super) fn list_options(error: FieldError) -> Status {
-    bad_options("ListOptions", error)
+pub(super) fn list_options(errors: &[FieldError]) -> Status {
+    Status::invalid("meta.k8s.io", "ListOptions", "", errors)
+}
+
+/// What the real server's parser says about a number that is none.
+fn unparsed(parser: &str, text: &str) -> String {
+    format!("strconv.{parser}: parsing {text:?}: invalid syntax")
+}
+
+/// What is no resourceVersion.
+pub(super) fn no_version(text: &str) -> String {
+    let why = unparsed("ParseUint", text);
+    format!("resourceVersion: Invalid value: {text:?}: {why}")
 }
 
 pub(super) fn bad_options(options: &str, error: FieldError) -> Status {
     Status::invalid("meta.k8s.io", options, "", &[error])
+}
+
+/// What is wrong with options, if anything is.
+pub(super) fn refused_options(options: &str, errors: &[FieldError]) -> Option<Status> {
+    (!errors.is_empty()).then(|| Status::invalid("meta.k8s.io", options, "", errors))
 }
 
 pub(super) fn unsupported_dry_run(options: &str, given: &str) -> Status {
@@ -206,10 +251,10 @@ mod tests {
     #[test]
     fn parameters_that_make_no_sense_are_refused() {
         let query = Query::parse(Some(
-            "watch=maybe&limit=-1&labelSelector=a%20b&fieldSelector=x&dryRun=Some&fieldValidation=x",
+            "watch=maybe&limit=x&labelSelector=a%20b&fieldSelector=x&dryRun=Some&fieldValidation=x",
         ));
-        assert_eq!(query.flag("watch").unwrap_err().code, 400);
-        assert_eq!(query.number("limit"), Ok(None));
+        assert_eq!(query.flag("watch"), Ok(true));
+        assert_eq!(query.number("limit").unwrap_err().code, 400);
         assert_eq!(query.label_selector().unwrap_err().code, 400);
         assert_eq!(query.field_selector().unwrap_err().code, 400);
         assert_eq!(query.dry_run("CreateOptions").unwrap_err().code, 422);

@@ -7,8 +7,8 @@ use super::query::Query;
 use super::query::selector as refuse;
 use super::target::ResourcePath;
 use super::view;
-use crate::playground::catalog::{Resource, Scope};
-use crate::playground::select::{FieldSelector, LabelSelector};
+use crate::playground::catalog::{Flavour, Resource, Scope};
+use crate::playground::select::{FieldSelector, LabelSelector, SelectError};
 use crate::playground::status::Status;
 use crate::playground::store::{Filter, Key, Range, Stored};
 
@@ -60,8 +60,25 @@ impl Chosen {
         let fields = query.field_selector()?;
         let selectable = &resource.selectable_fields;
         fields
-            .check(|field| is_metadata(field) || selectable.iter().any(|known| **known == *field))
-            .map_err(|error| refuse(&error))?;
+            .check(|field| match field {
+                // Kinds that name their fields have no namespace to name where they are in none.
+                "metadata.namespace" => {
+                    let others = resource.flavour != Flavour::Custom && selectable.is_empty();
+                    resource.namespaced || others
+                }
+                field => is_metadata(field) || selectable.iter().any(|known| **known == *field),
+            })
+            .map_err(|error| match error {
+                // Kinds with no fields of their own are not asked before all others.
+                SelectError::UnsupportedField(field)
+                    if selectable.is_empty() && resource.flavour != Flavour::Custom =>
+                {
+                    Status::bad_request(format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ))
+                }
+                error => refuse(&error),
+            })?;
         let looks_inside = fields.check(is_metadata).is_err();
         Ok(Self {
             resource: Arc::clone(resource),
@@ -86,9 +103,16 @@ impl Chosen {
                 _ => Cow::Borrowed(&**stored.key.namespace()),
             });
         }
+        // Some fields are made of others, and asked for under a name of their own.
+        let kept = stored.object();
+        let strategy = self.resource.strategy.as_ref();
         // An object that cannot be shown in this version is not selected by its fields either.
-        view::serve(&self.resource, stored.object())
-            .is_ok_and(|object| self.fields.matches_object(object.as_value()))
+        let Ok(object) = view::serve(&self.resource, kept.clone()) else {
+            return false;
+        };
+        self.fields.matches_object_with(object.as_value(), |field| {
+            strategy.and_then(|strategy| strategy.field(&kept, field))
+        })
     }
 }
 

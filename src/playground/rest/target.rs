@@ -20,6 +20,12 @@ pub(super) enum Target {
         group: String,
         version: String,
     },
+    /// `/openapi/v2`
+    Swagger,
+    /// `/openapi/v3`
+    OpenApi,
+    /// What the index of `/openapi/v3` leads to: `apis/<group>/<version>`.
+    OpenApiOf(String),
     Resource(ResourcePath),
     Nothing,
 }
@@ -45,8 +51,12 @@ impl Target {
         };
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
-            ["readyz" | "livez" | "healthz", ..] => Self::Health,
+            ["readyz" | "livez" | "healthz"]
+            | ["readyz" | "livez" | "healthz", "ping" | "etcd" | "log"] => Self::Health,
             ["version"] => Self::Version,
+            ["openapi", "v2"] => Self::Swagger,
+            ["openapi", "v3"] => Self::OpenApi,
+            ["openapi", "v3", path @ ..] => Self::OpenApiOf(path.join("/")),
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group((*group).to_owned()),

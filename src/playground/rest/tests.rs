@@ -16,8 +16,11 @@ use crate::playground::custom;
 use crate::playground::plain::PlainScopes;
 use crate::playground::store::{Name, StoreOptions};
 
+mod aggregated;
 mod lists;
+mod owners;
 mod paths;
+mod tables;
 mod watches;
 mod writes;
 

@@ -5,64 +5,30 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http::header::ACCEPT;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::accept::{Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
-
-/// How much of objects is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Whole,
-    /// `PartialObjectMetadata`
-    Metadata,
-}
+use crate::playground::table::{Column, Printer};
 
 /// Shows objects of one resource.
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) resource: Arc<Resource>,
     pub(super) form: Form,
+    pub(super) clock: fn() -> Timestamp,
+    pub(super) heads: Heads,
 }
 
-impl Form {
-    /// The first of the accepted forms that there is.
-    pub(super) fn accepted(headers: &HeaderMap) -> Result<Self, Status> {
-        let mut accepts = Vec::new();
-        for value in headers.get_all(ACCEPT) {
-            let text = String::from_utf8_lossy(value.as_bytes());
-            accepts.extend(text.split(',').map(|part| part.trim().to_owned()));
-        }
-        accepts.retain(|accept| !accept.is_empty());
-        if accepts.is_empty() {
-            return Ok(Self::Whole);
-        }
-        let found = accepts.iter().find_map(|accept| Self::of(accept));
-        found.ok_or_else(|| {
-            Status::not_acceptable(
-                "only the following media types are accepted: application/json, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-            )
-        })
-    }
-
-    fn of(accept: &str) -> Option<Self> {
-        let mut parts = accept.split(';').map(str::trim);
-        let json = matches!(
-            parts.next(),
-            Some("application/json" | "application/*" | "*/*")
-        );
-        let kind = parts.find_map(|part| part.strip_prefix("as="));
-        match kind {
-            _ if !json => None,
-            None => Some(Self::Whole),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Self::Metadata),
-            Some(_) => None,
-        }
-    }
+/// Whether tables say what their columns are: of the tables of a watch only the first does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heads {
+    Shown,
+    Told,
 }
 
 /// What an object has gone through when it is written by this resource: the version that it says and
@@ -86,7 +52,7 @@ impl View {
         if self.serves_as_stored(stored) {
             return Ok(stored.body());
         }
-        Ok(bytes(self.object(stored)?.as_value()))
+        self.transient(stored.object())
     }
 
     /// The same, with the revision of a later change: of the object's end.
@@ -94,10 +60,10 @@ impl View {
         if self.serves_as_stored(stored) {
             return Ok(stored.body_at(revision));
         }
-        let mut object = self.object(stored)?;
+        let mut object = stored.object();
         let metadata = object.metadata_mut();
         metadata.insert("resourceVersion".into(), revision.to_string().into());
-        Ok(bytes(object.as_value()))
+        self.transient(object)
     }
 
     fn serves_as_stored(&self, stored: &Stored) -> bool {
@@ -107,64 +73,208 @@ impl View {
             && stored.stamp == stamp(&resource.version, resource)
     }
 
-    fn object(&self, stored: &Stored) -> Result<Object, Status> {
-        let mut object = serve(&self.resource, stored.object())?;
-        if self.form == Form::Metadata {
-            object = metadata_only(&object);
-        }
-        Ok(object)
-    }
-
-    /// Shows an object that is not, or no longer, stored.
+    /// Shows an object that is not, or no longer, stored; in its storage version.
     pub(super) fn transient(&self, object: Object) -> Result<Bytes, Status> {
-        let mut object = serve(&self.resource, object)?;
-        if self.form == Form::Metadata {
-            object = metadata_only(&object);
-        }
-        Ok(bytes(object.as_value()))
+        let shown = match self.form {
+            Form::Whole => serve(&self.resource, object)?.into_value(),
+            Form::Metadata(version) => partial(&serve(&self.resource, object)?, version),
+            Form::MetadataList(_) if self.resource.flavour == Flavour::Custom => {
+                return Err(Status::new(500, "", "content is not a list"));
+            }
+            Form::MetadataList(_) => {
+                return Err(Status::not_acceptable(format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                    self.type_name(&self.resource.kind)
+                )));
+            }
+            Form::Table(version, beside) => {
+                let revision = object.resource_version().unwrap_or_default();
+                let meta = json!({"resourceVersion": revision});
+                let row = self.row(object, version, beside)?;
+                self.table(version, &meta, json!([row]))
+            }
+        };
+        Ok(bytes(&shown))
     }
 
-    /// Lists of custom resources say that nothing is to be continued, too.
+    /// The object as part of a list.
+    pub(super) fn item(&self, stored: &Stored) -> Result<Bytes, Status> {
+        if self.serves_as_stored(stored) {
+            return Ok(stored.body());
+        }
+        self.transient_item(stored.object())
+    }
+
+    /// The same, of one that is not, or no longer, stored.
+    pub(super) fn transient_item(&self, object: Object) -> Result<Bytes, Status> {
+        Ok(bytes(&match self.form {
+            Form::Whole => serve(&self.resource, object)?.into_value(),
+            Form::Metadata(version) | Form::MetadataList(version) => {
+                partial(&serve(&self.resource, object)?, version)
+            }
+            Form::Table(version, beside) => self.row(object, version, beside)?,
+        }))
+    }
+
+    /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
+    /// continued, too.
     pub(super) fn complete(&self, meta: &mut Value) {
-        if self.resource.flavour == Flavour::Custom && meta.get("continue").is_none() {
+        let custom = self.resource.flavour == Flavour::Custom;
+        if custom && self.form == Form::Whole && meta.get("continue").is_none() {
             meta["continue"] = "".into();
         }
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Bytes {
+    pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Result<Bytes, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
-            Form::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList"),
-        };
-        let head = json!({"kind": kind, "apiVersion": api_version, "metadata": meta}).to_string();
-        let size: usize = items.iter().map(|item| item.len() + 1).sum();
-        let mut list = Vec::with_capacity(head.len() + size + 16);
-        list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
-        list.extend_from_slice(b",\"items\":[");
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                list.push(b',');
+            Form::MetadataList(version) => (
+                version.api_version().to_owned(),
+                "PartialObjectMetadataList",
+            ),
+            Form::Metadata(_) => {
+                return Err(Status::not_acceptable(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                    self.type_name(&self.resource.list_kind)
+                )));
             }
-            list.extend_from_slice(item);
-        }
-        list.extend_from_slice(b"]}");
-        list.into()
+            Form::Table(version, _) if items.is_empty() => {
+                let none = self.printer()?.no_rows();
+                return Ok(bytes(&self.table(version, meta, none)));
+            }
+            Form::Table(version, _) => {
+                let mut head = self.table(version, meta, Value::Null);
+                if let Some(head) = head.as_object_mut() {
+                    head.remove("rows");
+                }
+                return Ok(around(&head, "rows", items));
+            }
+        };
+        let head = json!({"kind": kind, "apiVersion": api_version, "metadata": meta});
+        Ok(around(&head, "items", items))
+    }
+
+    /// The view of a watch, which shows no lists.
+    pub(super) fn of_watch(self) -> Self {
+        let form = match self.form {
+            Form::MetadataList(_) => Form::Whole,
+            form => form,
+        };
+        Self { form, ..self }
     }
 
     /// A bookmark's object.
-    pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Value {
-        let mut metadata =
-            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+    pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Result<Value, Status> {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let (api_version, kind) = match self.form {
-            Form::Whole => (self.gvk().api_version(), &*self.resource.kind),
-            Form::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
+        let meta = json!({"resourceVersion": revision.to_string()});
+        let (version, beside) = match self.form {
+            Form::Whole => return Ok(self.empty(metadata)),
+            Form::Metadata(version) | Form::MetadataList(version) => {
+                return Ok(metadata_of(version, metadata));
+            }
+            Form::Table(version, beside) => (version, beside),
         };
-        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+        let empty = self.empty(metadata.clone());
+        let cells = self.printer()?.cells(&empty, (self.clock)());
+        let object = match beside {
+            Beside::Object => empty,
+            Beside::Nothing if !initial_end => Value::Null,
+            Beside::Nothing | Beside::Metadata => metadata_of(version, metadata),
+        };
+        let rows = json!([{"cells": cells, "object": object}]);
+        Ok(self.table(version, &meta, rows))
     }
+
+    /// An object of the kind with nothing in it.
+    fn empty(&self, metadata: Value) -> Value {
+        json!({
+            "kind": &*self.resource.kind,
+            "apiVersion": self.gvk().api_version(),
+            "metadata": metadata,
+        })
+    }
+
+    /// What a document is called in refusals.
+    fn type_name(&self, kind: &str) -> String {
+        let group = &self.resource.table.group;
+        match group.split('.').next() {
+            _ if self.resource.flavour == Flavour::Custom => {
+                "*unstructured.UnstructuredList".to_owned()
+            }
+            None | Some("") => format!("*core.{kind}"),
+            Some(package) => format!("*{package}.{kind}"),
+        }
+    }
+
+    fn printer(&self) -> Result<&dyn Printer, Status> {
+        let printer = self.resource.printer.as_deref();
+        printer.ok_or_else(|| {
+            Status::not_acceptable(format!(
+                "the resource {} does not support being converted to a Table",
+                self.resource.plural
+            ))
+        })
+    }
+
+    /// A row around an object in its storage version. Built-in kinds are shown as they are stored,
+    /// whatever the version that is asked for.
+    fn row(&self, object: Object, version: MetaVersion, beside: Beside) -> Result<Value, Status> {
+        let printer = self.printer()?;
+        let now = (self.clock)();
+        let custom = self.resource.flavour == Flavour::Custom;
+        let (cells, served) = if custom {
+            let served = serve(&self.resource, object)?;
+            (printer.cells(served.as_value(), now), served)
+        } else {
+            (printer.cells(object.as_value(), now), object)
+        };
+        let object = match beside {
+            Beside::Nothing => Value::Null,
+            Beside::Metadata => partial(&served, version),
+            Beside::Object if custom => served.into_value(),
+            Beside::Object => serve(&self.resource, served)?.into_value(),
+        };
+        Ok(json!({"cells": cells, "object": object}))
+    }
+
+    fn table(&self, version: MetaVersion, meta: &Value, rows: Value) -> Value {
+        let columns = match (self.heads, &self.resource.printer) {
+            (Heads::Shown, Some(printer)) => {
+                printer.columns().iter().map(Column::to_json).collect()
+            }
+            _ => Value::Null,
+        };
+        json!({
+            "kind": "Table",
+            "apiVersion": version.api_version(),
+            "metadata": meta,
+            "columnDefinitions": columns,
+            "rows": rows,
+        })
+    }
+}
+
+/// A document whose last field is a list of JSON texts.
+fn around(head: &Value, field: &str, items: &[Bytes]) -> Bytes {
+    let head = head.to_string();
+    let size: usize = items.iter().map(|item| item.len() + 1).sum();
+    let mut list = Vec::with_capacity(head.len() + size + 16);
+    list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
+    list.extend_from_slice(b",\"");
+    list.extend_from_slice(field.as_bytes());
+    list.extend_from_slice(b"\":[");
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            list.push(b',');
+        }
+        list.extend_from_slice(item);
+    }
+    list.extend_from_slice(b"]}");
+    list.into()
 }
 
 /// From the storage version to the served one, as the served schema has it.
@@ -189,53 +299,19 @@ pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Statu
     }
 }
 
-fn metadata_only(object: &Object) -> Object {
-    let mut partial = Object::empty(
-        &Gvk::new("meta.k8s.io", "v1", "PartialObjectMetadata"),
-        None,
-        "",
-    );
-    if let Some(metadata) = object.root().get("metadata") {
-        partial
-            .root_mut()
-            .insert("metadata".into(), metadata.clone());
-    }
-    partial
+fn partial(object: &Object, version: MetaVersion) -> Value {
+    let metadata = object.root().get("metadata");
+    metadata_of(version, metadata.cloned().unwrap_or_else(|| json!({})))
+}
+
+fn metadata_of(version: MetaVersion, metadata: Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": version.api_version(),
+        "metadata": metadata,
+    })
 }
 
 pub(super) fn bytes(value: &Value) -> Bytes {
     Bytes::from(value.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn accepts(accept: &str, expected: Result<Form, u16>) {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, accept.parse().unwrap());
-        let found = Form::accepted(&headers).map_err(|status| status.code);
-        assert_eq!(found, expected, "{accept}");
-    }
-
-    #[test]
-    fn the_first_form_that_exists_is_taken() {
-        let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        accepts("", Ok(Form::Whole));
-        accepts("*/*", Ok(Form::Whole));
-        accepts("application/vnd.kubernetes.protobuf, */*", Ok(Form::Whole));
-        accepts(
-            &format!(
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{partial},application/json"
-            ),
-            Ok(Form::Metadata),
-        );
-        accepts(
-            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-            Ok(Form::Whole),
-        );
-        accepts("application/json;as=Table;v=v1;g=meta.k8s.io", Err(406));
-        accepts("text/html", Err(406));
-    }
 }

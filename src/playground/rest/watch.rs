@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::list;
-use super::query::{Query, list_options};
+use super::query::{MATCH, Query, list_options};
 use super::select::Chosen;
-use super::view::View;
+use super::view::{Heads, View};
 use crate::playground::catalog::Resource;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
@@ -36,6 +36,8 @@ enum Start {
     List(u64),
     /// What comes after a revision.
     After(u64),
+    /// What comes from here on.
+    Now,
 }
 
 /// How long, how often, from where.
@@ -50,23 +52,12 @@ pub(super) type Current = Arc<dyn Fn() -> Option<Arc<Resource>> + Send + Sync>;
 
 impl Plan {
     pub(super) fn parse(query: &Query<'_>) -> Result<Self, Status> {
-        let revision = query.resource_version()?;
-        let matching = query.get("resourceVersionMatch");
-        let forbidden =
-            |field: &str, why: &str| Err(list_options(FieldError::forbidden(field, why)));
+        check_options(query)?;
+        let revision = query.late_resource_version()?;
         let start = if query.flag("sendInitialEvents")? {
-            if matching != Some("NotOlderThan") {
-                return forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                );
-            }
             Start::List(revision.unwrap_or_default())
-        } else if matching.is_some() && query.get("sendInitialEvents").is_none() {
-            return forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
+        } else if query.get("sendInitialEvents").is_some() && revision.is_none() {
+            Start::Now
         } else {
             revision.map_or(Start::Current, Start::After)
         };
@@ -76,6 +67,38 @@ impl Plan {
             bookmarks: query.flag("allowWatchBookmarks")?,
             timeout: seconds.map_or(LASTS, Duration::from_secs).min(LASTS * 4),
         })
+    }
+}
+
+/// Refuses options that make no sense together.
+fn check_options(query: &Query<'_>) -> Result<(), Status> {
+    let matching = query.get(MATCH);
+    let initial = query.get("sendInitialEvents").is_some();
+    let mut errors = Vec::new();
+    if query.get("continue").is_some() {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+    }
+    if initial && matching != Some("NotOlderThan") {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    } else if !initial && matching.is_some() {
+        errors.push(FieldError::forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ));
+    }
+    if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+        errors.push(FieldError::not_supported(MATCH, other, ["NotOlderThan"]));
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(list_options(&errors))
     }
 }
 
@@ -103,11 +126,13 @@ pub(super) async fn watch(
     plan: Plan,
     current: Current,
 ) -> Result<BoxStream<'static, Bytes>, Status> {
+    let mut view = view.of_watch();
     // Before anything is read, so that no change of a definition slips through.
     let definitions = store.watch_definitions();
     let mut first = Vec::new();
     let from = match plan.start {
         Start::After(revision) => revision,
+        Start::Now => store.revision(),
         Start::Current | Start::List(_) => {
             if let Start::List(revision) = plan.start {
                 list::reach(store, revision).await?;
@@ -119,9 +144,12 @@ pub(super) async fn watch(
                 .filter(|stored| chosen.matches(stored))
             {
                 first.push(event("ADDED", &view.body(stored)?));
+                view.heads = Heads::Told;
             }
             if matches!(plan.start, Start::List(_)) && plan.bookmarks {
-                first.push(line("BOOKMARK", &view.bookmark(snapshot.revision, true)));
+                let bookmark = view.bookmark(snapshot.revision, true)?;
+                first.push(line("BOOKMARK", &bookmark));
+                view.heads = Heads::Told;
             }
             snapshot.revision
         }
@@ -168,7 +196,10 @@ impl Telling {
                 Ok(_) => {}
             }
             if self.bookmarks && Instant::now() >= self.next_bookmark {
-                return Some(vec![self.bookmark()]);
+                return Some(match self.bookmark() {
+                    Ok(bookmark) => vec![bookmark],
+                    Err(status) => self.fail(&status),
+                });
             }
             let wake = self.next_bookmark.min(self.end);
             let wake = if self.bookmarks { wake } else { self.end };
@@ -190,6 +221,7 @@ impl Telling {
                     break;
                 }
             }
+            self.view.heads = Heads::Told;
             self.told = happened.revision;
         }
         lines
@@ -204,7 +236,7 @@ impl Telling {
         })
     }
 
-    fn bookmark(&mut self) -> Bytes {
+    fn bookmark(&mut self) -> Result<Bytes, Status> {
         let now = Instant::now();
         let farewell = self.end.checked_sub(FAREWELL).unwrap_or(self.end);
         self.next_bookmark = match now + BOOKMARK_EVERY {
@@ -214,7 +246,9 @@ impl Telling {
         };
         // A watch of the future has nothing to say about the present.
         let revision = self.watch.position().max(self.told);
-        line("BOOKMARK", &self.view.bookmark(revision, false))
+        let bookmark = self.view.bookmark(revision, false)?;
+        self.view.heads = Heads::Told;
+        Ok(line("BOOKMARK", &bookmark))
     }
 
     fn fail(&mut self, status: &Status) -> Vec<Bytes> {

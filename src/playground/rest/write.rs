@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::body::{self, Complaints, PatchKind};
+use super::body::{self, PatchKind};
+use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
-use super::query::FieldValidation;
 use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
@@ -16,7 +16,6 @@ use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
-use crate::playground::json::Document;
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::patch::{self, PatchError, Rules};
 use crate::playground::status::Status;
@@ -50,11 +49,17 @@ impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("CreateOptions")?;
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
-            self.create_in(tx, call, resource, (document, validation))
-        })?;
-        answer(call, 201, outcome)
+            call.accepts.form(&resource)?;
+            self.create_in(tx, call, resource, (document.value, &mut complaints))
+        });
+        answer(
+            call,
+            201,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     fn create_in(
@@ -62,10 +67,9 @@ impl Rest {
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         resource: Arc<Resource>,
-        (document, validation): (Document, FieldValidation),
+        (document, complaints): (Value, &mut Complaints),
     ) -> Result<Left, Status> {
-        let mut complaints = Complaints::new(validation, &document.duplicates);
-        let mut object = body::object(document.value, &resource)?;
+        let mut object = decode(document, &resource, complaints)?;
         fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
         let cluster = cluster(call)?;
@@ -95,7 +99,7 @@ impl Rest {
         if resource.flavour != Flavour::BuiltIn {
             object.metadata_mut().insert("generation".into(), 1.into());
         }
-        let shaped = self.shape(tx, &admission, object, &mut complaints)?;
+        let shaped = self.shape(tx, &admission, object)?;
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
@@ -112,7 +116,7 @@ impl Rest {
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
-            return Err(already_there(&key, &there));
+            return Err(already_there(&resource, &there));
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
@@ -126,15 +130,15 @@ impl Rest {
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("UpdateOptions")?;
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
-            let mut object = body::object(document.value, &resource)?;
+            let mut object = decode(document.value, &resource, &mut complaints)?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
             let version = object.resource_version().unwrap_or("0");
-            if resource.flavour == Flavour::Custom && version == "0" {
+            if needs_version(&resource) && version == "0" {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -144,39 +148,48 @@ impl Rest {
                 let (group, plural) = (&resource.group, &resource.plural);
                 return Err(Status::invalid(group, plural, name, &[error]));
             }
-            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
+            let gone = self.replace(tx, call, (&key, &old, &resource), object)?;
             Ok(Left {
                 resource,
                 gone,
                 warnings: complaints.warnings(),
             })
-        })?;
-        answer(call, 200, outcome)
+        });
+        answer(
+            call,
+            200,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("PatchOptions")?;
+        let mut complaints = Complaints::about_patch(validation, &document, kind);
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            let mut complaints = Complaints::new(validation, &document.duplicates);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
             let patched = apply(kind, served.as_value(), &document.value, &resource)?;
-            let mut object =
-                body::object(patched, &resource).map_err(|status| misfit(&resource, status))?;
+            let shown = || complaints::shown(kind, &document.value, &patched);
+            let mut object = decode(patched.clone(), &resource, &mut complaints)
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let gone = self
-                .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
-                .map_err(|status| misfit(&resource, status))?;
+                .replace(tx, call, (&key, &old, &resource), object)
+                .map_err(|status| complaints::misfit(&resource, status, shown))?;
             Ok(Left {
                 resource,
                 gone,
                 warnings: complaints.warnings(),
             })
-        })?;
-        answer(call, 200, outcome)
+        });
+        answer(
+            call,
+            200,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     /// Puts a new state in the place of an old one. The answer is the object if that was its end.
@@ -186,7 +199,6 @@ impl Rest {
         call: &Call<'_>,
         (key, old, resource): (&Key, &Stored, &Arc<Resource>),
         mut object: Object,
-        complaints: &mut Complaints,
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
         if call.request.method == Method::PATCH && object.uid() != old.uid() {
@@ -196,6 +208,11 @@ impl Rest {
             return Err(invalid(resource, key.name(), &[error.clone(), error]));
         }
         metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
+        let mut moved = metadata::check_deletion(&object, &old);
+        if !moved.is_empty() {
+            moved.extend(moved.clone());
+            return Err(invalid(resource, key.name(), &moved));
+        }
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();
         let before = view::serve(resource, old.clone())?;
@@ -208,7 +225,7 @@ impl Rest {
             subresource,
             old: Some(&old),
         };
-        let mut shaped = self.shape(tx, &admission, object, complaints)?;
+        let mut shaped = self.shape(tx, &admission, object)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
             count_generation(&mut shaped.object, &old, resource);
         }
@@ -225,27 +242,24 @@ impl Rest {
         Ok(last.in_deletion().then_some(last))
     }
 
-    /// Prunes, converts, completes and checks an object of the served version.
+    /// Converts, completes and checks an object of the served version.
     fn shape(
         &self,
         tx: &Tx<'_>,
         admission: &Admission<'_>,
         object: Object,
-        complaints: &mut Complaints,
     ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
         let mut value = object.into_value();
-        if let Some(schema) = schema {
-            complaints.unknown(&schema.prune(&mut value));
-        }
-        complaints.check()?;
         let converts = resource.conversion.is_some();
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
             // Held to the version that it was written in before it becomes another.
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            let before = admission.old.map(|old| view::serve(resource, old.clone()));
+            let before = before.transpose()?;
+            errors.extend(schema.validate(&value, before.as_ref().map(Object::as_value)));
             refuse(resource, &value, &errors)?;
         }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -273,7 +287,7 @@ impl Rest {
         if let Some(schema) = schema {
             let mut value = object.into_value();
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, admission.old.map(Object::as_value)));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         errors.extend(check_metadata(&object, resource));
@@ -310,6 +324,19 @@ impl Rest {
     }
 }
 
+/// What was sent as an object of its kind, without the fields that the kind does not have.
+fn decode(sent: Value, resource: &Resource, complaints: &mut Complaints) -> Result<Object, Status> {
+    let object = body::object(sent, resource)?;
+    let Some(schema) = &resource.schema else {
+        complaints.check(resource)?;
+        return Ok(object);
+    };
+    let mut value = object.into_value();
+    complaints.unknown(schema.prune(&mut value), resource);
+    complaints.check(resource)?;
+    Object::new(value).map_err(|error| Status::bad_request(error.to_string()))
+}
+
 fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
     let Left {
         resource,
@@ -338,16 +365,6 @@ fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written,
         body,
         warnings,
     })
-}
-
-/// A patch whose result is no object of a built-in kind is itself invalid.
-fn misfit(resource: &Resource, status: Status) -> Status {
-    let unreadable = status.code == 400 && status.message.contains("cannot be handled as");
-    if resource.flavour == Flavour::Custom || !unreadable {
-        return status;
-    }
-    let error = FieldError::invalid("patch", "", &status.message);
-    Status::invalid("", "", "", &[error])
 }
 
 /// The cluster that a write is for: there is one, or there is no such write.
@@ -395,13 +412,23 @@ fn free_name(
     ))
 }
 
-fn already_there(key: &Key, there: &Stored) -> Status {
-    let table = &key.table;
-    let mut status = Status::already_exists(&table.group, &table.resource, key.name());
+fn already_there(resource: &Resource, there: &Stored) -> Status {
+    let name = there.key.name();
+    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
     if there.object().in_deletion() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status
+}
+
+/// Whether an update has to say which state of the object it is of.
+fn needs_version(resource: &Resource) -> bool {
+    let strict = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "coordination.k8s.io",
+    ];
+    resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
 /// The namespace of the address is the object's.
@@ -410,6 +437,10 @@ fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status>
         (None, Some(namespace)) => {
             let namespace = namespace.into();
             object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(_), None) => {
+            object.metadata_mut().remove("namespace");
             Ok(())
         }
         (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
@@ -499,7 +530,7 @@ fn apply(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Rejected(_) => Status::misfit(),
     })
 }
 
@@ -531,9 +562,14 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
+    if resource.verbs == Verbs::CreateOnly {
+        // Questions are not known by their kind.
+        return Err(Status::invalid(&resource.group, "", name, errors));
+    }
     Err(invalid(resource, name, errors))
 }
 
 fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    Status::invalid(&resource.group, &resource.kind, name, errors)
+    // Both views of events are one kind to the store.
+    Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }

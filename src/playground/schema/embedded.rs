@@ -40,6 +40,35 @@ fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError
     }
 }
 
+/// Calls `f` with each embedded object within a value, the outer ones first.
+pub(super) fn each(
+    node: &Node,
+    value: &mut Value,
+    path: &Path<'_>,
+    f: &mut dyn FnMut(&mut Map<String, Value>, &Path<'_>),
+) {
+    match value {
+        Value::Object(map) => {
+            if node.embedded {
+                f(map, path);
+            }
+            for (name, value) in map {
+                if let Some(member) = node.member(name) {
+                    each(member, value, &path.field(name), f);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &node.items {
+                for (nth, value) in list.iter_mut().enumerate() {
+                    each(items, value, &path.index(nth), f);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn object(map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for field in ["apiVersion", "kind"] {
         let at = path.field(field);

@@ -77,6 +77,15 @@ impl FieldSelector {
     pub fn matches_object(&self, object: &Value) -> bool {
         self.matches(|field| field_text(object, field))
     }
+
+    /// The same, but for fields whose text is made of something else.
+    pub fn matches_object_with<'v>(
+        &self,
+        object: &'v Value,
+        made: impl Fn(&str) -> Option<&'v str>,
+    ) -> bool {
+        self.matches(|field| made(field).map_or_else(|| field_text(object, field), Cow::Borrowed))
+    }
 }
 
 impl fmt::Display for FieldSelector {

@@ -251,7 +251,9 @@ fn check_key(key: &str, path: &Path<'_>) -> Result<(), FieldError> {
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(FieldError::invalid(path, key, &errors.join("; ")))
+        let told = errors.join("; ");
+        let told = told.replacen("a qualified name must", "a valid label key must", 1);
+        Err(FieldError::invalid(path, key, &told))
     }
 }
 

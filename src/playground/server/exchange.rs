@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::auth::{Identity, Tokens};
 use super::faults::{Action, Faults, When};
+use super::gzip::{self, Coding};
 use super::request_info::{Address, RequestInfo};
 use super::request_log::RequestLog;
 use super::serve::{Body, Handler};
@@ -60,6 +61,7 @@ impl Handler for Exchange {
             let query = parts.uri.query().map(str::to_owned);
             let info = RequestInfo::new(&parts.method, &address, query.as_deref());
             let agent = text(&parts.headers, &USER_AGENT);
+            let coding = Coding::accepted(&parts.headers);
             let fault = self.faults.strike(&info, &agent);
             let user = self
                 .tokens
@@ -71,6 +73,7 @@ impl Handler for Exchange {
                 let revision = self.api.revision().saturating_sub(back);
                 asked = Some(stale_query(query.as_deref(), revision));
             }
+            let head = parts.method == http::Method::HEAD;
             let request = Incomplete {
                 method: parts.method,
                 query: asked,
@@ -81,7 +84,13 @@ impl Handler for Exchange {
             let response = self.faulty(fault, answer).await;
             let code = response.as_ref().map_or(0, |response| response.status);
             self.log.push(&info, query.as_deref(), code, name, &agent);
-            response.map(|response| self.to_http(response))
+            response.map(|mut response| {
+                if head {
+                    // No more than what stands above it; over HTTP/2 nobody else would see to that.
+                    response.body = ApiBody::Full(Bytes::new());
+                }
+                self.to_http(response, coding)
+            })
         })
     }
 }
@@ -164,8 +173,16 @@ impl Exchange {
             .await
     }
 
-    fn to_http(&self, answer: ApiResponse) -> Response<Body> {
+    fn to_http(&self, mut answer: ApiResponse, coding: Coding) -> Response<Body> {
         let body = match answer.body {
+            ApiBody::Full(bytes) if coding.packs(bytes.len()) => {
+                let headers = &mut answer.headers;
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+                let packed = gzip::pack(bytes);
+                StreamBody::new(packed.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))))
+                    .boxed_unsync()
+            }
             ApiBody::Full(bytes) => Full::new(bytes).boxed_unsync(),
             ApiBody::Stream(events) => {
                 let until_stop = events.take_until(self.stop.clone().cancelled_owned());

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::key::Key;
+use super::lineage::Lineage;
 use crate::object::Object;
 
 /// Labels, sorted by key.
@@ -41,6 +42,7 @@ pub struct Stored {
     /// By which schema the content was last pruned and defaulted; 0 where there is none.
     pub stamp: u64,
     pub labels: Labels,
+    pub(super) lineage: Option<Box<Lineage>>,
     /// Empty as long as the state is not committed.
     body: Bytes,
     parsed: OnceLock<Object>,
@@ -54,6 +56,7 @@ impl Stored {
             revision: 0,
             stamp,
             labels: Labels::of(&object),
+            lineage: Lineage::of(&object),
             body: Bytes::new(),
             parsed: OnceLock::from(object),
         }
@@ -66,6 +69,7 @@ impl Stored {
             revision,
             stamp: self.stamp,
             labels: self.labels.clone(),
+            lineage: self.lineage.clone(),
             body: self.body_at(revision),
             parsed: OnceLock::new(),
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::Change;
+use super::lineage::Departed;
 use super::{CLUSTER_ANNOTATION, Key, Name, Range, Read, Settler, State, Store, Stored, Table};
 use crate::object::Object;
 use crate::playground::status::Status;
@@ -35,7 +36,7 @@ pub struct Tx<'a> {
 
 /// What a transaction comes down to.
 pub(super) struct Pending {
-    pub(super) changes: Vec<(Table, Arc<Change>)>,
+    pub(super) changes: Vec<(Table, Arc<Change>, Departed)>,
     pub(super) definitions_changed: bool,
     pub(super) reported: Option<Arc<Stored>>,
 }
@@ -154,6 +155,16 @@ impl<'a> Tx<'a> {
         self.reported = Some(key.clone());
     }
 
+    /// The objects that name an owner of this uid, but for what this transaction does to them.
+    pub fn dependents(&self, uid: &str) -> Vec<Key> {
+        self.state.lineages.dependents(uid)
+    }
+
+    /// Whether an owner is known to have gone: it need not be looked for.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        self.state.lineages.is_gone(uid)
+    }
+
     pub fn now(&self) -> Timestamp {
         self.store.now()
     }
@@ -197,18 +208,22 @@ impl<'a> Tx<'a> {
                 share(&mut committed.key.table.identity, names);
                 Arc::new(committed)
             });
+            let departed = match (&before, &after) {
+                (Some(before), None) => self.state.lineages.departing(before),
+                _ => None,
+            };
             let change = Change {
                 revision,
                 before,
                 after,
             };
-            changes.push((key.table.clone(), Arc::new(change)));
+            changes.push((key.table.clone(), Arc::new(change), departed));
         }
         let reported = self.reported.as_ref().and_then(|key| {
             let committed = changes
                 .iter()
                 .rev()
-                .find_map(|(_, change)| change.after.as_ref().filter(|after| after.key == *key));
+                .find_map(|(_, change, _)| change.after.as_ref().filter(|after| after.key == *key));
             match (committed, self.overlay.get(key)) {
                 (Some(stored), _) => Some(Arc::clone(stored)),
                 (None, Some(None)) => None,

@@ -56,8 +56,8 @@ async fn the_view_serves_what_is_exported_and_what_is_claimed() {
             names,
             [
                 "namespaces",
-                "namespaces/status",
                 "namespaces/finalize",
+                "namespaces/status",
                 "secrets"
             ]
         );

@@ -89,7 +89,11 @@ async fn selectors_choose_and_pages_of_a_choice_do_not_count_the_rest() {
     ground
         .get(&format!("{MAPS}?fieldSelector=data.a%3Db"))
         .await
-        .refused(400, "BadRequest", "field label not supported: data.a");
+        .refused(
+            400,
+            "BadRequest",
+            "\"data.a\" is not a known field selector",
+        );
     assert_eq!(
         ground
             .get(&format!("{MAPS}?labelSelector=a%20b"))
@@ -180,7 +184,7 @@ async fn the_past_is_bounded() {
 #[tokio::test]
 async fn metadata_alone_is_shown_to_who_asks_for_it() {
     let ground = maps(1).await;
-    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let response = ground
         .raw(Method::GET, MAPS, &[(ACCEPT, accept)], b"")
         .await;

@@ -1,0 +1,311 @@
+//! The documents that describe the API of a scope: OpenAPI v3, one document a group version, and v2,
+//! one for all.
+//!
+//! A document is made when it is asked for and kept under the digest of what defines it, so that
+//! catalogs that serve the same share it. Knows catalogs and schemas; nothing of HTTP.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+pub(crate) mod builtin;
+mod custom;
+mod lists;
+mod paths;
+mod v2;
+
+use super::catalog::{Catalog, Flavour, Resource, Version};
+use builtin::{PREFIX, types};
+use paths::Described;
+
+/// Documents that are kept; workspaces with the same APIs share theirs.
+const KEPT: usize = 64;
+
+/// A document and what tells it from others.
+pub(super) struct Document {
+    pub(super) body: Bytes,
+    /// Changes with the content.
+    pub(super) digest: String,
+}
+
+/// The documents that have been asked for.
+#[derive(Default)]
+pub(super) struct Documents {
+    by_digest: Mutex<HashMap<String, Arc<Document>>>,
+}
+
+impl Documents {
+    /// What there is, and where: the answer to `/openapi/v3`.
+    pub(super) fn index(catalog: &Catalog) -> Value {
+        let mut paths = Map::new();
+        for (group, version) in versions(catalog) {
+            let path = path_of(group, &version.name);
+            let url = format!(
+                "/openapi/v3/{path}?hash={}",
+                digest("v3", [(group, version)])
+            );
+            paths.insert(path, json!({"serverRelativeURL": url}));
+        }
+        json!({"paths": paths})
+    }
+
+    /// The document at a path of the index.
+    pub(super) fn group_version(&self, catalog: &Catalog, path: &str) -> Option<Arc<Document>> {
+        let (group, version) =
+            versions(catalog).find(|(group, version)| path_of(group, &version.name) == path)?;
+        let digest = digest("v3", [(group, version)]);
+        Some(self.kept(digest, || v3(group, version)))
+    }
+
+    /// Everything in one document, for clients of v2.
+    pub(super) fn swagger(&self, catalog: &Catalog) -> Arc<Document> {
+        let digest = digest("v2", versions(catalog));
+        self.kept(digest, || swagger(catalog))
+    }
+
+    fn kept(&self, digest: String, make: impl FnOnce() -> Value) -> Arc<Document> {
+        if let Some(known) = self.by_digest.lock().get(&digest) {
+            return Arc::clone(known);
+        }
+        // Made without the lock: two at once are rare and make the same.
+        let document = Arc::new(Document {
+            body: Bytes::from(make().to_string()),
+            digest: digest.clone(),
+        });
+        let mut all = self.by_digest.lock();
+        if all.len() >= KEPT {
+            all.clear();
+        }
+        all.insert(digest, Arc::clone(&document));
+        document
+    }
+}
+
+fn versions(catalog: &Catalog) -> impl Iterator<Item = (&str, &Version)> {
+    let groups = catalog.groups();
+    groups.flat_map(|(group, versions)| versions.iter().map(move |version| (&**group, version)))
+}
+
+/// `api/v1`, `apis/<group>/<version>`
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
+}
+
+/// A digest of everything that a document is made of.
+fn digest<'a>(form: &str, versions: impl IntoIterator<Item = (&'a str, &'a Version)>) -> String {
+    let mut hasher = Sha256::new();
+    let mut part = |text: &str| {
+        hasher.update(text);
+        hasher.update([0]);
+    };
+    part(form);
+    for (group, version) in versions {
+        part(group);
+        part(&version.name);
+        for resource in &version.resources {
+            for name in [&resource.plural, &resource.kind, &resource.list_kind] {
+                part(name);
+            }
+            part(&format!(
+                "{} {} {:?} {:?}",
+                resource.namespaced, resource.has_status, resource.verbs, resource.flavour
+            ));
+            for path in &resource.selectable_fields {
+                part(path);
+            }
+            let stamp = resource.schema.as_ref().map_or(0, |schema| schema.stamp());
+            part(&stamp.to_string());
+        }
+    }
+    let mut text = String::new();
+    for byte in hasher.finalize() {
+        // Writing into a text cannot fail.
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
+/// The definitions of a resource, by name, beside the shared ones.
+struct Defined<'a> {
+    described: Described<'a>,
+    own: [(String, Value); 2],
+}
+
+fn define(resource: &Resource) -> Defined<'_> {
+    let (kind_name, kind) = definition(resource);
+    let prefix = kind_name.strip_suffix(&*resource.kind).unwrap_or_default();
+    let list_name = format!("{prefix}{}", resource.list_kind);
+    let list = custom::list(resource, &kind_name);
+    Defined {
+        described: Described {
+            resource,
+            kind: kind_name.clone(),
+            list: list_name.clone(),
+        },
+        own: [(kind_name, kind), (list_name, list)],
+    }
+}
+
+/// The definition of a kind and its name.
+fn definition(resource: &Resource) -> (String, Value) {
+    let types = types();
+    let known = (resource.flavour != Flavour::Custom)
+        .then(|| types.name_of(&resource.group, &resource.version, &resource.kind))
+        .flatten();
+    if let Some(name) = known
+        && let Some(definition) = types.published(name)
+    {
+        return (name.to_owned(), definition);
+    }
+    let schema = resource
+        .schema
+        .as_ref()
+        .and_then(|schema| schema.document());
+    (friendly_name(resource), custom::kind(resource, schema))
+}
+
+/// `com.example.v1.Tree`
+fn friendly_name(resource: &Resource) -> String {
+    let mut parts: Vec<&str> = resource
+        .group
+        .split('.')
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.reverse();
+    parts.extend([&*resource.version, &*resource.kind]);
+    parts.join(".")
+}
+
+/// The names that are reached from some, these included.
+pub(super) fn closure<'a, 'n>(
+    from: impl IntoIterator<Item = &'n str>,
+    get: impl Fn(&str) -> Option<&'a Value>,
+) -> BTreeSet<String> {
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(target)) = map.get("$ref")
+                    && let Some(name) = target.strip_prefix(PREFIX)
+                {
+                    found.push(name.to_owned());
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let mut open: Vec<String> = from.into_iter().map(str::to_owned).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if let Some(definition) = get(&name)
+            && !seen.contains(&name)
+        {
+            references(definition, &mut open);
+        }
+        seen.insert(name);
+    }
+    seen
+}
+
+/// All definitions that resources need, by name; and which of them come from custom resources.
+fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::Origin)> {
+    let mut own = BTreeMap::new();
+    for defined in all {
+        let origin = match defined.described.resource.flavour {
+            Flavour::Custom => v2::Origin::Custom,
+            Flavour::BuiltIn | Flavour::BuiltInWithGeneration => v2::Origin::BuiltIn,
+        };
+        for (name, definition) in &defined.own {
+            own.insert(name.clone(), (definition.clone(), origin));
+        }
+    }
+    let shared = [builtin::STATUS, builtin::DELETE_OPTIONS, builtin::PATCH];
+    let from: Vec<&str> = own.keys().map(String::as_str).chain(shared).collect();
+    let reached = closure(from, |name| {
+        own.get(name)
+            .map(|(own, _)| own)
+            .or_else(|| types().get(name))
+    });
+    for name in reached {
+        if let Some(definition) = types().published(&name) {
+            own.entry(name).or_insert((definition, v2::Origin::BuiltIn));
+        }
+    }
+    own
+}
+
+fn defined(version: &Version) -> Vec<Defined<'_>> {
+    version
+        .resources
+        .iter()
+        .map(|resource| define(resource))
+        .collect()
+}
+
+/// The v3 document of a group version.
+fn v3(group: &str, version: &Version) -> Value {
+    let all = defined(version);
+    let paths: Map<String, Value> = all.iter().flat_map(|d| d.described.paths()).collect();
+    let schemas: Map<String, Value> = definitions(&all)
+        .into_iter()
+        .map(|(name, (mut definition, _))| {
+            enclose(&mut definition);
+            (name, definition)
+        })
+        .collect();
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": format!("Kubernetes {}", path_of(group, &version.name)), "version": &*version.name},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+/// A reference in v3 has nothing beside it.
+fn enclose(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(enclose);
+            if map.len() > 1
+                && let Some(Value::String(target)) = map.get("$ref")
+            {
+                let target = json!([{"$ref": target}]);
+                map.remove("$ref");
+                map.insert("allOf".into(), target);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(enclose),
+        _ => {}
+    }
+}
+
+fn swagger(catalog: &Catalog) -> Value {
+    let all: Vec<Defined<'_>> = versions(catalog)
+        .flat_map(|(_, version)| defined(version))
+        .collect();
+    let paths: Map<String, Value> = all
+        .iter()
+        .flat_map(|d| d.described.paths())
+        .map(|(path, item)| (path, v2::path_item(&item)))
+        .collect();
+    let schemas: Map<String, Value> = definitions(&all)
+        .into_iter()
+        .map(|(name, (definition, origin))| (name, v2::definition(definition, origin)))
+        .collect();
+    json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": "v1"},
+        "paths": paths,
+        "definitions": schemas,
+    })
+}

@@ -1,0 +1,180 @@
+//! What is held against a document and refused, warned of or passed over: fields that are unknown and
+//! fields that it names twice.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::body::PatchKind;
+use super::query::FieldValidation;
+use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::field::FieldError;
+use crate::playground::json::{self, Document, Syntax};
+use crate::playground::status::Status;
+
+/// How complaints begin where they refuse.
+const STRICT: &str = "strict decoding error: ";
+
+/// What there is to say about the fields of a document.
+pub(super) struct Complaints {
+    validation: FieldValidation,
+    sent: Sent,
+    /// In words.
+    duplicates: Vec<String>,
+    /// Paths.
+    unknown: Vec<String>,
+    /// In words, in the order of the document: all there is, where that order is the server's.
+    ordered: Option<Vec<String>>,
+}
+
+/// What the document is.
+enum Sent {
+    /// An object in JSON, as it was sent.
+    Json(Bytes),
+    Yaml,
+    Patch,
+}
+
+impl Complaints {
+    /// About an object. `body` is what `document` was read from.
+    pub(super) fn about(validation: FieldValidation, document: &Document, body: &Bytes) -> Self {
+        match document.syntax {
+            Syntax::Json => {
+                let duplicates = document.duplicates.iter();
+                let duplicates = duplicates.map(|path| json::duplicate_field(path));
+                Self::new(validation, Sent::Json(body.clone()), duplicates.collect())
+            }
+            Syntax::Yaml => Self::new(validation, Sent::Yaml, document.duplicates.clone()),
+        }
+    }
+
+    pub(super) fn about_patch(
+        validation: FieldValidation,
+        document: &Document,
+        kind: PatchKind,
+    ) -> Self {
+        let duplicates = document.duplicates.iter().map(|path| match kind {
+            PatchKind::Json => format!("json patch {}", json::duplicate_field(path)),
+            PatchKind::Merge | PatchKind::Strategic => json::duplicate_field(path),
+        });
+        Self::new(validation, Sent::Patch, duplicates.collect())
+    }
+
+    fn new(validation: FieldValidation, sent: Sent, duplicates: Vec<String>) -> Self {
+        Self {
+            validation,
+            sent,
+            duplicates,
+            unknown: Vec::new(),
+            ordered: None,
+        }
+    }
+
+    /// Adds the paths of fields that were dropped.
+    pub(super) fn unknown(&mut self, paths: Vec<String>, resource: &Resource) {
+        self.unknown.extend(paths);
+        let nothing = self.unknown.is_empty() && self.duplicates.is_empty();
+        if let Sent::Json(body) = &self.sent
+            && resource.flavour != Flavour::Custom
+            && self.validation != FieldValidation::Ignore
+            && !nothing
+        {
+            // Typed kinds are decoded in one go, and complained about on the way.
+            self.ordered = Some(json::in_order(body, &self.unknown));
+        }
+    }
+
+    /// Refuses, if the client wants that.
+    pub(super) fn check(&self, resource: &Resource) -> Result<(), Status> {
+        if self.validation != FieldValidation::Strict {
+            return Ok(());
+        }
+        let mut all = self.all();
+        if let Sent::Yaml = self.sent
+            && !self.duplicates.is_empty()
+        {
+            let lines = self.duplicates.join("\n  ");
+            let together = format!("yaml: unmarshal errors:\n  {lines}");
+            all.splice(..self.duplicates.len(), [together]);
+        }
+        match json::strict_error(&all) {
+            Some(message) => Err(unreadable(resource, &message)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the answer warns of, be it a refusal or not.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        match self.validation {
+            FieldValidation::Warn => self.all(),
+            FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),
+        }
+    }
+
+    /// Who is refused for one thing is warned of others nevertheless.
+    pub(super) fn beside(&self, status: Status) -> Status {
+        Status {
+            warnings: self.warnings(),
+            ..status
+        }
+    }
+
+    fn all(&self) -> Vec<String> {
+        if let Some(ordered) = &self.ordered {
+            return ordered.clone();
+        }
+        let unknown = self.unknown.iter().map(|path| json::unknown_field(path));
+        self.duplicates.iter().cloned().chain(unknown).collect()
+    }
+}
+
+/// A document that is no object of the kind.
+fn unreadable(resource: &Resource, why: &str) -> Status {
+    let (kind, version) = (&resource.kind, &resource.version);
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+    ))
+}
+
+/// A patch whose result cannot be read is itself invalid. `shown` is what the answer quotes.
+pub(super) fn misfit(
+    resource: &Resource,
+    status: Status,
+    shown: impl FnOnce() -> String,
+) -> Status {
+    let Some((_, why)) = status.message.split_once(" cannot be handled as a ") else {
+        return status;
+    };
+    let strict = why.find(STRICT).map(|at| &why[at..]);
+    if status.code != 400 || (resource.flavour == Flavour::Custom && strict.is_none()) {
+        return status;
+    }
+    let error = FieldError::invalid("patch", shown(), strict.unwrap_or(&status.message));
+    Status::invalid("", "", "", &[error])
+}
+
+/// What a refused patch shows: the object that it makes, or itself in Go's words.
+pub(super) fn shown(kind: PatchKind, patch: &Value, patched: &Value) -> String {
+    match kind {
+        PatchKind::Json | PatchKind::Merge => patched.to_string(),
+        PatchKind::Strategic => in_go(patch),
+    }
+}
+
+/// `map[a:1 b:[x y]]`
+fn in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().map(in_go).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let members = map
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", in_go(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}

@@ -1,0 +1,88 @@
+//! Documents that describe the API, over HTTP: in which form, and whether the client has them already.
+
+use std::borrow::Cow;
+
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue};
+
+use super::query::Query;
+use super::target::Target;
+use super::{Rest, full, view};
+use crate::playground::api::{ApiRequest, ApiResponse};
+use crate::playground::openapi::{Document, Documents};
+use crate::playground::status::Status;
+
+impl Rest {
+    /// Answers for an address below `/openapi`.
+    pub(super) fn describe(
+        &self,
+        request: &ApiRequest,
+        target: &Target,
+    ) -> Result<ApiResponse, Status> {
+        accepts_json(&request.headers)?;
+        let scope = &request.scope;
+        let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
+        let document = match target {
+            Target::OpenApi => return Ok(full(200, view::bytes(&Documents::index(&catalog)))),
+            Target::OpenApiOf(path) => self.documents.group_version(&catalog, path),
+            Target::Swagger => Some(self.documents.swagger(&catalog)),
+            _ => None,
+        };
+        let document = document.ok_or_else(Status::no_such_path)?;
+        Ok(answer(request, &document))
+    }
+}
+
+fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
+    let tag = format!("\"{}\"", document.digest);
+    let known = request
+        .headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|known| matches!(known.trim().trim_start_matches("W/"), "*") || known.trim() == tag);
+    let mut response = if known {
+        full(304, bytes::Bytes::new())
+    } else {
+        full(200, document.body.clone())
+    };
+    // An address with the digest in it never has another content.
+    let query = Query::parse(request.query.as_deref());
+    let lasting = query.get("hash") == Some(&document.digest);
+    let caching = if lasting {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache, private"
+    };
+    let headers = &mut response.headers;
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
+/// Documents are JSON here, whatever else a client may like better.
+fn accepts_json(headers: &HeaderMap) -> Result<(), Status> {
+    let values: Vec<Cow<'_, str>> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let mut types = values
+        .iter()
+        .flat_map(|value| value.split(','))
+        .map(|accept| accept.split(';').next().unwrap_or_default().trim())
+        .filter(|accept| !accept.is_empty())
+        .peekable();
+    if types.peek().is_none()
+        || types.any(|accept| matches!(accept, "application/json" | "application/*" | "*/*"))
+    {
+        return Ok(());
+    }
+    Err(Status::not_acceptable(
+        "only the following media types are accepted: application/json",
+    ))
+}

@@ -1,0 +1,123 @@
+//! Large answers for clients that take them compressed: as little effort as compresses at all, piece by
+//! piece, so that a client unpacks the beginning while the rest is still being packed.
+
+use std::io::{self, Write as _};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::Stream;
+use futures::stream;
+use http::HeaderMap;
+use http::header::ACCEPT_ENCODING;
+
+/// Smaller bodies are not worth it, as kube-apiserver has it.
+const WORTH_IT: usize = 128 * 1024;
+/// Packed at once. Large enough that the change of threads doesn't count.
+const PIECE: usize = 256 * 1024;
+
+/// What a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Plain,
+    Gzip,
+}
+
+impl Coding {
+    pub(super) fn accepted(headers: &HeaderMap) -> Self {
+        let gzip = headers.get_all(ACCEPT_ENCODING).iter().any(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes());
+            text.split(',').any(|coding| coding.trim() == "gzip")
+        });
+        if gzip { Self::Gzip } else { Self::Plain }
+    }
+
+    /// Whether a body of this size is to be packed.
+    pub(super) fn packs(self, size: usize) -> bool {
+        self == Self::Gzip && size > WORTH_IT
+    }
+}
+
+/// What is left to do.
+struct Packing {
+    encoder: GzEncoder<Vec<u8>>,
+    left: Bytes,
+}
+
+impl Packing {
+    fn next(mut self) -> io::Result<(Bytes, Option<Self>)> {
+        let piece = self.left.split_to(PIECE.min(self.left.len()));
+        self.encoder.write_all(&piece)?;
+        if self.left.is_empty() {
+            return Ok((self.encoder.finish()?.into(), None));
+        }
+        let packed = std::mem::take(self.encoder.get_mut());
+        Ok((packed.into(), Some(self)))
+    }
+}
+
+/// The body, packed. An end before its time makes the client notice by itself.
+pub(super) fn pack(body: Bytes) -> impl Stream<Item = Bytes> + Send {
+    let start = Packing {
+        encoder: GzEncoder::new(Vec::new(), Compression::fast()),
+        left: body,
+    };
+    stream::unfold(Some(start), |packing| async move {
+        let packing = packing?;
+        let packed = tokio::task::spawn_blocking(move || packing.next()).await;
+        match packed {
+            Ok(Ok((bytes, rest))) => Some((bytes, rest)),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "an answer could not be compressed");
+                None
+            }
+            Err(_) => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::GzDecoder;
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(accept: Option<&'static str>, size: usize, expected: bool) {
+        let mut headers = HeaderMap::new();
+        if let Some(accept) = accept {
+            headers.insert(ACCEPT_ENCODING, accept.parse().unwrap());
+        }
+        assert_eq!(
+            Coding::accepted(&headers).packs(size),
+            expected,
+            "{accept:?} {size}"
+        );
+    }
+
+    #[test]
+    fn only_large_bodies_are_packed_and_only_for_who_takes_them() {
+        check(None, 1 << 20, false);
+        check(Some("gzip"), WORTH_IT, false);
+        check(Some("gzip"), WORTH_IT + 1, true);
+        check(Some("deflate, gzip"), 1 << 20, true);
+        check(Some("br"), 1 << 20, false);
+        check(Some("identity"), 1 << 20, false);
+    }
+
+    #[tokio::test]
+    async fn what_is_unpacked_is_what_was_packed() {
+        for size in [0, 1, PIECE, PIECE * 3 + 7] {
+            let body: Bytes = (0..size).map(|n| (n % 251) as u8).collect();
+            let packed: Vec<Bytes> = pack(body.clone()).collect().await;
+            let mut unpacked = Vec::new();
+            let packed = packed.concat();
+            let mut decoder = GzDecoder::new(packed.as_slice());
+            decoder.read_to_end(&mut unpacked).unwrap();
+            assert_eq!(unpacked, body, "{size}");
+        }
+    }
+}
