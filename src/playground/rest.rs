@@ -232,7 +232,14 @@ impl Rest {
             _ => {
                 // An address that is nothing at all is missing, whatever the method.
                 let resource = self.store.read(|read| self.address(read, call))?;
+                let custom = resource.flavour == Flavour::Custom;
                 Err(match call.request.method.as_str() {
+                    "PUT" | "PATCH"
+                        if custom && resource.namespaced && call.path.namespace.is_none() =>
+                    {
+                        Status::page_not_found()
+                    }
+                    "PUT" | "PATCH" if custom => Status::bad_request("name must be provided"),
                     "POST" => not_supported(&resource, "create"),
                     "DELETE" => not_supported(&resource, "delete"),
                     _ => not_supported(&resource, ""),

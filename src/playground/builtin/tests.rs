@@ -172,7 +172,7 @@ fn roles_and_bindings_say_what_they_are_about() {
         BINDINGS,
         &json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "Robot", "name": "r"}]}),
         &[
-            "subjects[0].kind: Unsupported value: \"Robot\": supported values: \"Group\", \"ServiceAccount\", \"User\"",
+            "subjects[0].kind: Unsupported value: \"Robot\": supported values: \"ServiceAccount\", \"User\", \"Group\"",
         ],
     );
 }
@@ -367,7 +367,9 @@ fn reviews_allow_everything_and_know_tokens() {
     );
     assert_eq!(refused(cluster.ask(own, json!({"spec": {}}))).0, 422);
     let rules = Api(AUTHORIZATION, "selfsubjectrulesreviews");
-    let answer = cluster.ask(rules, json!({"spec": {}})).unwrap();
+    let answer = cluster
+        .ask(rules, json!({"spec": {"namespace": "default"}}))
+        .unwrap();
     assert_eq!(answer["status"]["resourceRules"][0]["verbs"], json!(["*"]));
 
     let tokens = Api(AUTHENTICATION, "tokenreviews");

@@ -110,6 +110,14 @@ impl Complaints {
         }
     }
 
+    /// Who is refused for one thing is warned of others nevertheless.
+    pub(super) fn beside(&self, status: Status) -> Status {
+        Status {
+            warnings: self.warnings(),
+            ..status
+        }
+    }
+
     fn all(&self) -> Vec<String> {
         if let Some(ordered) = &self.ordered {
             return ordered.clone();

@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::body::{self, PatchKind};
 use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
-use super::query::FieldValidation;
 use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
@@ -17,7 +16,6 @@ use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
-use crate::playground::json::Document;
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::patch::{self, PatchError, Rules};
 use crate::playground::status::Status;
@@ -51,12 +49,17 @@ impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("CreateOptions")?;
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
             call.accepts.form(&resource)?;
-            self.create_in(tx, call, resource, (document, validation))
-        })?;
-        answer(call, 201, outcome)
+            self.create_in(tx, call, resource, (document.value, &mut complaints))
+        });
+        answer(
+            call,
+            201,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     fn create_in(
@@ -64,10 +67,9 @@ impl Rest {
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         resource: Arc<Resource>,
-        (document, validation): (Document, FieldValidation),
+        (document, complaints): (Value, &mut Complaints),
     ) -> Result<Left, Status> {
-        let mut complaints = Complaints::about(validation, &document, &call.request.body);
-        let mut object = body::object(document.value, &resource)?;
+        let mut object = decode(document, &resource, complaints)?;
         fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
         let cluster = cluster(call)?;
@@ -97,7 +99,7 @@ impl Rest {
         if resource.flavour != Flavour::BuiltIn {
             object.metadata_mut().insert("generation".into(), 1.into());
         }
-        let shaped = self.shape(tx, &admission, object, &mut complaints)?;
+        let shaped = self.shape(tx, &admission, object)?;
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
@@ -128,10 +130,10 @@ impl Rest {
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("UpdateOptions")?;
+        let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
-            let mut complaints = Complaints::about(validation, &document, &call.request.body);
-            let mut object = body::object(document.value, &resource)?;
+            let mut object = decode(document.value, &resource, &mut complaints)?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
@@ -146,40 +148,48 @@ impl Rest {
                 let (group, plural) = (&resource.group, &resource.plural);
                 return Err(Status::invalid(group, plural, name, &[error]));
             }
-            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
+            let gone = self.replace(tx, call, (&key, &old, &resource), object)?;
             Ok(Left {
                 resource,
                 gone,
                 warnings: complaints.warnings(),
             })
-        })?;
-        answer(call, 200, outcome)
+        });
+        answer(
+            call,
+            200,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
         let validation = call.query.field_validation("PatchOptions")?;
+        let mut complaints = Complaints::about_patch(validation, &document, kind);
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            let mut complaints = Complaints::about_patch(validation, &document, kind);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
             let patched = apply(kind, served.as_value(), &document.value, &resource)?;
             let shown = || complaints::shown(kind, &document.value, &patched);
-            let mut object = body::object(patched.clone(), &resource)
+            let mut object = decode(patched.clone(), &resource, &mut complaints)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let gone = self
-                .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
+                .replace(tx, call, (&key, &old, &resource), object)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
             Ok(Left {
                 resource,
                 gone,
                 warnings: complaints.warnings(),
             })
-        })?;
-        answer(call, 200, outcome)
+        });
+        answer(
+            call,
+            200,
+            outcome.map_err(|status| complaints.beside(status))?,
+        )
     }
 
     /// Puts a new state in the place of an old one. The answer is the object if that was its end.
@@ -189,7 +199,6 @@ impl Rest {
         call: &Call<'_>,
         (key, old, resource): (&Key, &Stored, &Arc<Resource>),
         mut object: Object,
-        complaints: &mut Complaints,
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
         if call.request.method == Method::PATCH && object.uid() != old.uid() {
@@ -216,7 +225,7 @@ impl Rest {
             subresource,
             old: Some(&old),
         };
-        let mut shaped = self.shape(tx, &admission, object, complaints)?;
+        let mut shaped = self.shape(tx, &admission, object)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
             count_generation(&mut shaped.object, &old, resource);
         }
@@ -233,42 +242,24 @@ impl Rest {
         Ok(last.in_deletion().then_some(last))
     }
 
-    /// Prunes, converts, completes and checks an object of the served version.
+    /// Converts, completes and checks an object of the served version.
     fn shape(
         &self,
         tx: &Tx<'_>,
         admission: &Admission<'_>,
         object: Object,
-        complaints: &mut Complaints,
-    ) -> Result<Shaped, Status> {
-        let shaped = self.shape_or_refuse(tx, admission, object, complaints);
-        // Who is refused for one thing is warned of others nevertheless.
-        shaped.map_err(|status| Status {
-            warnings: complaints.warnings(),
-            ..status
-        })
-    }
-
-    fn shape_or_refuse(
-        &self,
-        tx: &Tx<'_>,
-        admission: &Admission<'_>,
-        object: Object,
-        complaints: &mut Complaints,
     ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
         let mut value = object.into_value();
-        if let Some(schema) = schema {
-            complaints.unknown(schema.prune(&mut value), resource);
-        }
-        complaints.check(resource)?;
         let converts = resource.conversion.is_some();
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
             // Held to the version that it was written in before it becomes another.
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            let before = admission.old.map(|old| view::serve(resource, old.clone()));
+            let before = before.transpose()?;
+            errors.extend(schema.validate(&value, before.as_ref().map(Object::as_value)));
             refuse(resource, &value, &errors)?;
         }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -296,7 +287,7 @@ impl Rest {
         if let Some(schema) = schema {
             let mut value = object.into_value();
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, admission.old.map(Object::as_value)));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         errors.extend(check_metadata(&object, resource));
@@ -331,6 +322,19 @@ impl Rest {
             .filter(|stored_as| stored_as.conversion.is_none())
             .cloned())
     }
+}
+
+/// What was sent as an object of its kind, without the fields that the kind does not have.
+fn decode(sent: Value, resource: &Resource, complaints: &mut Complaints) -> Result<Object, Status> {
+    let object = body::object(sent, resource)?;
+    let Some(schema) = &resource.schema else {
+        complaints.check(resource)?;
+        return Ok(object);
+    };
+    let mut value = object.into_value();
+    complaints.unknown(schema.prune(&mut value), resource);
+    complaints.check(resource)?;
+    Object::new(value).map_err(|error| Status::bad_request(error.to_string()))
 }
 
 fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {

@@ -89,8 +89,13 @@ async fn addresses_that_are_nothing_are_missing_and_wrong_verbs_not_allowed() {
     ] {
         assert_eq!(ground.get(missing).await.code, 404, "{missing}");
     }
-    for refused in ["/apis/example.com/v1/things", "/api/v1/configmaps"] {
-        assert_eq!(ground.post(refused, json!({})).await.code, 405, "{refused}");
+    // Of custom resources nothing is there where they cannot be created.
+    for (refused, code) in [
+        ("/apis/example.com/v1/things", 404),
+        ("/api/v1/configmaps", 405),
+    ] {
+        let answer = ground.post(refused, json!({})).await;
+        assert_eq!(answer.code, code, "{refused}");
     }
     let a = format!("{MAPS}/a");
     assert_eq!(ground.post(&a, map("a")).await.code, 405);
@@ -140,9 +145,9 @@ async fn bad_bodies_get_the_status_that_fits() {
         ground.raw(Method::POST, MAPS, &json, &huge).await.status,
         413
     );
-    let yaml = [(CONTENT_TYPE, "application/yaml")];
+    let toml = [(CONTENT_TYPE, "application/toml")];
     assert_eq!(
-        ground.raw(Method::POST, MAPS, &yaml, b"a: b").await.status,
+        ground.raw(Method::POST, MAPS, &toml, b"a: b").await.status,
         415
     );
     let proto = [(CONTENT_TYPE, "application/vnd.kubernetes.protobuf")];
@@ -182,8 +187,9 @@ async fn digest(ground: &Ground, bytes: &[u8]) {
     if let ApiBody::Full(body) = response.body
         && response.status >= 400
     {
-        let status: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(status["kind"], "Status");
+        let page = &*body == b"404 page not found\n";
+        let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+        assert!(page || status["kind"] == "Status", "{body:?}");
     }
 }
 

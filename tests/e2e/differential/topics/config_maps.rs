@@ -88,7 +88,9 @@ fn config_maps() -> Script {
         post(maps, json!("[]")).free_text(),
         post(maps, json!("null")).tolerate("null is no object"),
         post(maps, json!("")).free_text(),
-        post(maps, map("b")).header("content-type", "text/plain"),
+        post(maps, map("b"))
+            .header("content-type", "text/plain")
+            .free_text(),
         post(&format!("{maps}?dryRun=All"), map("dry")),
         post(&format!("{maps}?dryRun=Some"), map("dry")),
         post(
