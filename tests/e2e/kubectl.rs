@@ -17,7 +17,7 @@ use testbed::{Launch, Options, ServiceCluster, binaries};
 
 mod session;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// Somebody at a keyboard.
 struct Keyboard {
@@ -64,6 +64,17 @@ impl Keyboard {
     }
 }
 
+/// What kcp says of each object, as `describe` has it.
+static OF_KCP: LazyLock<[(Regex, &str); 2]> = LazyLock::new(|| {
+    let regex = |pattern| Regex::new(pattern).expect("well formed");
+    let more = r"Annotations:  kcp\.io/cluster: \S+\n  (\S)";
+    let alone = r"Annotations:  kcp\.io/cluster: \S+";
+    [
+        (regex(more), "Annotations:  $1"),
+        (regex(alone), "Annotations:  <none>"),
+    ]
+});
+
 /// What was said without what is another one each time.
 fn settled(said: &str) -> String {
     static VARYING: LazyLock<[(Regex, &str); 6]> = LazyLock::new(|| {
@@ -92,16 +103,6 @@ fn settled(said: &str) -> String {
         text += &line;
         text.push('\n');
     }
-    // As `describe` has it.
-    static OF_KCP: LazyLock<[(Regex, &str); 2]> = LazyLock::new(|| {
-        let regex = |pattern| Regex::new(pattern).expect("well formed");
-        let more = r"Annotations:  kcp\.io/cluster: \S+\n  (\S)";
-        let alone = r"Annotations:  kcp\.io/cluster: \S+";
-        [
-            (regex(more), "Annotations:  $1"),
-            (regex(alone), "Annotations:  <none>"),
-        ]
-    });
     for (pattern, name) in &*OF_KCP {
         text = pattern.replace_all(&text, *name).into_owned();
     }

@@ -91,7 +91,7 @@ impl View {
                 let revision = object.resource_version().unwrap_or_default();
                 let meta = json!({"resourceVersion": revision});
                 let row = self.row(object, version, beside)?;
-                self.table(version, &meta, json!([row]))
+                self.table(version, &meta, &json!([row]))
             }
         };
         Ok(bytes(&shown))
@@ -141,10 +141,10 @@ impl View {
             }
             Form::Table(version, _) if items.is_empty() => {
                 let none = self.printer()?.no_rows();
-                return Ok(bytes(&self.table(version, meta, none)));
+                return Ok(bytes(&self.table(version, meta, &none)));
             }
             Form::Table(version, _) => {
-                let mut head = self.table(version, meta, Value::Null);
+                let mut head = self.table(version, meta, &Value::Null);
                 if let Some(head) = head.as_object_mut() {
                     head.remove("rows");
                 }
@@ -172,25 +172,25 @@ impl View {
         }
         let meta = json!({"resourceVersion": revision.to_string()});
         let (version, beside) = match self.form {
-            Form::Whole => return Ok(self.empty(metadata)),
+            Form::Whole => return Ok(self.empty(&metadata)),
             Form::Metadata(version) | Form::MetadataList(version) => {
-                return Ok(metadata_of(version, metadata));
+                return Ok(metadata_of(version, &metadata));
             }
             Form::Table(version, beside) => (version, beside),
         };
-        let empty = self.empty(metadata.clone());
+        let empty = self.empty(&metadata);
         let cells = self.printer()?.cells(&empty, (self.clock)());
         let object = match beside {
             Beside::Object => empty,
             Beside::Nothing if !initial_end => Value::Null,
-            Beside::Nothing | Beside::Metadata => metadata_of(version, metadata),
+            Beside::Nothing | Beside::Metadata => metadata_of(version, &metadata),
         };
         let rows = json!([{"cells": cells, "object": object}]);
-        Ok(self.table(version, &meta, rows))
+        Ok(self.table(version, &meta, &rows))
     }
 
     /// An object of the kind with nothing in it.
-    fn empty(&self, metadata: Value) -> Value {
+    fn empty(&self, metadata: &Value) -> Value {
         json!({
             "kind": &*self.resource.kind,
             "apiVersion": self.gvk().api_version(),
@@ -241,7 +241,7 @@ impl View {
         Ok(json!({"cells": cells, "object": object}))
     }
 
-    fn table(&self, version: MetaVersion, meta: &Value, rows: Value) -> Value {
+    fn table(&self, version: MetaVersion, meta: &Value, rows: &Value) -> Value {
         let columns = match (self.heads, &self.resource.printer) {
             (Heads::Shown, Some(printer)) => {
                 printer.columns().iter().map(Column::to_json).collect()
@@ -301,10 +301,10 @@ pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Statu
 
 fn partial(object: &Object, version: MetaVersion) -> Value {
     let metadata = object.root().get("metadata");
-    metadata_of(version, metadata.cloned().unwrap_or_else(|| json!({})))
+    metadata_of(version, metadata.unwrap_or(&json!({})))
 }
 
-fn metadata_of(version: MetaVersion, metadata: Value) -> Value {
+fn metadata_of(version: MetaVersion, metadata: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": version.api_version(),

@@ -93,7 +93,9 @@ impl Step {
             Self::Wildcard => Ok(at.into_iter().flat_map(children).collect()),
             Self::Recursive => {
                 let mut found = Vec::new();
-                at.into_iter().for_each(|value| descend(value, &mut found));
+                for value in at {
+                    descend(value, &mut found);
+                }
                 Ok(found)
             }
             Self::Slice(slice) => {

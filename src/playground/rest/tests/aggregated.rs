@@ -26,7 +26,7 @@ type Told = Vec<(String, String, String, Value)>;
 async fn told_plainly(ground: &Ground) -> Told {
     let mut told = Vec::new();
     let groups = ground.get("/apis").await.ok();
-    let mut versions = vec![("".to_owned(), "/api/v1".to_owned())];
+    let mut versions = vec![(String::new(), "/api/v1".to_owned())];
     for group in groups["groups"].as_array().unwrap() {
         for version in group["versions"].as_array().unwrap() {
             let path = format!("/apis/{}", version["groupVersion"].as_str().unwrap());

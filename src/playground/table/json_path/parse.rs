@@ -234,9 +234,10 @@ fn inside_of_filter(text: &str) -> Parsed<(&str, usize)> {
             ('"' | '\'', None) => quote = Some(c),
             (c, Some(pair)) if c == pair && before != '\\' => closed = true,
             (')', quote) if quote.is_some() == closed => {
-                return match text[at..].starts_with(")]") {
-                    true => Ok((&text[OPEN..at], at + 2)),
-                    false => Err("a filter is not closed by `)]`".to_owned()),
+                return if text[at..].starts_with(")]") {
+                    Ok((&text[OPEN..at], at + 2))
+                } else {
+                    Err("a filter is not closed by `)]`".to_owned())
                 };
             }
             _ => {}

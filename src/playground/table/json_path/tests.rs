@@ -17,6 +17,7 @@ fn object() -> Value {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "cases read better so")]
 #[track_caller]
 fn check(path: &str, expected: Value) {
     let object = object();
