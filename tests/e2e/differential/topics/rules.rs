@@ -6,8 +6,7 @@ use super::super::step::{
     JSON, MERGE, Script, Topic, ask, definition, get, install, patch, post, script,
 };
 
-const DEFINITIONS: &str =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 const VANES: &str = "/apis/$group/v1/namespaces/$ns/vanes";
 const KEELS: &str = "/apis/$group/v1/namespaces/$ns/keels";
 const GOOD: &str = include_str!("../../../data/rules_that_compile.txt");
@@ -219,18 +218,63 @@ fn generated() -> Script {
                 spec.insert(name.to_owned(), value.clone());
             }
         };
-        may(&mut spec, "a", &[json!(1), json!(9), json!(10), json!(30), json!("x"), json!(null)]);
-        may(&mut spec, "imm", &[json!("i"), json!("j"), json!(""), json!(7)]);
-        may(&mut spec, "s", &[json!("dup"), json!("req"), json!("UP"), json!("expr"), json!("ok")]);
+        may(
+            &mut spec,
+            "a",
+            &[
+                json!(1),
+                json!(9),
+                json!(10),
+                json!(30),
+                json!("x"),
+                json!(null),
+            ],
+        );
+        may(
+            &mut spec,
+            "imm",
+            &[json!("i"), json!("j"), json!(""), json!(7)],
+        );
+        may(
+            &mut spec,
+            "s",
+            &[
+                json!("dup"),
+                json!("req"),
+                json!("UP"),
+                json!("expr"),
+                json!("ok"),
+            ],
+        );
         may(&mut spec, "e", &[json!("x"), json!("z")]);
-        may(&mut spec, "lm", &[
-            json!([{"k": "a", "v": 100}]),
-            json!([{"k": "a"}, {"k": "a"}]),
-            json!([{"v": 1}]),
-            json!([{"k": "a", "v": 1}, {"k": "b", "v": 200}]),
-        ]);
-        may(&mut spec, "la", &[json!([{"v": 100}, {"v": 1}, {"v": 101}]), json!([{}]), json!([])]);
-        may(&mut spec, "m", &[json!({"x": 100}), json!({"x": 1}), json!({"x": 300, "y": 1})]);
+        may(
+            &mut spec,
+            "lm",
+            &[
+                json!([{"k": "a", "v": 100}]),
+                json!([{"k": "a"}, {"k": "a"}]),
+                json!([{"v": 1}]),
+                json!([{"k": "a", "v": 1}, {"k": "b", "v": 200}]),
+            ],
+        );
+        may(
+            &mut spec,
+            "la",
+            &[
+                json!([{"v": 100}, {"v": 1}, {"v": 101}]),
+                json!([{}]),
+                json!([]),
+            ],
+        );
+        may(
+            &mut spec,
+            "m",
+            &[
+                json!({"x": 100}),
+                json!({"x": 1}),
+                json!({"x": 300, "y": 1}),
+            ],
+        );
         may(&mut spec, "n", &[json!("n"), json!("x"), json!(null)]);
         let body = object("Keel", &format!("g{nth}"), &Value::Object(spec));
         let path = format!("{KEELS}?dryRun=All");
