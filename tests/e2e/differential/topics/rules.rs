@@ -115,7 +115,6 @@ fn refused() -> Script {
         json!({"rule": "true", "messageExpression": "self.nope"}),
         json!({"rule": "true", "fieldPath": " "}),
         json!({"rule": "true", "fieldPath": ".nope"}),
-        json!({"rule": "true", "fieldPath": ".m.x"}),
         json!({"rule": "true", "fieldPath": ".l[0]"}),
         json!({"rule": "true", "reason": "Nope"}),
         json!({"rule": "self.a == 1", "optionalOldSelf": true}),
