@@ -52,9 +52,9 @@ struct Level {
     kind: String,
     shape: Arc<Shape>,
     rules: Vec<Rule>,
-    properties: BTreeMap<String, Level>,
-    additional: Option<Box<Level>>,
-    items: Option<Box<Level>>,
+    properties: BTreeMap<String, Self>,
+    additional: Option<Box<Self>>,
+    items: Option<Box<Self>>,
     /// How items of an old list are found again.
     keys: Option<Vec<String>>,
     has_deep_rules: bool,

@@ -103,7 +103,7 @@ impl Guard<'_> {
             let mut owners = owners.into_iter().flatten();
             owners.any(|owner| owner["uid"].as_str() == Some(uid))
         });
-        let labels = self.remote.labels();
+        let labels = self.remote.marked();
         owned || labels.fit(object)
     }
 }

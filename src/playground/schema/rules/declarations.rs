@@ -260,9 +260,3 @@ fn parse(text: &str) -> Option<Type> {
         _ => return None,
     })
 }
-
-/// Every name there is, to be tried by tests.
-#[cfg(test)]
-pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static [Overload])> {
-    FUNCTIONS.iter().map(|(name, all)| (*name, all.as_slice()))
-}

@@ -114,7 +114,7 @@ impl<'a> Evaluation<'a, '_> {
             arguments.push(self.visit(argument)?);
         }
         self.meter.charge(1)?;
-        functions::call(call, arguments, self.meter)
+        functions::call(call, &arguments, self.meter)
     }
 
     /// `&&` and `||`: whichever side decides it, an error on the other one does not matter.

@@ -37,16 +37,9 @@ impl Meter {
     }
 
     pub(super) fn charge(&self, units: u64) -> Result<(), Fault> {
-        match self.0.get().checked_sub(units) {
-            Some(left) => {
-                self.0.set(left);
-                Ok(())
-            }
-            None => {
-                self.0.set(0);
-                Err(Fault::Exhausted)
-            }
-        }
+        let left = self.0.get().checked_sub(units);
+        self.0.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(Fault::Exhausted)
     }
 
     /// For looking at, or making, so many bytes.

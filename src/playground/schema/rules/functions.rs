@@ -25,9 +25,9 @@ pub(super) use times::{
 };
 
 /// Calls a function with its target, if it has one, as first argument.
-pub(super) fn call<'a>(call: &Call, arguments: Vec<Val<'a>>, meter: &Meter) -> Answer<'a> {
+pub(super) fn call<'a>(call: &Call, arguments: &[Val<'a>], meter: &Meter) -> Answer<'a> {
     let name = call.name.as_str();
-    if let Some(answer) = operator(name, &arguments, meter) {
+    if let Some(answer) = operator(name, arguments, meter) {
         return answer;
     }
     let tried = [
@@ -39,7 +39,7 @@ pub(super) fn call<'a>(call: &Call, arguments: Vec<Val<'a>>, meter: &Meter) -> A
         optional,
     ];
     for library in tried {
-        if let Some(answer) = library(name, &arguments, meter) {
+        if let Some(answer) = library(name, arguments, meter) {
             return answer;
         }
     }

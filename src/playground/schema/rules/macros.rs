@@ -30,10 +30,12 @@ pub(super) fn expand(at: Position, mut call: Call) -> Result<Expr, Problem> {
     let count = call.arguments.len();
     match (call.name.as_str(), call.target.is_some(), count) {
         ("has", false, 1) => return has(at, call.arguments.remove(0)),
-        ("optMap" | "optFlatMap" | "sortBy", true, 2)
-        | ("all" | "exists" | "exists_one" | "filter", true, 2)
-        | ("map", true, 2 | 3)
-        | ("all" | "exists" | "exists_one" | "existsOne", true, 3)
+        (
+            "optMap" | "optFlatMap" | "sortBy" | "all" | "exists" | "exists_one" | "filter" | "map",
+            true,
+            2,
+        )
+        | ("map" | "all" | "exists" | "exists_one" | "existsOne", true, 3)
         | ("transformList" | "transformMap" | "transformMapEntry", true, 3 | 4) => {}
         _ => {
             return Ok(Expr {

@@ -256,7 +256,7 @@ pub(super) fn most_general(a: &Type, b: &Type) -> Type {
 
 fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
     match (a, b) {
-        (Type::Dyn | Type::Free(_), _) => true,
+        (Type::Dyn | Type::Free(_), _) | (Type::Kind(_), Type::Kind(_)) => true,
         (_, Type::Dyn | Type::Free(_)) => false,
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => {
             is_equal_or_less_specific(a, b)
@@ -264,7 +264,6 @@ fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
         (Type::Map(a), Type::Map(b)) => {
             is_equal_or_less_specific(&a.0, &b.0) && is_equal_or_less_specific(&a.1, &b.1)
         }
-        (Type::Kind(_), Type::Kind(_)) => true,
         _ => a.is(b),
     }
 }

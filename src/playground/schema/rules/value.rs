@@ -14,6 +14,7 @@ use super::{
 };
 
 #[derive(Clone, Debug)]
+#[expect(clippy::rc_buffer, reason = "what a fold carries grows in place")]
 pub(super) enum Val<'a> {
     Null,
     Bool(bool),
@@ -346,6 +347,10 @@ impl<'a> Val<'a> {
     }
 
     /// The order of two numbers of any kind; the outer `None` if one is no number.
+    #[expect(
+        clippy::option_option,
+        reason = "no numbers, and numbers without an order"
+    )]
     pub(super) fn compared_as_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
         let whole = |val: &Self| match val {
             Self::Int(a) => Some(i128::from(*a)),
