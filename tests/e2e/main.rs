@@ -11,6 +11,7 @@ mod helm;
 mod installation;
 mod mirror;
 mod openapi;
+mod openapi_of_playground;
 mod playground;
 mod schemas;
 mod test_command;
