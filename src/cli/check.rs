@@ -145,7 +145,7 @@ fn by_schema(document: &Document) -> Vec<Problem> {
             .with_hint("the API server drops it without a word: correct or remove it")
     }));
     schema.default(&mut value);
-    found.extend(schema.validate(&value).iter().map(|error| {
+    found.extend(schema.validate(&value, None).iter().map(|error| {
         let body = error.body();
         let problem = Problem::new(error.field.as_str(), &body);
         let read = if body.ends_with("must be of type string: \"boolean\"") {

@@ -225,7 +225,8 @@ pub trait ObjectSchema: Send + Sync {
     /// Removes what the schema does not know; the removed paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
     fn default(&self, object: &mut Value);
-    fn validate(&self, object: &Value) -> Vec<FieldError>;
+    /// What is wrong with an object. `old` is what it replaces, in the same version.
+    fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError>;
 }
 
 /// A write, as strategies see it.

@@ -74,6 +74,8 @@ pub struct FieldError {
     pub bad_value: Value,
     /// What the rule says; may be empty.
     pub detail: String,
+    /// What is shown in place of the value.
+    instead: Option<String>,
 }
 
 impl FieldError {
@@ -87,6 +89,23 @@ impl FieldError {
             field: field.to_string(),
             bad_value,
             detail: detail.to_owned(),
+            instead: None,
+        }
+    }
+
+    /// An invalid object that is shown with its members in an order of their own.
+    pub fn invalid_shown(field: impl ToString, json: String, detail: &str) -> Self {
+        Self {
+            instead: Some(json),
+            ..Self::new(ErrorKind::Invalid, field, Value::Null, detail)
+        }
+    }
+
+    /// An error of any kind that does not show the value.
+    pub fn without_value(kind: ErrorKind, field: impl ToString, detail: &str) -> Self {
+        Self {
+            instead: Some(String::new()),
+            ..Self::new(kind, field, Value::Null, detail)
         }
     }
 
@@ -145,8 +164,14 @@ impl FieldError {
     pub fn body(&self) -> String {
         let mut text = self.kind.label().to_owned();
         if self.kind.shows_value() {
-            text.push_str(": ");
-            text.push_str(&show(&self.bad_value));
+            let shown = match &self.instead {
+                Some(json) => escape_html(json).into(),
+                None => show(&self.bad_value),
+            };
+            if !shown.is_empty() {
+                text.push_str(": ");
+                text.push_str(&shown);
+            }
         }
         if !self.detail.is_empty() {
             text.push_str(": ");

@@ -198,9 +198,12 @@ impl Rest {
 
     /// What is said of a path that is no address of anything.
     fn nowhere(&self, request: &ApiRequest) -> Status {
-        let group = match request.path.trim_start_matches('/').split_once('/') {
+        let path = request.path.strip_prefix('/').unwrap_or_default();
+        let group = match path.split_once('/') {
             Some(("api", _)) => "",
-            Some(("apis", rest)) => rest.split('/').next().unwrap_or_default(),
+            Some(("apis", rest)) if !rest.starts_with('/') => {
+                rest.split('/').next().unwrap_or_default()
+            }
             _ => return Status::page_not_found(),
         };
         let found = self
@@ -229,7 +232,14 @@ impl Rest {
             _ => {
                 // An address that is nothing at all is missing, whatever the method.
                 let resource = self.store.read(|read| self.address(read, call))?;
+                let custom = resource.flavour == Flavour::Custom;
                 Err(match call.request.method.as_str() {
+                    "PUT" | "PATCH"
+                        if custom && resource.namespaced && call.path.namespace.is_none() =>
+                    {
+                        Status::page_not_found()
+                    }
+                    "PUT" | "PATCH" if custom => Status::bad_request("name must be provided"),
                     "POST" => not_supported(&resource, "create"),
                     "DELETE" => not_supported(&resource, "delete"),
                     _ => not_supported(&resource, ""),
@@ -267,8 +277,7 @@ impl Rest {
         let everywhere_allowed = matches!(verb, "list" | "watch");
         let namespaces = discovery::is_namespaces(&resource) && verb == "deletecollection";
         if everywhere
-            && !everywhere_allowed
-            && verb == "deletecollection"
+            && matches!(verb, "create" | "deletecollection")
             && resource.flavour == Flavour::Custom
         {
             return Err(Status::page_not_found());
@@ -284,6 +293,7 @@ impl Rest {
 
     fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
         write::cluster(call)?;
+        call.query.late_resource_version()?;
         let scope = &call.request.scope;
         let (resource, stored) = self.store.read(|read| {
             let resource = self.find(read, scope, &call.path, "get")?;

@@ -1,8 +1,8 @@
 //! Structural schemas: what the server does to a custom object on its way in.
 //!
 //! A schema is checked and compiled once, when its definition is written; objects are then pruned,
-//! defaulted and validated by it. Knows nothing of storage, versions or requests. Rules in CEL
-//! (`x-kubernetes-validations`) are checked for their form and kept, not evaluated.
+//! defaulted and validated by it, rules in CEL (`x-kubernetes-validations`) included. Knows nothing of
+//! storage, versions or requests.
 //!
 //! Recursion is bounded: a schema has at most [`MAX_DEPTH`] levels and no references, and an object
 //! is followed only as deep as its schema goes or its parser has let it be.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::field::{FieldError, Path};
+use super::field::{ErrorKind, FieldError, Path};
 
 mod compile;
 mod defaults;
@@ -22,6 +22,8 @@ mod numbers;
 mod openapi;
 mod pattern;
 mod prune;
+mod ratchet;
+mod rules;
 mod shape;
 mod structural;
 #[cfg(test)]
@@ -38,6 +40,7 @@ const MAX_ERRORS: usize = 500;
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: Node,
+    rules: Option<rules::Rules>,
 }
 
 /// The types of values that a schema can ask for.
@@ -125,8 +128,6 @@ struct Node {
     any_of: Vec<Self>,
     one_of: Vec<Self>,
     not: Option<Box<Self>>,
-    /// `x-kubernetes-validations` as written.
-    rules: Vec<Value>,
 }
 
 impl Node {
@@ -152,9 +153,14 @@ impl Schema {
             errors.extend(defaults::check(&strict, path));
         }
         errors.extend(openapi::check(schema, path));
+        // Of what has something else wrong with it the types may not be clear.
+        if errors.is_empty() {
+            errors = rules::check(schema, path);
+        }
         if errors.is_empty() {
             let root = compile::node(schema, formats::Formats::Meaningful);
-            Ok(Self { root })
+            let rules = rules::Rules::of(schema);
+            Ok(Self { root, rules })
         } else {
             Err(errors)
         }
@@ -167,6 +173,7 @@ impl Schema {
                 preserve: true,
                 ..Node::default()
             },
+            rules: None,
         }
     }
 
@@ -191,30 +198,46 @@ impl Schema {
         defaults::apply(&self.root, object);
     }
 
-    /// Everything wrong with an object: types and values, embedded objects, then list types. For a
-    /// definition with a status subresource the caller passes the object that will be stored.
-    pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+    /// Everything wrong with an object: types and values, embedded objects, list types, then rules.
+    /// For a definition with a status subresource the caller passes the object that will be stored.
+    /// `old` is what it replaces.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::value(&self.root, object);
+        if let Some(old) = old {
+            ratchet::drop_unchanged(&mut errors, &self.root, object, old);
+        }
         errors.extend(embedded::check(&self.root, object));
-        errors.extend(lists::check(&self.root, object));
+        let doubled = lists::check(&self.root, object);
+        // What was doubled already may stay so.
+        if doubled.is_empty() || old.is_none_or(|old| lists::check(&self.root, old).is_empty()) {
+            errors.extend(doubled);
+        }
+        if let Some(rules) = &self.rules {
+            if errors.iter().any(keeps_rules_from_being_checked) {
+                errors.push(FieldError::invalid(
+                    Path::Root,
+                    Value::Null,
+                    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+                ));
+            } else {
+                errors.extend(rules.validate(object, old));
+            }
+        }
         errors.truncate(MAX_ERRORS);
         errors
     }
+}
 
-    /// Whether an object has rules in CEL to meet, which are not evaluated here.
-    pub fn has_rules(&self) -> bool {
-        fn any(node: &Node) -> bool {
-            !node.rules.is_empty()
-                || node.properties.values().any(any)
-                || node.items.as_deref().is_some_and(any)
-                || matches!(&node.additional, Some(Additional::Schema(node)) if any(node))
-                || [&node.all_of, &node.any_of, &node.one_of]
-                    .into_iter()
-                    .flatten()
-                    .any(any)
-        }
-        any(&self.root)
-    }
+/// Whether an object is too wrong for rules to say anything sensible about it.
+fn keeps_rules_from_being_checked(error: &FieldError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::NotSupported
+            | ErrorKind::Required
+            | ErrorKind::TooLong
+            | ErrorKind::TooMany
+            | ErrorKind::TypeInvalid
+    )
 }
 
 /// A text member of a raw schema, empty where it is missing.

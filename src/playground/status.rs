@@ -203,7 +203,7 @@ impl Status {
         Self::new(
             504,
             "Timeout",
-            format!("Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
         )
         .cause("ResourceVersionTooLarge", "Too large resource version", "")
         .retry_after(1)

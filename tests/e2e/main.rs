@@ -9,6 +9,7 @@ mod examples;
 mod ground;
 mod helm;
 mod installation;
+mod kubectl;
 mod mirror;
 mod openapi;
 mod openapi_of_playground;

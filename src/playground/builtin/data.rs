@@ -50,7 +50,7 @@ impl Strategy for ConfigMaps {
             }
         }
         if size > MAX_DATA {
-            errors.push(FieldError::too_long(Path::Root, MAX_DATA));
+            errors.push(FieldError::too_long("[]", MAX_DATA));
         }
         errors.extend(check_seal(admission.old, object, &["data", "binaryData"]));
         errors

@@ -74,7 +74,7 @@ impl ObjectSchema for Dropping {
         self.0.schema().default(object);
     }
 
-    fn validate(&self, _object: &Value) -> Vec<FieldError> {
+    fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         Vec::new()
     }
 }
@@ -96,7 +96,7 @@ impl Strategy for Typed {
         let mut decoded = object.as_value().clone();
         let schema = self.shape.schema();
         schema.default(&mut decoded);
-        if let Some(error) = schema.validate(&decoded).first() {
+        if let Some(error) = schema.validate(&decoded, None).first() {
             let (kind, version) = (&admission.resource.kind, &admission.resource.version);
             return Err(Status::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {error}"

@@ -89,7 +89,7 @@ fn a_definition_is_completed_and_compiled() {
     assert!(version.status && version.served && version.scale.is_none());
     assert_eq!(version.selectable_fields, [".spec.a"]);
     assert_eq!(version.columns[0].json_path, ".spec.a");
-    let errors = version.schema.validate(&json!({"spec": {"a": 1}}));
+    let errors = version.schema.validate(&json!({"spec": {"a": 1}}), None);
     assert_eq!(errors.len(), 1);
     assert!(definition.version("v2").is_none());
 }

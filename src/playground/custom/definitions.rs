@@ -58,14 +58,16 @@ impl Strategy for Closing {
         &self,
         _tx: &Tx<'_>,
         admission: &Admission<'_>,
-        _object: &mut Object,
+        object: &mut Object,
     ) -> Result<(), Status> {
         if admission.old.is_some() {
             return Ok(());
         }
-        Err(Status::new(
-            405,
-            "MethodNotAllowed",
+        let resource = admission.resource;
+        Err(Status::forbidden(
+            &resource.group,
+            &resource.plural,
+            object.name(),
             "create not allowed while custom resource definition is terminating",
         ))
     }

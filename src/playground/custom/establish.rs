@@ -183,6 +183,15 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conf
     let had = value.pointer("/status/acceptedNames").unwrap_or(&empty);
     let mut names = Map::new();
     let mut conflict = None;
+    let clashing: Vec<String> = texts(asked, "shortNames")
+        .filter(|name| taken.resources.contains(*name))
+        .map(|name| format!("{name:?} is already in use"))
+        .collect();
+    let short_names = if clashing.is_empty() { asked } else { had };
+    // Of several conflicts the last one is told.
+    if !clashing.is_empty() {
+        conflict = Some(("ShortNamesConflict", clashing.join(", ")));
+    }
     for (field, reason, taken) in [
         ("plural", "PluralConflict", &taken.resources),
         ("singular", "SingularConflict", &taken.resources),
@@ -192,21 +201,15 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conf
         let text = asked.get(field).and_then(Value::as_str).unwrap_or_default();
         if taken.contains(text) {
             conflict = Some((reason, format!("{text:?} is already in use")));
-            let kept = had.get(field).cloned().unwrap_or_else(|| "".into());
-            names.insert(field.into(), kept);
+            let kept = had.get(field).and_then(Value::as_str).unwrap_or_default();
+            if !kept.is_empty() || matches!(field, "plural" | "kind") {
+                names.insert(field.into(), kept.into());
+            }
         } else {
             names.insert(field.into(), text.into());
         }
     }
-    let clashing: Vec<String> = texts(asked, "shortNames")
-        .filter(|name| taken.resources.contains(*name))
-        .map(|name| format!("{name:?} is already in use"))
-        .collect();
-    let from = if clashing.is_empty() { asked } else { had };
-    if !clashing.is_empty() {
-        conflict = Some(("ShortNamesConflict", clashing.join(", ")));
-    }
-    for (field, from) in [("shortNames", from), ("categories", asked)] {
+    for (field, from) in [("shortNames", short_names), ("categories", asked)] {
         if let Some(list) = from.get(field).filter(|list| !list.is_null()) {
             names.insert(field.into(), list.clone());
         }

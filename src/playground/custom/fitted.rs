@@ -91,8 +91,8 @@ impl ObjectSchema for FittedSchema {
         self.schema.default(object);
     }
 
-    fn validate(&self, object: &Value) -> Vec<FieldError> {
-        self.schema.validate(object)
+    fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.schema.validate(object, old)
     }
 }
 

@@ -150,7 +150,7 @@ impl Cluster {
         if let Some(schema) = schema.filter(|_| resource.conversion.is_none()) {
             let mut value = object.clone().into_value();
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, None));
             *object = Object::new(value).unwrap();
         }
         if errors.is_empty() {

@@ -81,12 +81,26 @@ impl<'a> Query<'a> {
         Ok(Some(number).filter(|number| *number > 0))
     }
 
+    /// The same where nobody looks at it before the objects are read, which then fails.
+    pub(super) fn late_resource_version(&self) -> Result<Option<u64>, Status> {
+        self.resource_version().map_err(|_| {
+            let given = self.get("resourceVersion").unwrap_or_default();
+            Status::new(500, "", no_version(given))
+        })
+    }
+
     /// By the table of `resourceVersion` and `resourceVersionMatch` of lists.
     pub(super) fn age(&self) -> Result<Age, Status> {
         let revision = self.resource_version()?;
         let given = self.get("resourceVersion").is_some();
         let matching = self.get("resourceVersionMatch");
         let mut errors = Vec::new();
+        if self.get("sendInitialEvents").is_some() {
+            errors.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
         if matching.is_some() && !given {
             errors.push(FieldError::forbidden(
                 MATCH,

@@ -78,10 +78,13 @@ impl View {
         let shown = match self.form {
             Form::Whole => serve(&self.resource, object)?.into_value(),
             Form::Metadata(version) => partial(&serve(&self.resource, object)?, version),
+            Form::MetadataList(_) if self.resource.flavour == Flavour::Custom => {
+                return Err(Status::new(500, "", "content is not a list"));
+            }
             Form::MetadataList(_) => {
                 return Err(Status::not_acceptable(format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
-                    self.resource.kind
+                    self.type_name(&self.resource.kind)
                 )));
             }
             Form::Table(version, beside) => {
@@ -133,7 +136,7 @@ impl View {
             Form::Metadata(_) => {
                 return Err(Status::not_acceptable(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list ({})",
-                    self.resource.list_kind
+                    self.type_name(&self.resource.list_kind)
                 )));
             }
             Form::Table(version, _) if items.is_empty() => {
@@ -193,6 +196,18 @@ impl View {
             "apiVersion": self.gvk().api_version(),
             "metadata": metadata,
         })
+    }
+
+    /// What a document is called in refusals.
+    fn type_name(&self, kind: &str) -> String {
+        let group = &self.resource.table.group;
+        match group.split('.').next() {
+            _ if self.resource.flavour == Flavour::Custom => {
+                "*unstructured.UnstructuredList".to_owned()
+            }
+            None | Some("") => format!("*core.{kind}"),
+            Some(package) => format!("*{package}.{kind}"),
+        }
     }
 
     fn printer(&self) -> Result<&dyn Printer, Status> {

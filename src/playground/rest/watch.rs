@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::list;
-use super::query::{MATCH, Query, list_options, no_version};
+use super::query::{MATCH, Query, list_options};
 use super::select::Chosen;
 use super::view::{Heads, View};
 use crate::playground::catalog::Resource;
@@ -53,11 +53,7 @@ pub(super) type Current = Arc<dyn Fn() -> Option<Arc<Resource>> + Send + Sync>;
 impl Plan {
     pub(super) fn parse(query: &Query<'_>) -> Result<Self, Status> {
         check_options(query)?;
-        let revision = query.resource_version().map_err(|_| {
-            // Nobody looks at it before the watch is begun, which then fails.
-            let given = query.get("resourceVersion").unwrap_or_default();
-            Status::new(500, "", no_version(given))
-        })?;
+        let revision = query.late_resource_version()?;
         let start = if query.flag("sendInitialEvents")? {
             Start::List(revision.unwrap_or_default())
         } else if query.get("sendInitialEvents").is_some() && revision.is_none() {

@@ -257,7 +257,9 @@ impl Rest {
         if let (Some(schema), true) = (schema, converts) {
             // Held to the version that it was written in before it becomes another.
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            let before = admission.old.map(|old| view::serve(resource, old.clone()));
+            let before = before.transpose()?;
+            errors.extend(schema.validate(&value, before.as_ref().map(Object::as_value)));
             refuse(resource, &value, &errors)?;
         }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -285,7 +287,7 @@ impl Rest {
         if let Some(schema) = schema {
             let mut value = object.into_value();
             schema.default(&mut value);
-            errors.extend(schema.validate(&value));
+            errors.extend(schema.validate(&value, admission.old.map(Object::as_value)));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         errors.extend(check_metadata(&object, resource));

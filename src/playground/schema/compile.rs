@@ -73,6 +73,5 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
         any_of: nodes("anyOf"),
         one_of: nodes("oneOf"),
         not: boxed("not"),
-        rules: list(schema, "x-kubernetes-validations").to_vec(),
     }
 }

@@ -280,7 +280,7 @@ fn is_email(text: &str) -> bool {
 }
 
 /// What can stand in a request line: an absolute URI or an absolute path.
-fn is_uri(text: &str) -> bool {
+pub(super) fn is_uri(text: &str) -> bool {
     let escapes_right = |part: &str| {
         part.split('%').skip(1).all(|after| {
             let mut chars = after.chars();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Type, flag, given, list, properties, text};
+use super::{Type, flag, given, list, properties, rules, text};
 use crate::playground::field::{FieldError, Path};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
@@ -93,7 +93,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldE
     }
     map_type(schema, path, errors);
     list_type(schema, path, errors);
-    rules(schema, path, errors);
+    rules_form(schema, path, errors);
 }
 
 fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldError>) {
@@ -323,8 +323,8 @@ fn keys_present(schema: &Value, items: &Value, path: &Path<'_>, errors: &mut Vec
     }
 }
 
-/// The form of CEL rules; what they say is not looked at.
-fn rules(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+/// The form of rules; what they say is looked at when all else is right.
+fn rules_form(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     const REASONS: [&str; 4] = [
         "FieldValueDuplicate",
         "FieldValueForbidden",
@@ -359,6 +359,14 @@ fn rules(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
                 "message must be specified if rule contains line breaks",
             ));
         }
+        let expression = text(rule, "messageExpression");
+        if !expression.is_empty() && expression.trim().is_empty() {
+            errors.push(FieldError::required(
+                at.field("messageExpression"),
+                "messageExpression must be non-empty if specified",
+            ));
+        }
+        field_path(text(rule, "fieldPath"), schema, &at, errors);
         let reason = text(rule, "reason");
         if given(rule, "reason").is_some() && !REASONS.contains(&reason) {
             errors.push(FieldError::not_supported(
@@ -367,5 +375,23 @@ fn rules(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
                 REASONS,
             ));
         }
+    }
+}
+
+fn field_path(written: &str, schema: &Value, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if written.is_empty() {
+        return;
+    }
+    let mut wrong = |detail: &str| {
+        errors.push(FieldError::invalid(at.field("fieldPath"), written, detail));
+    };
+    if written.trim().is_empty() {
+        wrong("must be non-empty if specified");
+    }
+    if written.contains(['\n', '\r']) {
+        wrong("must not contain line breaks");
+    }
+    if !rules::has_path(schema, written) {
+        wrong("must be a valid path");
     }
 }

@@ -23,6 +23,16 @@ impl Pattern {
     pub(super) fn matches(&self, value: &str) -> bool {
         self.regex.is_match(value)
     }
+
+    /// The first part of a text that matches.
+    pub(super) fn find<'v>(&self, value: &'v str) -> Option<&'v str> {
+        self.regex.find(value).map(|found| found.as_str())
+    }
+
+    /// All parts of a text that match, one after the other.
+    pub(super) fn find_all<'v>(&self, value: &'v str) -> impl Iterator<Item = &'v str> {
+        self.regex.find_iter(value).map(|found| found.as_str())
+    }
 }
 
 /// A class that Go takes as ASCII; the members alone, and what follows `[^` for the negation.

@@ -147,12 +147,13 @@ impl Pair {
 /// A request, for people.
 fn title(ask: &Ask) -> String {
     let body = String::from_utf8_lossy(&ask.body);
-    let media_type = ask
+    let headers: String = ask
         .headers
         .iter()
-        .find(|(name, value)| *name == "content-type" && value != super::step::JSON)
-        .map_or("", |(_, value)| value);
-    format!("{} {} {media_type} {body:.200}", ask.method, ask.path)
+        .filter(|(_, value)| value != super::step::JSON)
+        .map(|(name, value)| format!(" {name}: {value}"))
+        .collect();
+    format!("{} {}{headers} {body:.200}", ask.method, ask.path)
 }
 
 /// The reasons of what is tolerated, by topic, with how many answers each is for.

@@ -291,9 +291,13 @@ async fn metadata_alone_is_answered_in_the_fitting_form_only() {
     ask(THINGS, PARTIAL)
         .await
         .refused(406, "NotAcceptable", "is a list");
-    ask(&path, PARTIALS)
-        .await
-        .refused(406, "NotAcceptable", "is not a list");
+    ask(&path, PARTIALS).await.refused(500, "", "not a list");
+    ground.post(MAPS, map("a")).await.ok();
+    ask(&format!("{MAPS}/a"), PARTIALS).await.refused(
+        406,
+        "NotAcceptable",
+        "is not a list (*core.ConfigMap)",
+    );
     let mut events = ground.watch_as(&format!("{THINGS}?watch=1"), PARTIAL).await;
     let event = events.next().await.unwrap();
     assert_eq!(event["object"]["kind"], "PartialObjectMetadata");

@@ -11,7 +11,9 @@ pub(super) fn topic() -> Topic {
 fn paths() -> Script {
     let maps = "/api/v1/namespaces/$ns/configmaps";
     script![
-        get("/api"),
+        get("/api")
+            .tolerate("no address by the client's network is told")
+            .only_in(&["/body/serverAddressByClientCIDRs"]),
         get("/apis/none.example.com"),
         get("/apis/none.example.com/v1"),
         get("/apis/none.example.com/v1/things"),
@@ -38,7 +40,7 @@ fn paths() -> Script {
         get(&format!(
             "{maps}?resourceVersionMatch=Bad&resourceVersion=1"
         )),
-        get(&format!("{maps}?continue=nonsense")),
+        get(&format!("{maps}?continue=nonsense")).free_text(),
         get(&format!(
             "{maps}?watch=true&timeoutSeconds=1&sendInitialEvents=true"
         )),

@@ -41,6 +41,7 @@ fn rbac() -> Script {
             &format!("{bindings}/a"),
             MERGE,
             json!({"roleRef": {"name": "other"}}),
-        ),
+        )
+        .free_text(),
     ]
 }

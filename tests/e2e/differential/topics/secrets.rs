@@ -26,8 +26,8 @@ fn secrets() -> Script {
             ),
         ),
         patch(&format!("{secrets}/a"), MERGE, json!({"type": "Other"})),
-        post(secrets, secret("b", json!({"data": {"k": "not base64!"}}))),
-        post(secrets, secret("b", json!({"data": {"k": 1}}))),
+        post(secrets, secret("b", json!({"data": {"k": "not base64!"}}))).free_text(),
+        post(secrets, secret("b", json!({"data": {"k": 1}}))).free_text(),
         post(secrets, secret("b", json!({"type": "kubernetes.io/tls"}))),
         post(
             secrets,
@@ -35,7 +35,7 @@ fn secrets() -> Script {
                 "b",
                 json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "x"}}),
             ),
-        ),
+        ).free_text(),
         post(
             secrets,
             secret("b", json!({"type": "kubernetes.io/basic-auth"})),
