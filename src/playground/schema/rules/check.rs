@@ -69,10 +69,7 @@ impl Checker {
 
     fn mismatch(&mut self, at: Position, wanted: &Type, found: &Type) -> Type {
         let (wanted, found) = (self.known.shown(wanted), self.known.shown(found));
-        self.refuse(
-            at,
-            format!("expected type '{wanted}' but found '{found}'"),
-        )
+        self.refuse(at, format!("expected type '{wanted}' but found '{found}'"))
     }
 
     fn free(&mut self) -> Type {

@@ -117,8 +117,7 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
                 "FieldValueDuplicate" => ErrorKind::Duplicate,
                 _ => ErrorKind::Invalid,
             },
-            field_path: field_path::resolve(text(written, "fieldPath"), schema)
-                .unwrap_or_default(),
+            field_path: field_path::resolve(text(written, "fieldPath"), schema).unwrap_or_default(),
             uses_old: compiled.uses_old,
             old_is_optional,
         })
@@ -160,7 +159,12 @@ fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<Field
     let of_members = within.uncorrelatable.clone();
     if let Some(additional) = given(schema, "additionalProperties").filter(|a| super::any(a)) {
         let at = path.field("additionalProperties");
-        walk(additional, &at, &below(additional, of_members.clone()), errors);
+        walk(
+            additional,
+            &at,
+            &below(additional, of_members.clone()),
+            errors,
+        );
     }
     let all = path.field("properties");
     for (name, property) in properties(schema).filter(|(_, property)| super::any(property)) {
@@ -212,7 +216,11 @@ fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldErr
     let uses_old = match compile(source, &within.shape, old_is_optional, Wanted::Rule) {
         Ok(compiled) => compiled.uses_old,
         Err(detail) => {
-            errors.push(FieldError::invalid_shown(path.field("rule"), shown(rule), &detail));
+            errors.push(FieldError::invalid_shown(
+                path.field("rule"),
+                shown(rule),
+                &detail,
+            ));
             false
         }
     };

@@ -110,7 +110,10 @@ fn index<'a>(of: &Val<'a>, key: &Val<'a>, meter: &Meter) -> Answer<'a> {
         };
     }
     if !of.has_parts() {
-        return Err(Fault::Error(format!("no such key: {}", printing::shown(key))));
+        return Err(Fault::Error(format!(
+            "no such key: {}",
+            printing::shown(key)
+        )));
     }
     found(of, key, meter)?.ok_or_else(|| {
         let key = printing::shown(key);

@@ -84,9 +84,7 @@ impl Judge {
             }
             let meter = Meter::new(ONE.min(self.left));
             let told = self::one(rule, (&this, old.as_ref()), &meter);
-            self.left = self
-                .left
-                .saturating_sub(ONE.min(self.left) - meter.left());
+            self.left = self.left.saturating_sub(ONE.min(self.left) - meter.left());
             let is_told = told.is_ok();
             let (kind, suffix, detail) = match told {
                 Ok(None) => continue,

@@ -53,9 +53,15 @@ impl Opaque {
 }
 
 pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
-    [net::call, url::call, quantity::call, semver::call, names::call]
-        .into_iter()
-        .find_map(|library| library(name, arguments, meter))
+    [
+        net::call,
+        url::call,
+        quantity::call,
+        semver::call,
+        names::call,
+    ]
+    .into_iter()
+    .find_map(|library| library(name, arguments, meter))
 }
 
 fn made<'a>(opaque: Opaque) -> Val<'a> {

@@ -1,8 +1,8 @@
 //! Arguments that are written out and wrong: a pattern that is none, a time that is none.
 
 use super::{
-    expr::{Call, Expr, Is},
     eval,
+    expr::{Call, Expr, Is},
     fault::{Fault, Meter},
     functions,
     problem::Problem,

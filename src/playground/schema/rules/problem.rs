@@ -35,10 +35,25 @@ pub(super) fn show(mut problems: Vec<Problem>, source: &str) -> String {
 
 fn one(problem: &Problem, source: &str, out: &mut String) {
     let Position { line, column } = problem.at;
-    let shown = if line == 0 { -1 } else { i64::try_from(column).unwrap_or(0) + 1 };
-    let line_shown = if line == 0 { -1 } else { i64::try_from(line).unwrap_or(0) };
-    let _ = write!(out, "ERROR: <input>:{line_shown}:{shown}: {}", problem.message);
-    let Some(snippet) = line.checked_sub(1).and_then(|nth| source.split('\n').nth(nth)) else {
+    let shown = if line == 0 {
+        -1
+    } else {
+        i64::try_from(column).unwrap_or(0) + 1
+    };
+    let line_shown = if line == 0 {
+        -1
+    } else {
+        i64::try_from(line).unwrap_or(0)
+    };
+    let _ = write!(
+        out,
+        "ERROR: <input>:{line_shown}:{shown}: {}",
+        problem.message
+    );
+    let Some(snippet) = line
+        .checked_sub(1)
+        .and_then(|nth| source.split('\n').nth(nth))
+    else {
         return;
     };
     let _ = write!(out, "\n | {}\n | ", snippet.replace('\t', " "));

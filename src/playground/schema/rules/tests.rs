@@ -43,7 +43,11 @@ fn holds(rule: &str, spec: &Value) {
 
 #[track_caller]
 fn breaks(rule: &str, spec: &Value, why: &str) {
-    assert_eq!(judge(rule, spec), [format!("spec: Invalid value: {why}")], "{rule}");
+    assert_eq!(
+        judge(rule, spec),
+        [format!("spec: Invalid value: {why}")],
+        "{rule}"
+    );
 }
 
 #[track_caller]
@@ -55,15 +59,29 @@ fn refused(rule: &str, why: &str) {
 #[test]
 fn rules_that_hold_say_nothing_and_others_say_which() {
     holds("self.a > 1", &json!({"a": 2}));
-    breaks("self.a > 1", &json!({"a": 1}), "\"object\": failed rule: self.a > 1");
-    breaks("self.a > 1", &json!({}), "\"object\": no such key: a evaluating rule: self.a > 1");
+    breaks(
+        "self.a > 1",
+        &json!({"a": 1}),
+        "\"object\": failed rule: self.a > 1",
+    );
+    breaks(
+        "self.a > 1",
+        &json!({}),
+        "\"object\": no such key: a evaluating rule: self.a > 1",
+    );
 }
 
 #[test]
 fn expressions_know_their_types() {
     refused("self.nope == 1", "undefined field 'nope'");
-    refused("self.a + self.s == ''", "found no matching overload for '_+_' applied to '(int, string)'");
+    refused(
+        "self.a + self.s == ''",
+        "found no matching overload for '_+_' applied to '(int, string)'",
+    );
     refused("self.a", "cel expression must evaluate to a bool");
-    refused("self.a >", "Syntax error: mismatched input '<EOF>' expecting");
+    refused(
+        "self.a >",
+        "Syntax error: mismatched input '<EOF>' expecting",
+    );
     holds("self.a__dash__b__dot__c == 1", &json!({"a-b.c": 1}));
 }

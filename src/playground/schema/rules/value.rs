@@ -84,7 +84,9 @@ impl<'a> Val<'a> {
             if shape.nullable {
                 return Ok(Self::Null);
             }
-            return Err(Fault::new("invalid data, got null for schema with nullable=false"));
+            return Err(Fault::new(
+                "invalid data, got null for schema with nullable=false",
+            ));
         }
         match &shape.is {
             Is::IntOrString => match value {
@@ -230,7 +232,10 @@ impl<'a> Val<'a> {
                     .filter(|(_, m)| members.get(&m.written).is_some_and(|v| !v.is_null()))
                     .map(|(name, _)| Self::text(name.as_str()))
                     .collect(),
-                _ => members.keys().map(|key| Self::Text(Text::There(key))).collect(),
+                _ => members
+                    .keys()
+                    .map(|key| Self::Text(Text::There(key)))
+                    .collect(),
             }),
             _ => None,
         }
@@ -293,7 +298,9 @@ impl<'a> Val<'a> {
     pub(super) fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, Fault> {
         meter.charge(1)?;
         Ok(match (self, other) {
-            (Self::Null, other) | (other, Self::Null) => matches!((self, other), (Self::Null, Self::Null)),
+            (Self::Null, other) | (other, Self::Null) => {
+                matches!((self, other), (Self::Null, Self::Null))
+            }
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::Text(a), Self::Text(b)) => {
                 meter.bytes(a.as_str().len().min(b.as_str().len()))?;
@@ -348,7 +355,10 @@ impl<'a> Val<'a> {
         if let (Some(a), Some(b)) = (whole(self), whole(other)) {
             return Some(Some(a.cmp(&b)));
         }
-        #[expect(clippy::cast_precision_loss, reason = "numbers are compared as doubles are")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "numbers are compared as doubles are"
+        )]
         let float = |val: &Self| match val {
             Self::Int(a) => Some(*a as f64),
             Self::Uint(a) => Some(*a as f64),
@@ -491,7 +501,9 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
         Format::Bytes => match functions::decode(text) {
             Some(bytes) => Val::Bytes(bytes.into()),
             None => {
-                return Err(Fault::Error(format!("Invalid byte formatted string {text}")));
+                return Err(Fault::Error(format!(
+                    "Invalid byte formatted string {text}"
+                )));
             }
         },
         Format::Duration => match functions::parse_worded_duration(text) {
@@ -501,7 +513,9 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
         Format::Date => match functions::parse_date(text) {
             Some(time) => Val::Time(time),
             None => {
-                return Err(Fault::Error(format!("Invalid date formatted string {text}")));
+                return Err(Fault::Error(format!(
+                    "Invalid date formatted string {text}"
+                )));
             }
         },
         Format::DateTime => match functions::parse_date_time(text) {

@@ -116,7 +116,9 @@ fn to_uint<'a>(value: &Val<'a>) -> Option<Answer<'a>> {
     let overflow = || Fault::new("unsigned integer overflow");
     Some(match value {
         Val::Uint(_) => Ok(value.clone()),
-        Val::Int(number) => u64::try_from(*number).map(Val::Uint).map_err(|_| overflow()),
+        Val::Int(number) => u64::try_from(*number)
+            .map(Val::Uint)
+            .map_err(|_| overflow()),
         Val::Double(number) => {
             if *number >= 0.0 && *number < u64::MAX as f64 {
                 Ok(Val::Uint(*number as u64))
@@ -151,12 +153,16 @@ fn to_double<'a>(value: &Val<'a>) -> Option<Answer<'a>> {
 fn to_text<'a>(value: &Val<'a>, meter: &Meter) -> Option<Answer<'a>> {
     Some(match value {
         Val::Text(_) => Ok(value.clone()),
-        Val::Bytes(bytes) => meter.bytes(bytes.len()).and_then(|()| {
-            match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(Val::text(text)),
-                Err(_) => Err(Fault::new("invalid UTF-8 in bytes, cannot convert to string")),
-            }
-        }),
+        Val::Bytes(bytes) => {
+            meter
+                .bytes(bytes.len())
+                .and_then(|()| match std::str::from_utf8(bytes) {
+                    Ok(text) => Ok(Val::text(text)),
+                    Err(_) => Err(Fault::new(
+                        "invalid UTF-8 in bytes, cannot convert to string",
+                    )),
+                })
+        }
         Val::Bool(_)
         | Val::Int(_)
         | Val::Uint(_)

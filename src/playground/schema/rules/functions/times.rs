@@ -16,7 +16,9 @@ pub(super) fn is_in_range(time: &Timestamp) -> bool {
 pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let zoned = text.ends_with('Z')
-        || (bytes.len() > 6 && matches!(bytes[bytes.len() - 6], b'+' | b'-') && text.is_char_boundary(bytes.len() - 6));
+        || (bytes.len() > 6
+            && matches!(bytes[bytes.len() - 6], b'+' | b'-')
+            && text.is_char_boundary(bytes.len() - 6));
     if bytes.get(10) != Some(&b'T') || !zoned || !text.is_ascii() {
         return None;
     }
@@ -200,7 +202,13 @@ fn named_zone(name: &str) -> Option<TimeZone> {
     };
     let hours_only: i32 = hours.trim_start_matches(['+', '-']).parse().ok()?;
     let minutes: i32 = minutes.parse().ok()?;
-    let seconds = hours_only.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?;
-    let seconds = if hours.starts_with('-') { -seconds } else { seconds };
+    let seconds = hours_only
+        .checked_mul(3600)?
+        .checked_add(minutes.checked_mul(60)?)?;
+    let seconds = if hours.starts_with('-') {
+        -seconds
+    } else {
+        seconds
+    };
     Some(jiff::tz::Offset::from_seconds(seconds).ok()?.to_time_zone())
 }

@@ -4,12 +4,12 @@ use super::{Opaque, made};
 use crate::playground::{
     names,
     schema::{
+        Type,
         formats::{Format, Formats},
         rules::{
             fault::{Answer, Meter},
             value::Val,
         },
-        Type,
     },
 };
 
@@ -34,7 +34,10 @@ const NAMES: [&str; 13] = [
 
 impl NamedFormat {
     fn find(name: &str) -> Option<Self> {
-        NAMES.iter().find(|known| **known == name).map(|name| Self(name))
+        NAMES
+            .iter()
+            .find(|known| **known == name)
+            .map(|name| Self(name))
     }
 
     /// What is wrong with a text.

@@ -31,7 +31,9 @@ impl fmt::Display for Network {
 
 fn address(text: &str) -> Result<IpAddr, String> {
     if text.contains('%') {
-        return Err(format!("IP address {text:?} with zone value is not allowed"));
+        return Err(format!(
+            "IP address {text:?} with zone value is not allowed"
+        ));
     }
     let parsed: IpAddr = text.parse().map_err(|_| {
         format!(
@@ -40,9 +42,9 @@ fn address(text: &str) -> Result<IpAddr, String> {
         )
     })?;
     match parsed {
-        IpAddr::V6(six) if six.to_ipv4_mapped().is_some() => Err(format!(
-            "IPv4-mapped IPv6 address {text:?} is not allowed"
-        )),
+        IpAddr::V6(six) if six.to_ipv4_mapped().is_some() => {
+            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
+        }
         parsed => Ok(parsed),
     }
 }
@@ -53,7 +55,10 @@ fn complaint(text: &str) -> &'static str {
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
     if text.contains(':') || !parts.iter().all(digits) || parts.len() == 1 {
         "unable to parse IP"
-    } else if parts.iter().any(|part| part.len() > 1 && part.starts_with('0')) {
+    } else if parts
+        .iter()
+        .any(|part| part.len() > 1 && part.starts_with('0'))
+    {
         "IPv4 field has octet with leading zero"
     } else if parts.iter().any(|part| part.parse::<u8>().is_err()) {
         "IPv4 field has value >255"
@@ -98,7 +103,9 @@ impl Network {
     fn masked(address: &IpAddr, length: u8) -> IpAddr {
         match address {
             IpAddr::V4(four) => {
-                let mask = u32::MAX.checked_shl(u32::from(32 - length.min(32))).unwrap_or(0);
+                let mask = u32::MAX
+                    .checked_shl(u32::from(32 - length.min(32)))
+                    .unwrap_or(0);
                 IpAddr::V4((u32::from(*four) & mask).into())
             }
             IpAddr::V6(six) => {

@@ -33,13 +33,16 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
-    let wrong = || format!("Semver parse error during conversion from string: invalid version {text:?}");
+    let wrong =
+        || format!("Semver parse error during conversion from string: invalid version {text:?}");
     let mut text_left = text;
     if reading == Reading::Normalizing {
         text_left = text_left.trim();
         text_left = text_left.strip_prefix('v').unwrap_or(text_left);
     }
-    let (text_left, build) = text_left.split_once('+').map_or((text_left, ""), |(a, b)| (a, b));
+    let (text_left, build) = text_left
+        .split_once('+')
+        .map_or((text_left, ""), |(a, b)| (a, b));
     let (core, pre) = match text_left.split_once('-') {
         Some((core, pre)) => (core, Some(pre)),
         None => (text_left, None),
@@ -94,14 +97,14 @@ fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
 
 impl Semver {
     fn compared(&self, other: &Self) -> Ordering {
-        self.numbers
-            .cmp(&other.numbers)
-            .then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {
+        self.numbers.cmp(&other.numbers).then_with(|| {
+            match (self.pre.is_empty(), other.pre.is_empty()) {
                 (true, true) => Ordering::Equal,
                 (true, false) => Ordering::Greater,
                 (false, true) => Ordering::Less,
                 (false, false) => compare_pre(&self.pre, &other.pre),
-            })
+            }
+        })
     }
 }
 

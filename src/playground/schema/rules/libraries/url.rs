@@ -20,9 +20,8 @@ pub(crate) struct Url {
 }
 
 fn parse(text: &str) -> Result<Url, String> {
-    let wrong = |why: &str| {
-        format!("URL parse error during conversion from string: parse {text:?}: {why}")
-    };
+    let wrong =
+        |why: &str| format!("URL parse error during conversion from string: parse {text:?}: {why}");
     if text.is_empty() {
         return Err(wrong("empty url"));
     }
