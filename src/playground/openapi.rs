@@ -1,4 +1,4 @@
-//! The documents that describe the API of a scope: OpenAPI v3, one document a group version, and v2,
+//! The documents that describe the API of a scope: `OpenAPI` v3, one document a group version, and v2,
 //! one for all.
 //!
 //! A document is made when it is asked for and kept under the digest of what defines it, so that

@@ -2,7 +2,7 @@
 //! own documents.
 //!
 //! They are held as that crate writes them (`description` beside `$ref`, references in the style of
-//! OpenAPI v3) and put into the form of a document by others. What the crate leaves out of the
+//! `OpenAPI` v3) and put into the form of a document by others. What the crate leaves out of the
 //! original, how lists are merged, stands in the table of [`lists`](super::lists).
 
 use std::collections::BTreeMap;
