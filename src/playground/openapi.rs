@@ -1,4 +1,4 @@
-//! The documents that describe the API of a scope: OpenAPI v3, one document a group version, and v2,
+//! The documents that describe the API of a scope: `OpenAPI` v3, one document a group version, and v2,
 //! one for all.
 //!
 //! A document is made when it is asked for and kept under the digest of what defines it, so that
@@ -137,21 +137,25 @@ fn digest<'a>(form: &str, versions: impl IntoIterator<Item = (&'a str, &'a Versi
 /// The definitions of a resource, by name, beside the shared ones.
 struct Defined<'a> {
     described: Described<'a>,
-    own: [(String, Value); 2],
+    own: Vec<(String, Value)>,
 }
 
 fn define(resource: &Resource) -> Defined<'_> {
     let (kind_name, kind) = definition(resource);
     let prefix = kind_name.strip_suffix(&*resource.kind).unwrap_or_default();
     let list_name = format!("{prefix}{}", resource.list_kind);
-    let list = custom::list(resource, &kind_name);
+    let list = resource
+        .verbs
+        .allow("list")
+        .then(|| (list_name.clone(), custom::list(resource, &kind_name)));
+    let own = [(kind_name.clone(), kind)].into_iter().chain(list);
     Defined {
         described: Described {
             resource,
-            kind: kind_name.clone(),
-            list: list_name.clone(),
+            kind: kind_name,
+            list: list_name,
         },
-        own: [(kind_name, kind), (list_name, list)],
+        own: own.collect(),
     }
 }
 

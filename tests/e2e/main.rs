@@ -12,6 +12,7 @@ mod installation;
 mod kubectl;
 mod mirror;
 mod openapi;
+mod openapi_of_playground;
 mod playground;
 mod schemas;
 mod test_command;

@@ -310,8 +310,8 @@ impl Row {
             verbs: self.verbs,
             flavour: self.flavour,
             name_rule: self.name_rule,
-            schema: self.schema(),
-            strategy: self.strategy(identify),
+            schema: Some(self.schema()),
+            strategy: Some(self.strategy(identify)),
             conversion: (self.group == events::VIEW_GROUP)
                 .then(|| Arc::new(events::View) as Arc<dyn Conversion>),
             required_label: None,
@@ -322,12 +322,12 @@ impl Row {
         })
     }
 
-    fn schema(&self) -> Option<Arc<dyn ObjectSchema>> {
+    fn schema(&self) -> Arc<dyn ObjectSchema> {
         let shape = Arc::new(Shape::new(self.group, self.version, self.kind));
-        Some(Arc::new(Dropping(shape)))
+        Arc::new(Dropping(shape))
     }
 
-    fn strategy(&self, identify: &Identify) -> Option<Arc<dyn Strategy>> {
+    fn strategy(&self, identify: &Identify) -> Arc<dyn Strategy> {
         let rules = self.rules.strategy(identify);
         // Objects come to their strategy as they are stored.
         let group = if self.rules == Rules::Event {
@@ -336,7 +336,7 @@ impl Row {
             self.group
         };
         let shape = Arc::new(Shape::new(group, self.version, self.kind));
-        Some(Arc::new(Typed { shape, rules }))
+        Arc::new(Typed { shape, rules })
     }
 }
 

@@ -2,7 +2,7 @@
 //! own documents.
 //!
 //! They are held as that crate writes them (`description` beside `$ref`, references in the style of
-//! OpenAPI v3) and put into the form of a document by others. What the crate leaves out of the
+//! `OpenAPI` v3) and put into the form of a document by others. What the crate leaves out of the
 //! original, how lists are merged, stands in the table of [`lists`](super::lists).
 
 use std::collections::BTreeMap;
@@ -177,17 +177,23 @@ impl Types {
 
 /// Gives a definition what the generated types know otherwise.
 fn complete(name: &str, definition: &mut Value) {
-    // Metadata is a member of every generated type; the API asks for it only in events.
-    let required = definition.get_mut("required").and_then(Value::as_array_mut);
-    if let Some(required) = required {
-        if name == "io.k8s.api.core.v1.Event" {
-            required.sort_by_key(|field| field != "metadata");
-        } else {
-            required.retain(|field| field != "metadata");
-        }
-        if required.is_empty()
-            && let Some(definition) = definition.as_object_mut()
-        {
+    // What the generated types cannot be without is not always what the API asks for: metadata is a
+    // member of all of them, and a default of nothing is no default.
+    let asked_for: Option<&[&str]> = match name {
+        "io.k8s.api.core.v1.Event" => Some(&["metadata", "involvedObject"]),
+        "io.k8s.api.events.v1.Event" => Some(&["eventTime"]),
+        "io.k8s.api.rbac.v1.RoleRef" => Some(&["kind", "name"]),
+        "io.k8s.api.core.v1.LocalObjectReference" => Some(&[]),
+        _ => None,
+    };
+    if let Some(asked_for) = asked_for {
+        definition["required"] = json!(asked_for);
+    }
+    if let Some(definition) = definition.as_object_mut()
+        && let Some(Value::Array(required)) = definition.get_mut("required")
+    {
+        required.retain(|field| asked_for.is_some() || field != "metadata");
+        if required.is_empty() {
             definition.remove("required");
         }
     }

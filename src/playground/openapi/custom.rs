@@ -73,8 +73,10 @@ fn member(name: &str) -> Value {
     let any = types
         .name_of("", "v1", "ConfigMap")
         .and_then(|any| types.get(any));
-    any.map(|any| any["properties"][name].clone())
-        .unwrap_or_else(|| json!({"type": "string"}))
+    any.map_or_else(
+        || json!({"type": "string"}),
+        |any| any["properties"][name].clone(),
+    )
 }
 
 fn described(description: &str, target: &str) -> Value {

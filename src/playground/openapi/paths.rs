@@ -1,4 +1,4 @@
-//! The addresses of a resource and what can be done there, in the form of OpenAPI v3.
+//! The addresses of a resource and what can be done there, in the form of `OpenAPI` v3.
 //!
 //! Clients read more from this than people do: kubectl looks for `fieldValidation` at the PATCH of a
 //! kind before it leaves validation to the server.
@@ -230,8 +230,8 @@ impl Described<'_> {
         item.insert(
             "get".into(),
             self.operation(&Operation {
-                parameters,
                 part,
+                parameters,
                 ..GET
             }),
         );

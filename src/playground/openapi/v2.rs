@@ -1,4 +1,4 @@
-//! From the form of OpenAPI v3 to that of v2, which clients that came before v3 read: references
+//! From the form of `OpenAPI` v3 to that of v2, which clients that came before v3 read: references
 //! lead elsewhere, bodies are parameters, and schemas lose what v2 has no words for.
 
 use serde_json::{Map, Value, json};
