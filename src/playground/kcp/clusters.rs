@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::conditions::{self, Condition};
 use super::types::TypeRef;
-use super::workspaces::Demands;
+use super::workspaces::{self, Demands};
 use super::{ids, objects, tree, waiting};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
@@ -89,10 +89,8 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     root.insert("status".into(), status);
     waiting::label(&mut cluster);
     let mut cluster = cluster.into_value();
-    if initializers.is_empty() {
-        let initialized = Condition::good("WorkspaceInitialized");
-        conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
-    }
+    let initialized = workspaces::initialized(initializers);
+    conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
     objects::put_value(tx, &key, cluster)?;
     for namespace in NAMESPACES {
         namespaces::ensure(tx, plan.cluster, namespace)?;

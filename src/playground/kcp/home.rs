@@ -16,7 +16,7 @@ use crate::playground::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use crate::playground::catalog::{Scope, User};
 use crate::playground::rest::Rest;
 use crate::playground::status::Status;
-use crate::playground::store::{Name, Store};
+use crate::playground::store::{Key, Name, Store, Stored};
 
 /// By which root answers about the workspace of who asks.
 const ADDRESS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces/~";
@@ -57,36 +57,14 @@ impl Api for HomeApi {
 impl HomeApi {
     /// The home of a user, made if it is not there, as the workspace that nobody has an object of.
     fn home(&self, user: &User) -> Result<Value, Status> {
-        let cluster = ids::home_cluster(&user.name);
-        let key = tree::cluster_key(&cluster);
+        let key = tree::cluster_key(&ids::home_cluster(&user.name));
         let there = self.store.read(|read| read.get(&key));
         let there = match there {
-            Some(there) => there,
-            None => {
-                let base_url = self.base_url.get().map_or("", String::as_str);
-                let made = self.store.write(|tx| {
-                    if tx.get(&key).is_none() {
-                        let of_type = TypeRef::new(tree::ROOT, "home");
-                        let demands =
-                            workspaces::demands(tx, &of_type).map_err(Status::internal)?;
-                        let plan = Plan {
-                            cluster: &cluster,
-                            path: &format!("{USERS}:{}", user.name),
-                            of_type: &of_type,
-                            creator: workspaces::user_info(user),
-                            owner: None,
-                            demands: &demands,
-                            base_url,
-                        };
-                        clusters::make(tx, &plan)?;
-                    }
-                    tx.report(&key);
-                    Ok(())
-                })?;
-                made.reported
-                    .ok_or_else(|| Status::internal("the home workspace went as it was made"))?
-            }
+            Some(there) => Some(there),
+            None => self.make(user, &key)?,
         };
+        let there =
+            there.ok_or_else(|| Status::internal("the home workspace went as it was made"))?;
         let cluster = there.object();
         let value = cluster.as_value();
         Ok(json!({
@@ -106,6 +84,32 @@ impl HomeApi {
                 "conditions": value["status"]["conditions"],
             },
         }))
+    }
+}
+
+impl HomeApi {
+    /// Makes the cluster of a home, unless somebody else has made it meanwhile.
+    fn make(&self, user: &User, key: &Key) -> Result<Option<Arc<Stored>>, Status> {
+        let base_url = self.base_url.get().map_or("", String::as_str);
+        let made = self.store.write(|tx| {
+            tx.report(key);
+            if tx.get(key).is_some() {
+                return Ok(());
+            }
+            let of_type = TypeRef::new(tree::ROOT, "home");
+            let demands = workspaces::demands(tx, &of_type).map_err(Status::internal)?;
+            let plan = Plan {
+                cluster: key.cluster(),
+                path: &format!("{USERS}:{}", user.name),
+                of_type: &of_type,
+                creator: workspaces::user_info(user),
+                owner: None,
+                demands: &demands,
+                base_url,
+            };
+            clusters::make(tx, &plan)
+        })?;
+        Ok(made.reported)
     }
 }
 

@@ -21,6 +21,7 @@ mod apis;
 mod claims;
 mod homes;
 mod lifecycle;
+mod owners;
 mod types;
 mod views;
 mod waiting;

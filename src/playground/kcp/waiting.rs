@@ -124,12 +124,11 @@ fn shown(clusters: &Resource, stage: Stage, name: &str, cluster: Option<&Name>) 
     let mut shown = clusters.clone();
     let (key, value) = ids::stage_label(stage, name);
     shown.required_label = Some((key.into(), value.into()));
-    match cluster {
-        Some(_) => shown.verbs = Verbs::StatusOnly,
-        None => {
-            shown.verbs = Verbs::ReadOnly;
-            shown.has_status = false;
-        }
+    if cluster.is_some() {
+        shown.verbs = Verbs::StatusOnly;
+    } else {
+        shown.verbs = Verbs::ReadOnly;
+        shown.has_status = false;
     }
     shown
 }

@@ -309,25 +309,31 @@ fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     }
     value["status"]["phase"] = phase.into();
     value["metadata"]["labels"][PHASE] = phase.into();
-    let initialized = if ready {
+    if ready {
         if let Some(status) = value["status"].as_object_mut() {
             status.remove("initializers");
         }
         let owner = &mut value["metadata"]["annotations"][OWNER];
         let full: Value = serde_json::from_str(owner.as_str().unwrap_or("{}")).unwrap_or_default();
         *owner = json!({"username": full["username"]}).to_string().into();
-        Condition::good("WorkspaceInitialized")
     } else {
         value["status"]["initializers"] = json!(initializers);
-        let message = format!("Initializers still exist: {initializers:?}");
-        Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
-    };
+    }
+    let stated = [
+        Condition::good("WorkspaceScheduled"),
+        initialized(initializers),
+    ];
     let now = timestamp(tx);
-    conditions::set(
-        value,
-        &[Condition::good("WorkspaceScheduled"), initialized],
-        &now,
-    );
+    conditions::set(value, &stated, &now);
+}
+
+/// Whether a workspace, or its cluster, still waits for somebody.
+pub(super) fn initialized(initializers: &[String]) -> Condition {
+    if initializers.is_empty() {
+        return Condition::good("WorkspaceInitialized");
+    }
+    let message = format!("Initializers still exist: {initializers:?}");
+    Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
 }
 
 /// Whether something is the matter with a workspace that was ready.

@@ -2,7 +2,7 @@ use super::*;
 
 const TYPES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
 
-fn typed(name: &str, spec: Value) -> Value {
+fn typed(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -10,7 +10,7 @@ fn typed(name: &str, spec: Value) -> Value {
 async fn a_type_says_where_its_initializer_and_its_terminator_work() {
     let world = World::new();
     let org = world.workspace("root", "org").await;
-    let own = typed("slow", json!({"initializer": true}));
+    let own = typed("slow", &json!({"initializer": true}));
     let made = world
         .post(&format!("/clusters/{org}{TYPES}"), own)
         .await
@@ -36,7 +36,7 @@ async fn a_type_labels_its_workspaces_unless_they_say_otherwise() {
     let world = World::new();
     let labels = json!({"additionalWorkspaceLabels": {"tier": "gold", "region": "north"}});
     world
-        .post(&format!("/clusters/root{TYPES}"), typed("gold", labels))
+        .post(&format!("/clusters/root{TYPES}"), typed("gold", &labels))
         .await
         .ok();
     let mut sent = workspace("w");
@@ -62,7 +62,7 @@ async fn a_type_that_maintains_its_bindings_brings_them_to_workspaces_that_are_t
             "defaultAPIBindingLifecycle": lifecycle, "extend": {"with": [{"name": "universal", "path": "root"}]},
         });
         world
-            .post(&format!("/clusters/root{TYPES}"), typed(name, spec))
+            .post(&format!("/clusters/root{TYPES}"), typed(name, &spec))
             .await
             .ok();
         let mut sent = workspace(name);

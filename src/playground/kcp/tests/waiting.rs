@@ -7,7 +7,7 @@ const LC: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A workspace of a type with an initializer, a terminator or both; its cluster.
-async fn slow(world: &World, name: &str, spec: Value) -> String {
+async fn slow(world: &World, name: &str, spec: &Value) -> String {
     let mut sent = json!({"extend": {"with": [{"name": "universal", "path": "root"}]}});
     for (field, value) in spec.as_object().unwrap() {
         sent[field] = value.clone();
@@ -43,8 +43,8 @@ async fn an_initializer_sees_the_clusters_that_wait_for_it_works_in_them_and_let
     let world = World::new();
     let service = "/services/initializingworkspaces/root:slow/clusters";
     let everywhere = format!("{service}/*{LC}");
-    let waiting = slow(&world, "slow", json!({"initializer": true})).await;
-    slow(&world, "other", json!({"initializer": true})).await;
+    let waiting = slow(&world, "slow", &json!({"initializer": true})).await;
+    slow(&world, "other", &json!({"initializer": true})).await;
     assert_eq!(phase(&world, "slow").await, "Initializing");
     let list = world.get(&everywhere).await.ok();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
@@ -90,8 +90,8 @@ async fn an_initializer_takes_nobody_but_itself_away() {
     let both = json!({
         "initializer": true, "extend": {"with": [{"name": "first", "path": "root"}]},
     });
-    slow(&world, "first", json!({"initializer": true})).await;
-    let waiting = slow(&world, "second", both).await;
+    slow(&world, "first", &json!({"initializer": true})).await;
+    let waiting = slow(&world, "second", &both).await;
     let status = format!(
         "/services/initializingworkspaces/root:first/clusters/{waiting}{LC}/cluster/status"
     );
@@ -140,7 +140,7 @@ async fn nothing_but_waiting_clusters_is_served_across_clusters() {
 #[tokio::test]
 async fn a_workspace_stays_until_its_terminators_have_done_their_work() {
     let world = World::new();
-    let cluster = slow(&world, "held", json!({"terminator": true})).await;
+    let cluster = slow(&world, "held", &json!({"terminator": true})).await;
     assert_eq!(phase(&world, "held").await, "Ready");
     let map = json!({"metadata": {"name": "precious"}});
     world
