@@ -142,7 +142,12 @@ impl Cluster {
             strategy.prepare(tx, &admission, object)?;
             errors.extend(strategy.validate(&admission, object));
         }
-        if let Some(schema) = &resource.schema {
+        // What has been converted is no longer in the version of this schema.
+        if let Some(schema) = resource
+            .schema
+            .as_ref()
+            .filter(|_| resource.conversion.is_none())
+        {
             let mut value = object.clone().into_value();
             schema.prune(&mut value);
             schema.default(&mut value);
