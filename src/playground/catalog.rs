@@ -29,6 +29,20 @@ pub enum Scope {
     },
     /// An export's virtual workspace, across all consumers.
     ExportWildcard { owner: Name, export: Name },
+    /// The virtual workspace of an initializer or a terminator: clusters that wait for it, or one of them.
+    Waiting {
+        stage: Stage,
+        /// `<id of the type's cluster>:<type>`
+        name: Name,
+        cluster: Option<Name>,
+    },
+}
+
+/// When clusters wait for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    Initializing,
+    Terminating,
 }
 
 impl Scope {
@@ -36,6 +50,7 @@ impl Scope {
     pub fn cluster(&self) -> Option<&Name> {
         match self {
             Self::Cluster(cluster) | Self::ExportCluster { cluster, .. } => Some(cluster),
+            Self::Waiting { cluster, .. } => cluster.as_ref(),
             Self::ExportWildcard { .. } => None,
         }
     }
@@ -175,6 +190,8 @@ pub type Accept = dyn Fn(&Object) -> bool + Send + Sync;
 pub enum Verbs {
     All,
     ReadOnly,
+    /// Read, and its `/status` written.
+    StatusOnly,
     /// Answered, never stored: reviews.
     CreateOnly,
 }
@@ -193,13 +210,18 @@ impl Verbs {
                 "update",
                 "watch",
             ],
-            Self::ReadOnly => &["get", "list", "watch"],
+            Self::ReadOnly | Self::StatusOnly => &["get", "list", "watch"],
             Self::CreateOnly => &["create"],
         }
     }
 
     pub fn allow(self, verb: &str) -> bool {
         self.names().contains(&verb)
+    }
+
+    /// The same for `/status`.
+    pub fn allow_status(self, verb: &str) -> bool {
+        matches!(verb, "get" | "update" | "patch") && (self == Self::StatusOnly || self.allow(verb))
     }
 }
 

@@ -135,7 +135,7 @@ impl Collector {
             }
             return Ok(());
         }
-        let dependents = object.uid().map(|uid| tx.dependents(uid));
+        let dependents = object.uid().map(|uid| tx.dependents(key.cluster(), uid));
         let dependents = dependents.unwrap_or_default();
         let propagation = if owners.any(Owner::Waiting) && !dependents.is_empty() {
             if dependents.iter().any(|one| waits(tx, one)) {
@@ -181,7 +181,7 @@ fn waits(tx: &Tx<'_>, key: &Key) -> bool {
 /// Lets the dependents of an object in deletion forget it, then lets it go.
 fn orphan(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
     let uid = object.uid().unwrap_or_default().to_owned();
-    for dependent in tx.dependents(&uid) {
+    for dependent in tx.dependents(key.cluster(), &uid) {
         let Some(stored) = tx.get(&dependent) else {
             continue;
         };
@@ -195,7 +195,7 @@ fn orphan(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
 /// Lets an object in deletion go when no dependent holds it.
 fn release(tx: &mut Tx<'_>, key: &Key, object: Object) -> Result<(), Status> {
     let uid = object.uid().unwrap_or_default().to_owned();
-    let held = tx.dependents(&uid).iter().any(|dependent| {
+    let held = tx.dependents(key.cluster(), &uid).iter().any(|dependent| {
         tx.get(dependent)
             .is_some_and(|stored| owners::blocks(&stored.object(), &uid))
     });

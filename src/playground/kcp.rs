@@ -6,7 +6,8 @@
 //! | [`ids`], [`paths`], [`types`], [`conditions`], [`convert`], [`claims`] | the pure rules |
 //! | [`definitions`], `system` | the kinds that kcp brings |
 //! | [`tree`] | which cluster a path means |
-//! | `clusters`, `workspaces`, `exports`, `bindings`, `labels` | the controllers |
+//! | `home`, `waiting` | everybody's own workspace; clusters that wait for initializers and terminators |
+//! | `clusters`, `workspaces`, `type_status`, `exports`, `bindings`, `labels` | the controllers |
 //! | `apis` | admission to `apis.kcp.io` |
 //! | `bound`, `views`, `scopes`, `router` | who is served what, and where |
 
@@ -23,6 +24,7 @@ pub mod conditions;
 pub mod convert;
 pub mod definitions;
 mod exports;
+mod home;
 pub mod ids;
 mod labels;
 mod objects;
@@ -31,8 +33,10 @@ mod router;
 mod scopes;
 mod system;
 pub mod tree;
+mod type_status;
 pub mod types;
 mod views;
+mod waiting;
 mod workspaces;
 
 #[cfg(test)]
@@ -40,7 +44,9 @@ mod tests;
 
 pub use workspaces::BaseUrl;
 
+use super::api::Api;
 use super::catalog::{Resource, Scopes};
+use super::rest::Rest;
 use super::server::Router;
 use super::status::Status;
 use super::store::{Name, Store, Tx};
@@ -78,6 +84,9 @@ impl Kcp {
         }));
         store.add_settler(Arc::new(bindings::Bindings));
         store.add_settler(Arc::new(workspaces::Lifecycle));
+        store.add_settler(Arc::new(type_status::Types {
+            base_url: Arc::clone(&base_url),
+        }));
         // Last, so that what the others write is labelled in the same round.
         store.add_settler(Arc::new(labels::Labels::default()));
         Ok(Self {
@@ -89,6 +98,15 @@ impl Kcp {
 
     pub fn scopes(&self) -> Arc<dyn Scopes> {
         Arc::clone(&self.scopes)
+    }
+
+    /// What answers requests: `rest`, which is to have the scopes of this kcp, and home workspaces.
+    pub fn api(&self, rest: Rest) -> impl Api + use<> {
+        home::HomeApi {
+            rest,
+            store: Arc::clone(&self.store),
+            base_url: Arc::clone(&self.base_url),
+        }
     }
 
     pub fn router(&self) -> Box<dyn Router> {

@@ -242,7 +242,8 @@ impl Opening {
         )
         .map_err(PlaygroundError::Bootstrap)?;
         let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
-        let url = server.open(port, Arc::new(rest), kcp.router()).await?;
+        let api = Arc::new(kcp.api(rest));
+        let url = server.open(port, api, kcp.router()).await?;
         // The addresses in kcp's objects need the port; nobody knows the door before this returns.
         base_url.get_or_init(|| url.clone());
         store

@@ -270,7 +270,7 @@ impl Rest {
         let resource = look_up(&catalog, path)?;
         let allowed = match path.subresource.as_str() {
             "" => resource.verbs.allow(verb),
-            "status" => resource.verbs.allow(verb) && matches!(verb, "get" | "update" | "patch"),
+            "status" => resource.verbs.allow_status(verb),
             _ => verb == "update",
         };
         let everywhere = resource.namespaced && path.namespace.is_none();

@@ -307,11 +307,19 @@ fn an_event_is_one_object_in_two_views() {
     for field in ["involvedObject", "message", "count", "source"] {
         assert!(view.get(field).is_none(), "{field}");
     }
-    view["note"] = "changed".into();
+    let mut other = view.clone();
+    other["note"] = "changed".into();
+    assert_eq!(
+        refused(cluster.put(NEW_EVENTS, other)).0,
+        422,
+        "only counted"
+    );
+    let at = "2026-03-01T12:00:00.000001Z";
+    view["series"] = json!({"count": 4, "lastObservedTime": at});
     cluster.put(NEW_EVENTS, view).unwrap();
     let core = cluster.get(EVENTS, "default", "e").unwrap();
     assert_eq!(core["apiVersion"], "v1");
-    assert_eq!(core["message"], "changed");
+    assert_eq!(core["series"]["lastObservedTime"], at);
     assert_eq!(core["count"], 3);
 }
 

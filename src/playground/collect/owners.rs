@@ -59,7 +59,7 @@ fn state(tx: &Tx<'_>, catalog: &Catalog, key: &Key, reference: &Value) -> Option
     let uid = text(reference, "uid");
     let Some(resource) = kind(catalog, reference) else {
         // It may have gone together with its kind.
-        return tx.is_gone(uid).then_some(Owner::Absent);
+        return tx.is_gone(key.cluster(), uid).then_some(Owner::Absent);
     };
     // Owners are in the namespace of what they own, or in none.
     let namespace = match (resource.namespaced, &**key.namespace()) {

@@ -8,8 +8,14 @@ use crate::object::{Gvk, Object};
 use crate::playground::status::Status;
 use crate::playground::store::Tx;
 
-/// The exports of root that every workspace is bound to.
-const EXPORTS: [&str; 2] = ["tenancy.kcp.io", "topology.kcp.io"];
+/// The exports of root: name, group, and the one kind of the group, if not all are exported. Every
+/// workspace is bound to the first two.
+const EXPORTS: [(&str, &str, Option<&str>); 4] = [
+    ("tenancy.kcp.io", "tenancy.kcp.io", None),
+    ("topology.kcp.io", "topology.kcp.io", None),
+    ("shards.core.kcp.io", "core.kcp.io", Some("shards")),
+    ("cache.kcp.io", "cache.kcp.io", None),
+];
 
 /// Fills an empty store. One that has a root stays as it is.
 pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
@@ -28,17 +34,16 @@ pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
     let plan = clusters::Plan {
         cluster: tree::ROOT,
         path: tree::ROOT,
-        of_type: "root:root",
+        of_type: &TypeRef::new(tree::ROOT, "root"),
         creator: json!({"username": "system:kcp:bootstrapper"}),
         owner: None,
-        bindings: Vec::new(),
-        initializers: Vec::new(),
+        demands: &workspaces::Demands::default(),
         base_url,
     };
     clusters::make(tx, &plan)?;
     make_shard(tx, base_url)?;
-    for group in EXPORTS {
-        export(tx, group)?;
+    for (name, group, only) in EXPORTS {
+        export(tx, name, group, only)?;
     }
     let demands =
         workspaces::demands(tx, &TypeRef::new(tree::ROOT, "root")).map_err(Status::internal)?;
@@ -66,9 +71,11 @@ fn make_shard(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
 }
 
 /// An export of kinds that the server brings, with a schema for each.
-fn export(tx: &mut Tx<'_>, group: &str) -> Result<(), Status> {
+fn export(tx: &mut Tx<'_>, name: &str, group: &str, only: Option<&str>) -> Result<(), Status> {
     let mut exported = Vec::new();
-    for spec in definitions::of_group(group).map_err(Status::internal)? {
+    let all = definitions::of_group(group).map_err(Status::internal)?;
+    let exports = |spec: &Value| only.is_none_or(|plural| spec["names"]["plural"] == plural);
+    for spec in all.into_iter().filter(exports) {
         let document = system::schema_of(&spec);
         let name = objects::text(&document, "/metadata/name").to_owned();
         let key = tree::SCHEMAS.key(tree::ROOT, "", &name);
@@ -79,7 +86,7 @@ fn export(tx: &mut Tx<'_>, group: &str) -> Result<(), Status> {
         let plural = objects::text(&spec, "/names/plural").to_owned();
         exported.push((group.to_owned(), plural, name));
     }
-    let key = tree::EXPORTS.key(tree::ROOT, "", group);
+    let key = tree::EXPORTS.key(tree::ROOT, "", name);
     let mut export = exports::new(tx, &key, &exported);
     export.set_annotation(tree::PATH, tree::ROOT);
     tx.put(&key, export)

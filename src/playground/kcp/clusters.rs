@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use super::conditions::{self, Condition};
-use super::{ids, objects, tree};
+use super::types::TypeRef;
+use super::workspaces::{self, Demands};
+use super::{ids, objects, tree, waiting};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
-use crate::playground::catalog::{Admission, Strategy};
+use crate::playground::catalog::{Admission, Scope, Stage, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Tx};
@@ -15,6 +17,9 @@ pub(super) const TYPE: &str = "internal.tenancy.kcp.io/type";
 pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
 pub(super) const PHASE: &str = "tenancy.kcp.io/phase";
 pub(super) const SHARD: &str = "core.kcp.io/shard";
+
+/// Keeps the object of a cluster until all that is in it is gone.
+const FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
 
 /// Initializers that are done before anybody sees a cluster.
 const OWN_INITIALIZERS: [&str; 2] = ["root:universal", "system:apibindings"];
@@ -26,16 +31,13 @@ const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 pub(super) struct Plan<'a> {
     pub(super) cluster: &'a str,
     pub(super) path: &'a str,
-    /// `path:name` of its type.
-    pub(super) of_type: &'a str,
+    pub(super) of_type: &'a TypeRef,
     /// The user who asked for it, as `UserInfo`.
     pub(super) creator: Value,
     /// The workspace that it belongs to; none for root.
     pub(super) owner: Option<Value>,
-    /// Path and name of the exports that it is bound to.
-    pub(super) bindings: Vec<(String, String)>,
-    /// Of the type: somebody else has to finish these.
-    pub(super) initializers: Vec<String>,
+    /// What its type asks for.
+    pub(super) demands: &'a Demands,
     /// Of the server, without a slash at the end.
     pub(super) base_url: &'a str,
 }
@@ -46,10 +48,15 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     let gvk = Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster");
     let mut cluster = objects::new(tx, &gvk, &key);
     cluster.set_annotation(tree::PATH, plan.path);
-    cluster.set_annotation(TYPE, plan.of_type);
+    cluster.set_annotation(TYPE, &plan.of_type.to_string());
     cluster.set_annotation(SHARD, tree::ROOT);
     cluster.set_annotation(OWNER, &plan.creator.to_string());
-    let phase = if plan.initializers.is_empty() {
+    let Demands {
+        bindings,
+        initializers,
+        terminators,
+    } = plan.demands;
+    let phase = if initializers.is_empty() {
         "Ready"
     } else {
         "Initializing"
@@ -59,7 +66,7 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     metadata.insert("generation".into(), 1.into());
     let own = OWN_INITIALIZERS.iter().map(|name| Value::from(*name));
     let all: Vec<Value> = own
-        .chain(plan.initializers.iter().map(|name| name.as_str().into()))
+        .chain(initializers.iter().map(|name| name.as_str().into()))
         .collect();
     let mut spec = json!({
         "directlyDeletable": false, "createdBy": plan.creator, "initializers": all,
@@ -70,23 +77,26 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     let mut status = json!({
         "phase": phase, "URL": format!("{}/clusters/{}", plan.base_url, plan.cluster),
     });
-    if !plan.initializers.is_empty() {
-        status["initializers"] = json!(plan.initializers);
+    if !initializers.is_empty() {
+        status["initializers"] = json!(initializers);
+    }
+    if !terminators.is_empty() {
+        spec["terminators"] = json!(terminators);
+        status["terminators"] = json!(terminators);
     }
     let root = cluster.root_mut();
     root.insert("spec".into(), spec);
     root.insert("status".into(), status);
+    waiting::label(&mut cluster);
     let mut cluster = cluster.into_value();
-    if plan.initializers.is_empty() {
-        let initialized = Condition::good("WorkspaceInitialized");
-        conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
-    }
+    let initialized = workspaces::initialized(initializers);
+    conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
     objects::put_value(tx, &key, cluster)?;
     for namespace in NAMESPACES {
         namespaces::ensure(tx, plan.cluster, namespace)?;
     }
     make_admin(tx, plan)?;
-    for (path, export) in &plan.bindings {
+    for (path, export) in bindings {
         bind(tx, plan.cluster, path, export)?;
     }
     Ok(())
@@ -136,19 +146,43 @@ pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     let left = objects::items(object.as_value(), "/status/initializers").count();
     let phase = objects::text(object.as_value(), "/status/phase").to_owned();
     if phase != "Initializing" || left > 0 {
+        waiting::label(&mut object);
+        objects::put_changed(tx, key, object)?;
         return Ok(phase == "Ready");
     }
     object.set_label(PHASE, "Ready");
     let mut value = object.into_value();
     value["status"]["phase"] = "Ready".into();
+    let mut object = Object::new(value).map_err(Status::internal)?;
+    waiting::label(&mut object);
+    let mut value = object.into_value();
     let now = namespaces::timestamp(tx);
     conditions::set(&mut value, &[Condition::good("WorkspaceInitialized")], &now);
     objects::put_value(tx, key, value)?;
     Ok(true)
 }
 
-fn initializers(cluster: &Value) -> Vec<&Value> {
-    objects::items(cluster, "/status/initializers").collect()
+/// Puts a cluster into deletion, to wait first for its terminators. Says whether it does.
+pub(super) fn end(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(false);
+    };
+    let mut object = stored.object();
+    if !object.in_deletion() {
+        // Else its first write in deletion would be its end.
+        objects::add_finalizer(&mut object, FINALIZER);
+        namespaces::mark(tx, &mut object);
+    }
+    let terminators = objects::items(object.as_value(), Stage::Terminating.field());
+    let waits = terminators.count() > 0;
+    let phase = if waits { "Terminating" } else { "Deleting" };
+    object.set_label(PHASE, phase);
+    let mut value = object.into_value();
+    value["status"]["phase"] = phase.into();
+    let mut object = Object::new(value).map_err(Status::internal)?;
+    waiting::label(&mut object);
+    objects::put_changed(tx, key, object)?;
+    Ok(waits)
 }
 
 /// The rules of the kind.
@@ -167,11 +201,10 @@ impl Strategy for Clusters {
                     object.set_annotation(own, value);
                 }
             }
-            let [was, is] = [old, &*object].map(|o| initializers(o.as_value()));
-            if is.iter().any(|name| !was.contains(name)) {
-                return Err(refuse(object, "initializers can only be taken away"));
+            if old.has_finalizer(FINALIZER) {
+                objects::add_finalizer(object, FINALIZER);
             }
-            return Ok(());
+            return check_waits(admission, old, object);
         }
         let why = "a logical cluster is made with its workspace";
         Err(refuse(object, why))
@@ -189,6 +222,32 @@ impl Strategy for Clusters {
     ) -> Result<(), Status> {
         Err(refuse(object, "a logical cluster goes with its workspace"))
     }
+}
+
+/// Nobody adds those whom a cluster waits for, and in a virtual workspace each takes only itself away.
+fn check_waits(admission: &Admission<'_>, old: &Object, object: &Object) -> Result<(), Status> {
+    for stage in waiting::STAGES {
+        let [was, is] = [old, object]
+            .map(|cluster| objects::items(cluster.as_value(), stage.field()).collect::<Vec<_>>());
+        let what = match stage {
+            Stage::Initializing => "initializers",
+            Stage::Terminating => "terminators",
+        };
+        if is.iter().any(|name| !was.contains(name)) {
+            return Err(refuse(object, &format!("{what} can only be taken away")));
+        }
+        if let Scope::Waiting {
+            stage: own, name, ..
+        } = admission.scope
+        {
+            let mut taken = was.iter().filter(|one| !is.contains(one));
+            if taken.any(|one| *own != stage || **one != **name) {
+                let why = format!("only {name:?} itself can be taken from the {what}");
+                return Err(refuse(object, &why));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn refuse(object: &Object, why: &str) -> Status {

@@ -9,6 +9,8 @@ const CORE: &str = include_str!("definitions/core.yaml");
 /// Bound in every workspace by its type.
 const TENANCY: &str = include_str!("definitions/tenancy.yaml");
 const TOPOLOGY: &str = include_str!("definitions/topology.yaml");
+/// Exported by root, and served where that is bound.
+const CACHE: &str = include_str!("definitions/cache.yaml");
 
 /// One document that cannot be read; a fault of the build, told instead of a panic.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,7 @@ pub fn of_group(group: &str) -> Result<Vec<Value>, DefinitionError> {
         "core.kcp.io" => read("core.kcp.io", CORE),
         "tenancy.kcp.io" => read("tenancy.kcp.io", TENANCY),
         "topology.kcp.io" => read("topology.kcp.io", TOPOLOGY),
+        "cache.kcp.io" => read("cache.kcp.io", CACHE),
         _ => Ok(Vec::new()),
     }
 }
@@ -79,6 +82,7 @@ mod tests {
             ],
         );
         check("topology.kcp.io", &["partitions", "partitionsets"]);
+        check("cache.kcp.io", &["cachedresources"]);
         check("example.com", &[]);
     }
 

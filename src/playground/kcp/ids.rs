@@ -5,6 +5,8 @@
 
 use sha2::{Digest, Sha224};
 
+use crate::playground::catalog::Stage;
+
 /// Prefix of the label by which an accepted permission claim is written on the claimed object.
 pub const CLAIM_LABEL_PREFIX: &str = "claimed.internal.apis.kcp.io/";
 /// Label of a binding that names its export, hashed.
@@ -110,13 +112,20 @@ pub fn default_binding_name(cluster: &str, export_path: &str, export: &str) -> S
     format!("{export}-{suffix}")
 }
 
-/// The label key that marks logical clusters waiting for an initializer.
-pub fn initializer_label_key(initializer: &str) -> String {
-    format!("initializer.internal.kcp.io/{}", {
-        let mut hash = base36_padded(&sha224(initializer.as_bytes()));
-        hash.truncate(56);
-        hash
-    })
+/// What the labels begin with that mark logical clusters waiting for somebody.
+pub fn stage_prefix(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Initializing => "initializer.internal.kcp.io/",
+        Stage::Terminating => "terminator.internal.kcp.io/",
+    }
+}
+
+/// The label that marks logical clusters waiting for an initializer or a terminator.
+pub fn stage_label(stage: Stage, name: &str) -> (String, String) {
+    let mut hash = base36_padded(&sha224(name.as_bytes()));
+    let value = hash.clone();
+    hash.truncate(56);
+    (format!("{}{hash}", stage_prefix(stage)), value)
 }
 
 #[cfg(test)]

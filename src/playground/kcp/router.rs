@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::paths::{ClusterRef, PathError};
-use super::tree;
+use super::{tree, waiting};
 use crate::playground::catalog::{Scope, User};
 use crate::playground::server::{Address, Front, Router};
 use crate::playground::status::Status;
@@ -19,7 +19,7 @@ impl Router for KcpRouter {
         match &address.front {
             // Probes and the version are asked for without a cluster, and root answers as well as any.
             Front::Top if is_probe(&address.path) => Ok(Scope::Cluster(tree::ROOT.into())),
-            Front::Top | Front::Unknown | Front::Initializing { .. } => Err(Status::no_such_path()),
+            Front::Top | Front::Unknown => Err(Status::no_such_path()),
             Front::Cluster(cluster) => match parse(cluster)? {
                 ClusterRef::Wildcard => Err(Status::no_such_path()),
                 ClusterRef::Path(path) => {
@@ -27,6 +27,18 @@ impl Router for KcpRouter {
                     found.map(Scope::Cluster)
                 }
             },
+            Front::Waiting {
+                stage,
+                name,
+                cluster,
+            } => Ok(Scope::Waiting {
+                stage: *stage,
+                name: self.store.read(|read| waiting::canonical(read, name)),
+                cluster: match parse(cluster)? {
+                    ClusterRef::Wildcard => None,
+                    ClusterRef::Path(path) => Some(path.as_str().into()),
+                },
+            }),
             Front::Export {
                 owner,
                 export,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::bound::Compiled;
 use super::exports::ExportName;
 use super::views::{self, Views};
-use super::{system, tree};
+use super::{system, tree, waiting};
 use crate::playground::catalog::{Catalog, Resource, Scope, Scopes};
 use crate::playground::custom::{self, Fingerprint};
 use crate::playground::status::Status;
@@ -94,6 +94,16 @@ impl Scopes for KcpScopes {
                 };
                 self.views.catalog(read, &export)
             }
+            Scope::Waiting {
+                stage,
+                name,
+                cluster,
+            } => waiting::catalog(
+                read,
+                (*stage, name),
+                &|cluster| self.cluster(read, cluster),
+                cluster.as_ref(),
+            ),
         }
     }
 

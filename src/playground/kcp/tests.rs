@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::playground::api::{Api as _, ApiBody, ApiRequest, ApiResponse};
+use crate::playground::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use crate::playground::builtin;
 use crate::playground::catalog::User;
 use crate::playground::custom;
@@ -19,8 +19,12 @@ use crate::playground::store::StoreOptions;
 
 mod apis;
 mod claims;
+mod homes;
 mod lifecycle;
+mod owners;
+mod types;
 mod views;
+mod waiting;
 mod workspaces;
 
 const URL: &str = "https://127.0.0.1:6443";
@@ -39,7 +43,7 @@ struct World {
     store: Arc<Store>,
     kcp: Kcp,
     router: Box<dyn Router>,
-    rest: Rest,
+    rest: Box<dyn Api>,
 }
 
 impl World {
@@ -63,9 +67,9 @@ impl World {
         let rest = Rest::new(Arc::clone(&store), kcp.scopes(), "v1.34.2+kcp-v0.32.0");
         Self {
             router: kcp.router(),
+            rest: Box::new(kcp.api(rest)),
             store,
             kcp,
-            rest,
         }
     }
 

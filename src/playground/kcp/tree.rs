@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use super::home;
 use super::paths::Path;
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Name, Read, Stored, Table};
@@ -51,13 +52,15 @@ pub fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
 
 /// The cluster that a path means; `None` where some part of it is not there.
 pub fn find(read: &dyn Read, path: &str) -> Option<Name> {
-    let mut segments = path.split(':');
-    let first = segments.next()?;
-    let mut at = Name::from(first);
+    let segments: Vec<&str> = path.split(':').collect();
+    let (mut at, below) = match home::of_path(&segments) {
+        Some(home) => home,
+        None => (Name::from(*segments.first()?), 1),
+    };
     if !exists(read, &at) {
         return None;
     }
-    for segment in segments {
+    for segment in segments.iter().skip(below) {
         let workspace = read.get(&WORKSPACES.key(&at, "", segment))?;
         at = cluster_of(&workspace)?;
     }

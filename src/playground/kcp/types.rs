@@ -23,6 +23,11 @@ pub struct WorkspaceType {
     /// Path and name of the exports that every workspace of the type is bound to.
     pub bindings: Vec<(String, String)>,
     pub initializer: bool,
+    pub terminator: bool,
+    /// What its workspaces are labelled with.
+    pub labels: Vec<(String, String)>,
+    /// Whether the bindings are kept in workspaces that are there already.
+    pub maintains: bool,
 }
 
 /// Which types may stand above or below.
@@ -119,6 +124,14 @@ impl WorkspaceType {
                 })
                 .collect(),
             initializer: spec["initializer"] == true,
+            terminator: spec["terminator"] == true,
+            labels: spec["additionalWorkspaceLabels"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            maintains: spec["defaultAPIBindingLifecycle"] == "Maintain",
         }
     }
 }

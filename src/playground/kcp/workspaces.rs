@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::clusters::{self, OWNER, PHASE, SHARD, TYPE};
 use super::conditions::{self, Condition};
 use super::types::{self, TypeRef, WorkspaceType};
-use super::{ids, objects, paths, tree};
+use super::{ids, objects, paths, tree, waiting};
 use crate::object::Object;
 use crate::playground::builtin::namespaces::{mark, timestamp};
 use crate::playground::catalog::{Admission, Strategy, User};
@@ -61,6 +61,12 @@ impl Strategy for Workspaces {
         value["spec"]["type"] = json!({"name": chosen.name, "path": chosen.path});
         *object = Object::new(value).map_err(Status::internal)?;
         object.set_annotation(OWNER, &user_info(admission.user).to_string());
+        for (key, value) in lookup(tx, &chosen).map_or_else(Vec::new, |found| found.labels) {
+            // What the user says goes before what the type says.
+            if object.label(&key).is_none() {
+                object.set_label(&key, &value);
+            }
+        }
         object.set_label(PHASE, "Scheduling");
         Ok(())
     }
@@ -117,7 +123,7 @@ fn refuse(object: &Object, why: &str) -> Status {
     Status::forbidden("tenancy.kcp.io", "workspaces", object.name(), why)
 }
 
-fn user_info(user: &User) -> Value {
+pub(super) fn user_info(user: &User) -> Value {
     let mut info = json!({"username": user.name});
     if !user.uid.is_empty() {
         info["uid"] = user.uid.as_str().into();
@@ -175,29 +181,35 @@ pub(super) struct Demands {
     pub(super) bindings: Vec<(String, String)>,
     /// What somebody else has to do before a cluster is ready.
     pub(super) initializers: Vec<String>,
+    /// What somebody else has to do before a cluster goes.
+    pub(super) terminators: Vec<String>,
 }
 
 /// What a type with all that it extends asks for.
 pub(super) fn demands(read: &dyn Read, of_type: &TypeRef) -> Result<Demands, String> {
-    let Demands {
-        mut bindings,
-        mut initializers,
-    } = Demands::default();
+    let mut demands = Demands::default();
     for part in whole(read, of_type)? {
         for binding in part.bindings {
-            if !bindings.contains(&binding) {
-                bindings.push(binding);
+            if !demands.bindings.contains(&binding) {
+                demands.bindings.push(binding);
             }
         }
-        let name = part.name.to_string();
+        let name = waiting::name_of(read, &part.name).unwrap_or_else(|| part.name.to_string());
+        if part.terminator {
+            demands.terminators.push(name.clone());
+        }
         if part.initializer && name != UNIVERSAL {
-            initializers.push(name);
+            demands.initializers.push(name);
         }
     }
-    Ok(Demands {
-        bindings,
-        initializers,
-    })
+    Ok(demands)
+}
+
+/// The bindings that a type, with all that it extends, keeps in clusters that are there already.
+pub(super) fn maintained(read: &dyn Read, of_type: &TypeRef) -> Vec<(String, String)> {
+    let parts = whole(read, of_type).unwrap_or_default();
+    let maintaining = parts.into_iter().filter(|part| part.maintains);
+    maintaining.flat_map(|part| part.bindings).collect()
 }
 
 /// Whether a workspace has no cluster yet.
@@ -242,24 +254,20 @@ fn schedule_one(
     let cluster = free_id(tx);
     let owner = workspace.annotation(OWNER).unwrap_or("{}");
     let creator: Value = serde_json::from_str(owner).unwrap_or_default();
-    let Demands {
-        bindings,
-        initializers,
-    } = match demands(tx, &of_type) {
+    let demands = match demands(tx, &of_type) {
         Ok(demands) => demands,
         Err(why) => return postpone(tx, key, workspace, &why),
     };
     let plan = clusters::Plan {
         cluster: &cluster,
         path: &path,
-        of_type: &of_type.to_string(),
+        of_type: &of_type,
         creator: creator.clone(),
         owner: Some(json!({
             "apiVersion": "tenancy.kcp.io/v1alpha1", "resource": "workspaces",
             "name": &**key.name(), "cluster": &**key.cluster(), "uid": workspace.uid(),
         })),
-        bindings,
-        initializers: initializers.clone(),
+        demands: &demands,
         base_url,
     };
     clusters::make(tx, &plan)?;
@@ -273,7 +281,7 @@ fn schedule_one(
     value["spec"]["URL"] = format!("{base_url}/clusters/{path}").into();
     let generation = value["metadata"]["generation"].as_i64().unwrap_or(1);
     value["metadata"]["generation"] = generation.saturating_add(1).into();
-    state(tx, &mut value, &initializers);
+    state(tx, &mut value, &demands.initializers);
     objects::put_value(tx, key, value)?;
     Ok(())
 }
@@ -291,31 +299,52 @@ fn postpone(tx: &mut Tx<'_>, key: &Key, workspace: Object, why: &str) -> Result<
 /// Phase and conditions of a workspace that has a cluster.
 fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     let ready = initializers.is_empty();
-    let phase = if ready { "Ready" } else { "Initializing" };
+    let phase = match ready {
+        true if fails(value) => "Unavailable",
+        true => "Ready",
+        false => "Initializing",
+    };
     if !value["status"].is_object() {
         value["status"] = json!({});
     }
     value["status"]["phase"] = phase.into();
     value["metadata"]["labels"][PHASE] = phase.into();
-    let initialized = if ready {
+    if ready {
         if let Some(status) = value["status"].as_object_mut() {
             status.remove("initializers");
         }
         let owner = &mut value["metadata"]["annotations"][OWNER];
         let full: Value = serde_json::from_str(owner.as_str().unwrap_or("{}")).unwrap_or_default();
         *owner = json!({"username": full["username"]}).to_string().into();
-        Condition::good("WorkspaceInitialized")
     } else {
         value["status"]["initializers"] = json!(initializers);
-        let message = format!("Initializers still exist: {initializers:?}");
-        Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
-    };
+    }
+    let stated = [
+        Condition::good("WorkspaceScheduled"),
+        initialized(initializers),
+    ];
     let now = timestamp(tx);
-    conditions::set(
-        value,
-        &[Condition::good("WorkspaceScheduled"), initialized],
-        &now,
-    );
+    conditions::set(value, &stated, &now);
+}
+
+/// Whether a workspace, or its cluster, still waits for somebody.
+pub(super) fn initialized(initializers: &[String]) -> Condition {
+    if initializers.is_empty() {
+        return Condition::good("WorkspaceInitialized");
+    }
+    let message = format!("Initializers still exist: {initializers:?}");
+    Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
+}
+
+/// Whether something is the matter with a workspace that was ready.
+fn fails(workspace: &Value) -> bool {
+    objects::items(workspace, "/status/conditions").any(|condition| {
+        // Of its beginning it is told otherwise.
+        let kind = objects::text(condition, "/type");
+        kind.starts_with("Workspace")
+            && !["WorkspaceScheduled", "WorkspaceInitialized"].contains(&kind)
+            && condition["status"] == "False"
+    })
 }
 
 /// An id that no cluster has or, as far as chance goes, ever had.
@@ -344,6 +373,8 @@ impl Settler for Lifecycle {
                     .is_some_and(|stored| stored.cached().in_deletion());
                 if in_deletion {
                     going.insert(key.clone());
+                } else {
+                    look_again(tx, key)?;
                 }
             } else if key.table == *tree::CLUSTERS {
                 follow(tx, key)?;
@@ -373,6 +404,15 @@ fn owner(cluster: &Stored) -> Option<Key> {
         objects::text(owner, "/name"),
     );
     Some(tree::WORKSPACES.key(parent, "", name))
+}
+
+/// Brings the phase of a workspace in step with what its conditions say by now.
+fn look_again(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
+    let cluster = tx.get(key).and_then(|stored| tree::cluster_of(&stored));
+    match cluster.map(|cluster| tree::cluster_key(&cluster)) {
+        Some(cluster) if tx.get(&cluster).is_some() => follow(tx, &cluster),
+        _ => Ok(()),
+    }
 }
 
 /// Brings a workspace in step with its cluster's initialization.
@@ -413,10 +453,24 @@ fn leave(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         own.is_some_and(|own| owner(&own).as_ref() == Some(key))
     });
     if let Some(cluster) = cluster {
+        if clusters::end(tx, &tree::cluster_key(&cluster))? {
+            let mut value = workspace.into_value();
+            value["status"]["phase"] = "Terminating".into();
+            value["metadata"]["labels"][PHASE] = "Terminating".into();
+            let own = tx.get(&tree::cluster_key(&cluster));
+            let terminators = own.map(|own| own.object().into_value());
+            value["status"]["terminators"] =
+                terminators.map_or(Value::Null, |own| own["status"]["terminators"].clone());
+            objects::put_value(tx, key, value)?;
+            return Ok(());
+        }
         let left = empty(tx, &cluster)?;
         if left > 0 {
             let mut value = workspace.into_value();
             value["status"]["phase"] = "Deleting".into();
+            if let Some(status) = value["status"].as_object_mut() {
+                status.remove("terminators");
+            }
             value["metadata"]["labels"][PHASE] = "Deleting".into();
             let message = format!("Some resources are remaining: {left} instances");
             let condition =
@@ -443,11 +497,6 @@ fn is_namespaces(table: &Table) -> bool {
 /// Removes or marks everything in a cluster; how much is left.
 fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
     let own = tree::cluster_key(cluster);
-    if let Some(stored) = tx.get(&own).filter(|s| !s.cached().in_deletion()) {
-        let mut object = stored.object();
-        mark(tx, &mut object);
-        tx.put(&own, object)?;
-    }
     let mut left = 0;
     let mut held = BTreeSet::new();
     let mut tables = Read::tables(tx);

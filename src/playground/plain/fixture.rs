@@ -146,6 +146,7 @@ impl Cluster {
             strategy.prepare(tx, &admission, object)?;
             errors.extend(strategy.validate(&admission, object));
         }
+        // What has been converted is no longer in the version of this schema.
         let schema = resource.schema.as_ref();
         if let Some(schema) = schema.filter(|_| resource.conversion.is_none()) {
             let mut value = object.clone().into_value();

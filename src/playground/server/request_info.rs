@@ -4,6 +4,8 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::playground::catalog::Stage;
+
 /// A request in the words of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -43,9 +45,10 @@ pub enum Front {
         export: String,
         cluster: String,
     },
-    /// `/services/initializingworkspaces/<initializer>/clusters/<cluster>`.
-    Initializing {
-        initializer: String,
+    /// `/services/initializingworkspaces/<initializer>/clusters/<cluster>`, and the same for terminators.
+    Waiting {
+        stage: Stage,
+        name: String,
         cluster: String,
     },
     /// Below `/services/` but nothing that is served there.
@@ -76,15 +79,10 @@ impl Address {
                     },
                     path: below(5),
                 },
-                [
-                    "initializingworkspaces",
-                    initializer,
-                    "clusters",
-                    cluster,
-                    ..,
-                ] => Self {
-                    front: Front::Initializing {
-                        initializer: decode(initializer),
+                [service, name, "clusters", cluster, ..] if stage(service).is_some() => Self {
+                    front: Front::Waiting {
+                        stage: stage(service).unwrap_or(Stage::Initializing),
+                        name: decode(name),
                         cluster: decode(cluster),
                     },
                     path: below(4),
@@ -99,6 +97,15 @@ impl Address {
             front: Front::Top,
             path: path.to_owned(),
         }
+    }
+}
+
+/// What a virtual workspace of initializers or terminators is served as.
+fn stage(service: &str) -> Option<Stage> {
+    match service {
+        "initializingworkspaces" => Some(Stage::Initializing),
+        "terminatingworkspaces" => Some(Stage::Terminating),
+        _ => None,
     }
 }
 
@@ -120,7 +127,7 @@ impl RequestInfo {
             ..Self::default()
         };
         match &address.front {
-            Front::Cluster(cluster) | Front::Initializing { cluster, .. } => {
+            Front::Cluster(cluster) | Front::Waiting { cluster, .. } => {
                 info.cluster.clone_from(cluster);
             }
             Front::Export {

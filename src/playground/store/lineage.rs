@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::key::Key;
+use super::key::{Key, Name};
 use super::stored::Stored;
 use crate::object::Object;
 
@@ -46,14 +46,17 @@ impl Lineage {
     }
 }
 
-/// All that is owned, by the uid of the owner, and what of it has to be looked at.
+/// An owner by its cluster, since nobody owns anything in another one, and its uid.
+type OwnerId = (Name, Box<str>);
+
+/// All that is owned, by the owner, and what of it has to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Lineages {
-    dependents: HashMap<Box<str>, BTreeSet<Key>>,
+    dependents: HashMap<OwnerId, BTreeSet<Key>>,
     /// Owners that wait for their dependents.
-    waiting: HashMap<Box<str>, Key>,
+    waiting: HashMap<OwnerId, Key>,
     /// Owners that are gone and still named.
-    gone: HashSet<Box<str>>,
+    gone: HashSet<OwnerId>,
     /// What to look at, in the order in which it came, each once.
     doubts: Vec<Key>,
     doubted: HashSet<Key>,
@@ -61,12 +64,12 @@ pub(super) struct Lineages {
 
 impl Lineages {
     /// The uid of an object that goes, if anybody may name it.
-    pub(super) fn departing(&self, before: &Stored) -> Option<Box<str>> {
+    pub(super) fn departing(&self, before: &Stored) -> Departed {
         if self.dependents.is_empty() {
             return None;
         }
-        let uid: Box<str> = before.object().uid()?.into();
-        self.dependents.contains_key(&uid).then_some(uid)
+        let owner = (before.key.cluster().clone(), before.object().uid()?.into());
+        self.dependents.contains_key(&owner).then_some(owner)
     }
 
     /// Takes a change in. Says whether anything has to be looked at.
@@ -74,7 +77,7 @@ impl Lineages {
         &mut self,
         before: Option<&Stored>,
         after: Option<&Stored>,
-        departed: Option<Box<str>>,
+        departed: Departed,
     ) -> bool {
         let lineage = |stored: Option<&Stored>| stored.and_then(|s| s.lineage.as_deref()).cloned();
         let (was, is) = (lineage(before), lineage(after));
@@ -86,21 +89,24 @@ impl Lineages {
             self.forget(was, &stored.key);
         }
         if let (Some(is), Some(stored)) = (is, after) {
+            let cluster = stored.key.cluster();
             for owner in &is.owners {
-                let all = self.dependents.entry(owner.clone()).or_default();
+                let owner = (cluster.clone(), owner.clone());
+                let all = self.dependents.entry(owner).or_default();
                 all.insert(stored.key.clone());
             }
             if is.waits {
                 // In the order in which a controller sees to them: dependents, then who waits for them.
-                self.doubt(self.dependents(&is.uid));
-                self.waiting.insert(is.uid, stored.key.clone());
+                let owner = (cluster.clone(), is.uid);
+                self.doubt(self.dependents(&owner));
+                self.waiting.insert(owner, stored.key.clone());
             }
             self.doubt([stored.key.clone()]);
         }
-        if let Some(uid) = departed {
-            let dependents = self.dependents(&uid);
+        if let Some(owner) = departed {
+            let dependents = self.dependents(&owner);
             if !dependents.is_empty() {
-                self.gone.insert(uid);
+                self.gone.insert(owner);
             }
             self.doubt(dependents);
         }
@@ -116,19 +122,21 @@ impl Lineages {
     }
 
     fn forget(&mut self, was: &Lineage, key: &Key) {
+        let cluster = key.cluster();
         for owner in &was.owners {
+            let owner = (cluster.clone(), owner.clone());
             // Whoever waits for its dependents wants to know that this one may have gone.
-            self.doubt(self.waiting.get(owner).cloned());
-            let Some(all) = self.dependents.get_mut(owner) else {
+            self.doubt(self.waiting.get(&owner).cloned());
+            let Some(all) = self.dependents.get_mut(&owner) else {
                 continue;
             };
             all.remove(key);
             if all.is_empty() {
-                self.dependents.remove(owner);
-                self.gone.remove(owner);
+                self.dependents.remove(&owner);
+                self.gone.remove(&owner);
             }
         }
-        self.waiting.remove(&was.uid);
+        self.waiting.remove(&(cluster.clone(), was.uid.clone()));
     }
 
     pub(super) fn take_doubts(&mut self) -> Vec<Key> {
@@ -136,18 +144,18 @@ impl Lineages {
         std::mem::take(&mut self.doubts)
     }
 
-    pub(super) fn dependents(&self, uid: &str) -> Vec<Key> {
-        let found = self.dependents.get(uid);
+    pub(super) fn dependents(&self, owner: &OwnerId) -> Vec<Key> {
+        let found = self.dependents.get(owner);
         found.into_iter().flatten().cloned().collect()
     }
 
-    pub(super) fn is_gone(&self, uid: &str) -> bool {
-        self.gone.contains(uid)
+    pub(super) fn is_gone(&self, owner: &OwnerId) -> bool {
+        self.gone.contains(owner)
     }
 }
 
-/// What a commit tells the lineages of one change.
-pub(super) type Departed = Option<Box<str>>;
+/// An owner that goes with a change, if anybody names it.
+pub(super) type Departed = Option<OwnerId>;
 
 /// Told when there is something to look at.
 pub(super) type Doubted = Arc<tokio::sync::Notify>;

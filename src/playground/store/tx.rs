@@ -155,14 +155,16 @@ impl<'a> Tx<'a> {
         self.reported = Some(key.clone());
     }
 
-    /// The objects that name an owner of this uid, but for what this transaction does to them.
-    pub fn dependents(&self, uid: &str) -> Vec<Key> {
-        self.state.lineages.dependents(uid)
+    /// The objects of a cluster that name an owner of this uid, but for what this transaction does to
+    /// them.
+    pub fn dependents(&self, cluster: &Name, uid: &str) -> Vec<Key> {
+        let owner = (cluster.clone(), uid.into());
+        self.state.lineages.dependents(&owner)
     }
 
     /// Whether an owner is known to have gone: it need not be looked for.
-    pub fn is_gone(&self, uid: &str) -> bool {
-        self.state.lineages.is_gone(uid)
+    pub fn is_gone(&self, cluster: &Name, uid: &str) -> bool {
+        self.state.lineages.is_gone(&(cluster.clone(), uid.into()))
     }
 
     pub fn now(&self) -> Timestamp {
