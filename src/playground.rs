@@ -23,6 +23,7 @@ pub mod catalog;
 pub mod crd;
 pub mod custom;
 pub mod field;
+pub mod fields;
 pub mod json;
 pub mod kcp;
 pub mod names;
