@@ -1,217 +1,141 @@
-//! The playground and the real kube-apiserver are asked the same and have to answer the same: code,
-//! reason, details and causes of refusals, and objects without what differs from server to server.
+//! The playground and the real kube-apiserver are asked the same and have to answer the same.
+//!
+//! # How it goes
+//!
+//! A *topic* is a script of requests in a file of its own below `topics/`. Each has a namespace (`$ns`, it is
+//! there when the script begins) and an API group (`$group`) that no other topic uses, so that all of them run
+//! side by side against one playground and one real cluster with its controllers. In a topic, one request
+//! follows the other; each is sent to both servers, and both answers have to be equal: code, headers that matter
+//! (content type, warnings, retry-after …), and the body without what differs from server to server
+//! (see `normal.rs`), with the texts of refusals.
+//!
+//! # A topic of your own
+//!
+//! 1. Write `topics/NAME.rs` with `pub(super) fn topic() -> Topic { Topic::new("NAME", script![ … ]) }`.
+//! 2. Add it to the two lists in `topics.rs`, at the end.
+//! 3. `HAWSER_TOPICS=NAME cargo test --test e2e differential` runs it alone (or several: `A,B`).
+//! 4. `HAWSER_WRITE_GENERATED=1 cargo test --test e2e tolerated` writes the table in docs/playground.md.
+//!
+//! What a script may hold; all of it is in `step.rs`:
+//!
+//! ```text
+//! get(PATH) post(PATH, BODY) put(…) delete(PATH) delete_with(PATH, OPTIONS) patch(PATH, MERGE, BODY)
+//! ask(METHOD, PATH, MEDIA_TYPE, BYTES)          anything else
+//!     .keep("a")                                later: $rv(a) $uid(a) $continue(a) $at(a,/json/pointer)
+//!     .accept(TYPES) .header(NAME, VALUE) .without(NAME) .nobody() .http2()
+//!     .with_header("vary")                      compares one header more
+//!     .settle(|body| …)                         takes out of both answers what is chance
+//!     .free_text()                              the text of a refusal need not be the same
+//!     .tolerate(REASON) .may_differ(REASON)     a difference that is meant / that is chance …
+//!         .only_in(&["/body/spec", "/code"])    … and only there
+//! done(ASK)                                     sent to both, has to succeed, is not compared
+//! until(PATH, Condition::Code(404))             waits on both for what comes later: At(POINTER, VALUE), Nothing(POINTER)
+//! until_asked(ASK, CONDITION)                   the same with any request, such as a dry run
+//! install(definition("boats", "Boat", json!({"spec": …})))   a CRD of $group, served when it goes on
+//! watch("w", PATH_WITH_QUERY)                   opens a watch; a refusal is compared as an answer is
+//! events("w", Until::Count(3))                  reads on and compares the events; also Synced, Seen(TYPE, NAME), End
+//!     .in_any_order() .with_bookmarks()
+//! ```
+//!
+//! A body is JSON; one that is a `Value::String` is sent as the text it is (no JSON, YAML, duplicate keys …).
+//! Steps that belong together can be a `fn … -> Script`; scripts nest. Lists of what is not in `$ns` need a
+//! selector: other topics are at work. A tolerance that is not needed any more fails the test.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use futures::future::join_all;
 use hawser::playground::{Playground, PlaygroundOptions};
-use http::{Method, Request};
-use kube::Client;
+use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use testbed::cluster::Controllers;
+use testbed::generated;
 use testbed::{Options, ServiceCluster};
 
-mod script;
+mod normal;
+mod run;
+mod server;
+mod step;
+mod topics;
 
-/// One request of the script. `$ns` stands for a namespace, `$rv(KEY)` and `$uid(KEY)` for those of an
-/// earlier answer that was kept under that key.
-pub(crate) struct Ask {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) media_type: &'static str,
-    pub(crate) body: Value,
-    pub(crate) keep: Option<&'static str>,
-}
+use run::Report;
+use server::Reach;
+use step::Topic;
 
-/// An answer without what differs from server to server.
-#[derive(Clone, Debug, PartialEq)]
-struct Answer {
-    code: u16,
-    body: Value,
-    message: String,
-}
-
-struct Asked {
-    client: Client,
-    kept: Map<String, Value>,
-}
-
-impl Asked {
-    fn new(client: Client) -> Self {
-        Self {
-            client,
-            kept: Map::new(),
-        }
+/// The topics, or those that were asked for.
+fn chosen() -> Result<Vec<Topic>> {
+    let mut all = topics::all();
+    if let Ok(names) = std::env::var("HAWSER_TOPICS") {
+        let names: Vec<&str> = names.split(',').collect();
+        all.retain(|topic| names.contains(&topic.name));
+        ensure!(all.len() == names.len(), "not all of {names:?} are topics");
     }
-
-    fn filled(&self, text: &str) -> String {
-        let mut text = text.replace("$ns", "diff");
-        for (key, object) in &self.kept {
-            for (name, field) in [("rv", "resourceVersion"), ("uid", "uid")] {
-                let value = object["metadata"][field].as_str().unwrap_or_default();
-                text = text.replace(&format!("${name}({key})"), value);
-            }
-        }
-        text
-    }
-
-    async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        let body = match &ask.body {
-            Value::Null => Vec::new(),
-            // Text that is no JSON is sent as it stands.
-            Value::String(text) => self.filled(text).into_bytes(),
-            other => self.filled(&other.to_string()).into_bytes(),
-        };
-        let request = Request::builder()
-            .method(ask.method.clone())
-            .uri(self.filled(&ask.path))
-            .header("Content-Type", ask.media_type)
-            .header("Accept", "application/json")
-            .body(kube::client::Body::from(body))?;
-        let response = self.client.send(request).await?;
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect_bytes().await?;
-        let mut body: Value = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| json!({"text": String::from_utf8_lossy(&bytes)}));
-        if let Some(key) = ask.keep {
-            self.kept.insert(key.to_owned(), body.clone());
-        }
-        let message = body["message"].as_str().unwrap_or_default().to_owned();
-        normalise(&mut body);
-        Ok(Answer {
-            code,
-            body,
-            message,
-        })
-    }
-}
-
-/// Takes out what differs from server to server.
-fn normalise(value: &mut Value) {
-    if value["kind"] == "Status" {
-        if value["status"] == "Failure"
-            && let Some(root) = value.as_object_mut()
-        {
-            root.remove("message");
-        }
-        if let Some(causes) = value["details"]["causes"].as_array_mut() {
-            for cause in causes {
-                if let Some(cause) = cause.as_object_mut() {
-                    cause.remove("message");
-                }
-            }
-        }
-        if let Some(details) = value["details"].as_object_mut() {
-            details.remove("uid");
-            // The real server's order is that of a hash map.
-            if let Some(Value::Array(causes)) = details.get_mut("causes") {
-                causes.sort_by_key(Value::to_string);
-            }
-        }
-    }
-    // A controller of the real cluster puts this one into every namespace, sooner or later.
-    if let Some(Value::Array(items)) = value.get_mut("items") {
-        items.retain(|item| item["metadata"]["name"] != "kube-root-ca.crt");
-    }
-    // Items of built-in lists need not repeat what they are.
-    for item in value["items"].as_array_mut().into_iter().flatten() {
-        if let Some(item) = item.as_object_mut() {
-            item.remove("apiVersion");
-            item.remove("kind");
-        }
-    }
-    strip(value);
-}
-
-fn strip(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            for field in [
-                "uid",
-                "resourceVersion",
-                "creationTimestamp",
-                "deletionTimestamp",
-                "managedFields",
-                "lastTransitionTime",
-                "storageVersionHash",
-                "continue",
-            ] {
-                if let Some(found) = map.get_mut(field) {
-                    if field == "managedFields" || found.is_null() {
-                        map.remove(field);
-                    } else {
-                        *found = "…".into();
-                    }
-                }
-            }
-            map.values_mut().for_each(strip);
-        }
-        Value::Array(list) => list.iter_mut().for_each(strip),
-        _ => {}
-    }
+    Ok(all)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
+    let topics = chosen()?;
     let playground = Playground::start(PlaygroundOptions::default()).await?;
-    let kubeconfig: Kubeconfig = serde_json::from_value(playground.service_kubeconfig())?;
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let mut ours = Asked::new(Client::try_from(config)?);
+    let kubeconfig = playground.service_kubeconfig();
+    let token = kubeconfig
+        .pointer("/users/0/user/token")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
+    let ours = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let cluster = ServiceCluster::start_with(Options {
         controllers: Controllers::All,
         ..Options::default()
     })
     .await?;
-    let mut theirs = Asked::new(cluster.admin().client()?);
-    let mut differences = String::new();
-    let (mut compared, mut tolerated) = (0, 0);
-    for (number, ask) in script::asks().iter().enumerate() {
-        if ask.path.starts_with("await ") {
-            script::awaited(&ours.client, &ask.path).await?;
-            script::awaited(&theirs.client, &ask.path).await?;
-            continue;
-        }
-        let patience = Duration::from_secs(20);
-        let asked = async { anyhow::Ok((ours.ask(ask).await?, theirs.ask(ask).await?)) };
-        let (mine, real) = tokio::time::timeout(patience, asked)
-            .await
-            .with_context(|| format!("no answer to {} {}", ask.method, ask.path))??;
-        compared += 1;
-        if (mine.code, &mine.body) == (real.code, &real.body) {
-            continue;
-        }
-        let title = format!(
-            "{} {} {} {}",
-            ask.method, ask.path, ask.media_type, ask.body
-        );
-        if script::TOLERATED
-            .iter()
-            .any(|(text, _)| title.contains(text))
-        {
-            tolerated += 1;
-            continue;
-        }
-        let _ = writeln!(
-            differences,
-            "#{number} {title:.300}\n  ours {} {:.700} {}\n  real {} {:.700} {}",
-            mine.code,
-            mine.body.to_string(),
-            mine.message,
-            real.code,
-            real.body.to_string(),
-            real.message
-        );
-    }
+    let (ours, real) = (
+        Reach::new(ours, token)?,
+        Reach::new(cluster.admin().config()?, None)?,
+    );
+    let running = topics.into_iter().map(async |topic| {
+        let name = topic.name;
+        (name, run::run(topic, ours.clone(), real.clone()).await)
+    });
+    let reports: BTreeMap<_, Report> = join_all(running).await.into_iter().collect();
     playground.stop().await;
+
+    let (mut compared, mut told, mut tolerated) = (0, 0, 0);
+    let mut differences = String::new();
+    for (name, report) in &reports {
+        compared += report.compared;
+        told += report.told;
+        tolerated += report.tolerated;
+        if !report.differences.is_empty() {
+            differences += &format!("topic {name}:\n{}", report.differences);
+        }
+    }
     // A line that is not captured is there whether the test fails or not.
     let _ = writeln!(
         io::stderr(),
-        "differential: {compared} answers compared, {tolerated} differences tolerated"
+        "differential: {compared} answers in {} topics compared, {told} of them with their texts, {tolerated} differences tolerated",
+        reports.len()
     );
     ensure!(differences.is_empty(), "\n{differences}");
     Ok(())
+}
+
+#[test]
+fn every_tolerated_difference_is_in_the_docs() -> Result<()> {
+    let mut table = "| topic | what is different, and why | answers |\n|---|---|---|\n".to_owned();
+    for topic in topics::all() {
+        for (reason, answers) in run::reasons(&topic) {
+            table += &format!("| {} | {reason} | {answers} |\n", topic.name);
+        }
+    }
+    generated::check_section("docs/playground.md", "tolerated", &table)
+}
+
+#[test]
+fn no_two_topics_share_a_name() {
+    let names: Vec<_> = topics::all().iter().map(|topic| topic.name).collect();
+    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
 }

@@ -1,0 +1,167 @@
+//! Answers without what differs from server to server, and what is different between two of them.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+/// What is another one each time, wherever it stands.
+const VARYING: [&str; 9] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+    "lastTransitionTime",
+    "storageVersionHash",
+    "continue",
+    "time",
+];
+
+/// Takes out what differs from server to server.
+pub(super) fn normalise(body: &mut Value) {
+    if body["kind"] == "Status" {
+        status(body);
+    }
+    // A controller of the real cluster puts this one into every namespace, sooner or later.
+    if let Some(Value::Array(items)) = body.get_mut("items") {
+        items.retain(|item| item["metadata"]["name"] != "kube-root-ca.crt");
+    }
+    // Items of built-in lists need not repeat what they are.
+    for item in body["items"].as_array_mut().into_iter().flatten() {
+        if let Some(item) = item.as_object_mut() {
+            item.remove("apiVersion");
+            item.remove("kind");
+        }
+    }
+    strip(body);
+}
+
+/// A text without uids and revisions.
+fn plain(text: &Value) -> Option<Value> {
+    static VARYING: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\([0-9]+\)|current: [0-9]+")
+            .expect("the pattern is well formed")
+    });
+    Some(VARYING.replace_all(text.as_str()?, "…").into())
+}
+
+fn status(body: &mut Value) {
+    if let Some(message) = plain(&body["message"]) {
+        body["message"] = message;
+    }
+    // Of several causes it is made in any order, and each is compared on its own.
+    if body["details"]["causes"]
+        .as_array()
+        .is_some_and(|all| all.len() > 1)
+        && let Some(body) = body.as_object_mut()
+    {
+        body.remove("message");
+    }
+    if let Some(details) = body["details"].as_object_mut() {
+        details.remove("uid");
+        // The real server's order is that of a hash map.
+        if let Some(Value::Array(causes)) = details.get_mut("causes") {
+            for cause in &mut *causes {
+                if let Some(message) = plain(&cause["message"]) {
+                    cause["message"] = message;
+                }
+            }
+            causes.sort_by_key(Value::to_string);
+        }
+    }
+}
+
+/// Takes the texts out of a refusal.
+pub(super) fn untold(body: &mut Value) {
+    if body["kind"] != "Status" || body["status"] != "Failure" {
+        return;
+    }
+    if let Some(root) = body.as_object_mut() {
+        root.remove("message");
+    }
+    for cause in body["details"]["causes"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        if let Some(cause) = cause.as_object_mut() {
+            cause.remove("message");
+        }
+    }
+    if let Some(Value::Array(causes)) = body.pointer_mut("/details/causes") {
+        causes.sort_by_key(Value::to_string);
+    }
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for field in VARYING {
+                if let Some(found) = map.get_mut(field) {
+                    if field == "managedFields" || found.is_null() {
+                        map.remove(field);
+                    } else if !found.is_object() && *found != "" {
+                        *found = json!("…");
+                    }
+                }
+            }
+            map.values_mut().for_each(strip);
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// Takes out what a pointer leads to.
+pub(super) fn remove(value: &mut Value, pointer: &str) {
+    let Some((parent, last)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    match value.pointer_mut(parent) {
+        Some(Value::Object(map)) => {
+            map.remove(&last.replace("~1", "/").replace("~0", "~"));
+        }
+        Some(Value::Array(list)) => {
+            if let Some(slot) = last.parse().ok().and_then(|at: usize| list.get_mut(at)) {
+                *slot = Value::Null;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What is different, a line each.
+pub(super) fn differences(ours: &Value, real: &Value) -> String {
+    let mut found = String::new();
+    compare(&mut found, "", ours, real);
+    found
+}
+
+fn compare(found: &mut String, at: &str, ours: &Value, real: &Value) {
+    match (ours, real) {
+        (Value::Object(mine), Value::Object(theirs)) => {
+            for (key, value) in mine {
+                let at = format!("{at}/{key}");
+                compare(found, &at, value, theirs.get(key).unwrap_or(&Value::Null));
+            }
+            for (key, value) in theirs.iter().filter(|(key, _)| !mine.contains_key(*key)) {
+                compare(found, &format!("{at}/{key}"), &Value::Null, value);
+            }
+        }
+        (Value::Array(mine), Value::Array(theirs)) if mine.len() == theirs.len() => {
+            for (number, (mine, theirs)) in mine.iter().zip(theirs).enumerate() {
+                compare(found, &format!("{at}/{number}"), mine, theirs);
+            }
+        }
+        _ if ours == real => {}
+        _ => {
+            let (ours, real) = (ours.to_string(), real.to_string());
+            let _ = writeln!(
+                found,
+                "    {at}\n      ours {ours:.600}\n      real {real:.600}"
+            );
+        }
+    }
+}
