@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::FieldError;
+use super::fields;
 use super::names::NameRule;
 use super::status::Status;
 use super::store::{Name, Read, Table, Tx};
@@ -149,6 +150,8 @@ pub struct Resource {
     pub name_rule: NameRule,
     /// For custom resources: of this version. Built-in kinds have their strategy instead.
     pub schema: Option<Arc<dyn ObjectSchema>>,
+    /// What of an object is one piece and what has owners of its own, in this version.
+    pub fields: fields::Type,
     /// Defaults, validation and admission beyond the schema.
     pub strategy: Option<Arc<dyn Strategy>>,
     /// How an object is turned from its storage version into this one and back, where more than

@@ -12,11 +12,13 @@ use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
+mod apply;
 mod body;
 mod delete;
 mod discovery;
 mod list;
 mod metadata;
+mod owning;
 mod query;
 mod select;
 mod target;

@@ -7,6 +7,7 @@ use super::shapes::{self, Dropping, Typed};
 use super::{data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
+use crate::playground::fields;
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
 
@@ -309,6 +310,8 @@ impl Row {
             flavour: self.flavour,
             name_rule: self.name_rule,
             schema: self.schema(),
+            fields: fields::builtin::kind(self.group, self.kind)
+                .map_or(fields::Type::Deduced, |(kind, _)| kind),
             strategy: self.strategy(identify),
             conversion: (self.group == events::VIEW_GROUP)
                 .then(|| Arc::new(events::View) as Arc<dyn Conversion>),

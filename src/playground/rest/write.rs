@@ -8,15 +8,14 @@ use serde_json::Value;
 
 use super::body::{self, Complaints, PatchKind};
 use super::discovery::is_namespaces;
-use super::query::FieldValidation;
 use super::target::ResourcePath;
+use super::owning::{self, Account};
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
-use crate::playground::json::Document;
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::patch::{self, PatchError, Rules};
 use crate::playground::status::Status;
@@ -39,34 +38,60 @@ struct Shaped {
 }
 
 /// How a transaction left an object that the answer shows.
-struct Left {
+pub(super) struct Left {
     resource: Arc<Resource>,
     /// As it was when it went, or when it was answered without being stored.
     gone: Option<Object>,
     warnings: Vec<String>,
 }
 
+impl Left {
+    pub(super) fn new(resource: Arc<Resource>, gone: Option<Object>) -> Self {
+        Self {
+            resource,
+            gone,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// With what the client is to be warned of.
+    pub(super) fn warned(self, complaints: Complaints) -> Self {
+        Self {
+            warnings: complaints.warnings(),
+            ..self
+        }
+    }
+}
+
 impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
+        let manager = owning::manager(call, "CreateOptions")?;
         let validation = call.query.field_validation("CreateOptions")?;
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
-            self.create_in(tx, call, resource, (document, validation))
+            let mut complaints = Complaints::new(validation, &document.duplicates);
+            let mut object = body::object(document.value, &resource)?;
+            fit_namespace(&mut object, &call.path)?;
+            let account = Account::Update {
+                manager: &manager,
+                live: None,
+            };
+            self.create_object(tx, call, resource, object, (&mut complaints, account))
+                .map(|left| left.warned(complaints))
         })?;
         answer(call, 201, outcome)
     }
 
-    fn create_in(
+    /// Puts an object where there is none yet.
+    pub(super) fn create_object(
         &self,
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         resource: Arc<Resource>,
-        (document, validation): (Document, FieldValidation),
+        mut object: Object,
+        (complaints, account): (&mut Complaints, Account<'_>),
     ) -> Result<Left, Status> {
-        let mut complaints = Complaints::new(validation, &document.duplicates);
-        let mut object = body::object(document.value, &resource)?;
-        fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
         let cluster = cluster(call)?;
         let stored = resource.verbs != Verbs::CreateOnly;
@@ -95,7 +120,7 @@ impl Rest {
         if resource.flavour != Flavour::BuiltIn {
             object.metadata_mut().insert("generation".into(), 1.into());
         }
-        let shaped = self.shape(tx, &admission, object, &mut complaints)?;
+        let shaped = self.shape(tx, &admission, object, (complaints, account))?;
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
@@ -104,11 +129,7 @@ impl Rest {
             for field in ["uid", "creationTimestamp"] {
                 answer.metadata_mut().remove(field);
             }
-            return Ok(Left {
-                resource,
-                gone: Some(answer),
-                warnings: complaints.warnings(),
-            });
+            return Ok(Left::new(resource, Some(answer)));
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
@@ -116,15 +137,12 @@ impl Rest {
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
-        Ok(Left {
-            resource,
-            gone: None,
-            warnings: complaints.warnings(),
-        })
+        Ok(Left::new(resource, None))
     }
 
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
+        let manager = owning::manager(call, "UpdateOptions")?;
         let validation = call.query.field_validation("UpdateOptions")?;
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
@@ -144,49 +162,62 @@ impl Rest {
                 let (group, plural) = (&resource.group, &resource.plural);
                 return Err(Status::invalid(group, plural, name, &[error]));
             }
-            let gone = self.replace(tx, call, (&key, &old, &resource), object, &mut complaints)?;
-            Ok(Left {
-                resource,
-                gone,
-                warnings: complaints.warnings(),
-            })
+            let served = view::serve(&resource, old.object())?;
+            let account = Account::Update {
+                manager: &manager,
+                live: Some(&served),
+            };
+            let account = (&mut complaints, account);
+            let gone = self.replace(tx, call, (&key, &old, &resource), object, account)?;
+            Ok(Left::new(resource, gone).warned(complaints))
         })?;
         answer(call, 200, outcome)
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
+        let kind = body::patch_kind(&call.request.headers)?;
+        if kind == PatchKind::Apply {
+            return self.apply(call, name);
+        }
+        if call.query.force().is_some() {
+            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+            let (group, options) = ("meta.k8s.io", "PatchOptions");
+            return Err(Status::invalid(group, options, "", &[error]));
+        }
+        let manager = owning::manager(call, "PatchOptions")?;
         let validation = call.query.field_validation("PatchOptions")?;
+        let document = body::patch(&call.request.body)?;
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
             let mut complaints = Complaints::new(validation, &document.duplicates);
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
-            let patched = apply(kind, served.as_value(), &document.value, &resource)?;
+            let patched = patched(kind, served.as_value(), &document.value, &resource)?;
             let mut object =
                 body::object(patched, &resource).map_err(|status| misfit(&resource, status))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
+            let account = Account::Update {
+                manager: &manager,
+                live: Some(&served),
+            };
+            let account = (&mut complaints, account);
             let gone = self
-                .replace(tx, call, (&key, &old, &resource), object, &mut complaints)
+                .replace(tx, call, (&key, &old, &resource), object, account)
                 .map_err(|status| misfit(&resource, status))?;
-            Ok(Left {
-                resource,
-                gone,
-                warnings: complaints.warnings(),
-            })
+            Ok(Left::new(resource, gone).warned(complaints))
         })?;
         answer(call, 200, outcome)
     }
 
     /// Puts a new state in the place of an old one. The answer is the object if that was its end.
-    fn replace(
+    pub(super) fn replace(
         &self,
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         (key, old, resource): (&Key, &Stored, &Arc<Resource>),
         mut object: Object,
-        complaints: &mut Complaints,
+        account: (&mut Complaints, Account<'_>),
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
         if call.request.method == Method::PATCH && object.uid() != old.uid() {
@@ -208,10 +239,11 @@ impl Rest {
             subresource,
             old: Some(&old),
         };
-        let mut shaped = self.shape(tx, &admission, object, complaints)?;
+        let mut shaped = self.shape(tx, &admission, object, account)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
             count_generation(&mut shaped.object, &old, resource);
         }
+        owning::keep_times(&mut shaped.object, &old);
         let freed = shaped.object.in_deletion() && shaped.object.finalizers().next().is_none();
         if freed && !is_namespaces(resource) {
             let gone = shaped.object;
@@ -231,7 +263,7 @@ impl Rest {
         tx: &Tx<'_>,
         admission: &Admission<'_>,
         object: Object,
-        complaints: &mut Complaints,
+        (complaints, account): (&mut Complaints, Account<'_>),
     ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
@@ -248,15 +280,14 @@ impl Rest {
             errors.extend(schema.validate(&value));
             refuse(resource, &value, &errors)?;
         }
+        if converts {
+            self.account(tx, admission, account, &mut value);
+        }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         let mut object = match &resource.conversion {
             Some(conversion) => conversion.to_storage(object)?,
             None => object,
         };
-        let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
-        if !converts {
-            object.set_gvk(&storage);
-        }
         let stored_as = if converts {
             self.stored_as(tx, admission)?
         } else {
@@ -275,6 +306,13 @@ impl Rest {
             schema.default(&mut value);
             errors.extend(schema.validate(&value));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        if !converts {
+            let mut value = object.into_value();
+            self.account(tx, admission, account, &mut value);
+            object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+            let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
+            object.set_gvk(&storage);
         }
         errors.extend(check_metadata(&object, resource));
         if let Some(strategy) = &resource.strategy {
@@ -310,7 +348,7 @@ impl Rest {
     }
 }
 
-fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
+pub(super) fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
     let Left {
         resource,
         gone,
@@ -405,7 +443,7 @@ fn already_there(key: &Key, there: &Stored) -> Status {
 }
 
 /// The namespace of the address is the object's.
-fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
+pub(super) fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
     match (object.namespace(), path.namespace.as_deref()) {
         (None, Some(namespace)) => {
             let namespace = namespace.into();
@@ -419,7 +457,7 @@ fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status>
     }
 }
 
-fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
+pub(super) fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
     let given = object.name();
     if given.is_empty() {
         return Err(Status::bad_request(format!(
@@ -441,7 +479,12 @@ fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subreso
         ("status", Flavour::BuiltIn) => copy(object, old, "spec"),
         ("status", _) => {
             let status = object.root().get("status").cloned();
+            let entries = object.metadata_mut().remove("managedFields");
             *object = old.clone();
+            if let Some(entries) = entries {
+                let metadata = object.metadata_mut();
+                metadata.insert("managedFields".into(), entries);
+            }
             match status {
                 Some(status) => object.root_mut().insert("status".into(), status),
                 None => object.root_mut().remove("status"),
@@ -476,13 +519,14 @@ fn count_generation(object: &mut Object, old: &Object, resource: &Resource) {
     metadata.insert("generation".into(), counted.into());
 }
 
-fn apply(
+fn patched(
     kind: PatchKind,
     object: &Value,
     document: &Value,
     resource: &Resource,
 ) -> Result<Value, Status> {
     let patched = match kind {
+        PatchKind::Apply => return Err(Status::internal("an apply is no patch of a document")),
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
         PatchKind::Strategic if resource.flavour == Flavour::Custom => {
