@@ -220,7 +220,12 @@ pub trait ObjectSchema: Send + Sync {
     fn stamp(&self) -> u64;
     /// Removes what the schema does not know; the removed paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
+    /// Drops nulls that mean nothing, then puts in defaults.
     fn default(&self, object: &mut Value);
+    /// Puts in defaults and leaves nulls as they are.
+    fn fill(&self, object: &mut Value) {
+        self.default(object);
+    }
     fn validate(&self, object: &Value) -> Vec<FieldError>;
 }
 

@@ -182,6 +182,11 @@ impl Schema {
         defaults::apply(&self.root, object);
     }
 
+    /// Puts defaults where values are missing, and leaves nulls.
+    pub fn fill(&self, object: &mut Value) {
+        defaults::apply(&self.root, object);
+    }
+
     /// Everything wrong with an object: types and values, embedded objects, then list types. For a
     /// definition with a status subresource the caller passes the object that will be stored.
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
 use super::shapes::{self, Dropping, Typed};
-use super::{data, events, leases, namespaces, rbac};
+use super::{accounts, data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
 use crate::playground::fields;
@@ -41,6 +41,7 @@ enum Rules {
     Namespace,
     ConfigMap,
     Secret,
+    ServiceAccount,
     Role,
     RoleBinding,
     Event,
@@ -140,6 +141,7 @@ pub(super) const TABLE: &[Row] = &[
         kind: "ServiceAccount",
         plural: "serviceaccounts",
         short_names: &["sa"],
+        rules: Rules::ServiceAccount,
         ..CORE
     },
     Row {
@@ -345,6 +347,7 @@ impl Rules {
             Self::Namespace => Arc::new(namespaces::Namespaces),
             Self::ConfigMap => Arc::new(data::ConfigMaps),
             Self::Secret => Arc::new(data::Secrets),
+            Self::ServiceAccount => Arc::new(accounts::ServiceAccounts),
             Self::Role => Arc::new(rbac::Roles),
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),

@@ -103,6 +103,35 @@ impl Struct {
         Some(self.atom.map.as_ref()?.fields.get(field)?.kind.atom())
     }
 
+    /// Drops lists and maps that are empty, as Go leaves them out when it writes.
+    pub fn drop_empty(&'static self, value: &mut Value) {
+        let (Value::Object(members), Some(map)) = (value, &self.atom.map) else {
+            return;
+        };
+        members.retain(|name, member| {
+            let Some(field) = map.fields.get(name) else {
+                return true;
+            };
+            let atom = field.kind.atom();
+            let plain_map = matches!(field.kind, Type::Of(_)) && atom.map.is_some();
+            let empty = match &*member {
+                Value::Array(items) => items.is_empty() && atom.list.is_some(),
+                Value::Object(map) => map.is_empty() && plain_map,
+                _ => false,
+            };
+            if empty && !self.zero.contains_key(name.as_str()) {
+                return false;
+            }
+            if let Some(below) = self.below(name) {
+                match member {
+                    Value::Array(items) => items.iter_mut().for_each(|i| below.drop_empty(i)),
+                    other => below.drop_empty(other),
+                }
+            }
+            true
+        });
+    }
+
     /// An object in which nothing was set.
     pub fn zero(&self) -> Value {
         let mut value = json!({});
@@ -287,8 +316,14 @@ mod tests {
         let zero = |group, name| kind(group, name).unwrap().1.zero();
         assert_eq!(zero("", "ConfigMap"), json!({}));
         let reference = json!({"apiGroup": "", "kind": "", "name": ""});
-        assert_eq!(zero("rbac.authorization.k8s.io", "RoleBinding"), json!({"roleRef": reference}));
-        assert_eq!(zero("events.k8s.io", "Event")["deprecatedSource"], json!({}));
+        assert_eq!(
+            zero("rbac.authorization.k8s.io", "RoleBinding"),
+            json!({"roleRef": reference})
+        );
+        assert_eq!(
+            zero("events.k8s.io", "Event")["deprecatedSource"],
+            json!({})
+        );
         assert_eq!(zero("", "Event")["reportingComponent"], "");
     }
 }

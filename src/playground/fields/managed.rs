@@ -103,7 +103,9 @@ impl Managed {
             match text("fieldsType") {
                 "FieldsV1" => {}
                 "" => {
-                    return refuse(format!("missing fieldsType in managed fields entry {index}"));
+                    return refuse(format!(
+                        "missing fieldsType in managed fields entry {index}"
+                    ));
                 }
                 other => {
                     return refuse(format!(

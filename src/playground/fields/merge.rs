@@ -47,9 +47,7 @@ fn walk(
 }
 
 fn items(value: Option<&Value>) -> &[Value] {
-    value
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn members(value: Option<&Value>) -> Option<&Object<String, Value>> {

@@ -197,9 +197,8 @@ impl Ownership<'_> {
             return Err(ApplyError::BadRequest(why.to_owned()));
         }
         let what = |why: &dyn std::fmt::Display| ApplyError::Type(why.to_string());
-        let mut managed = Managed::decode(entries(live)).map_err(|why| {
-            ApplyError::Type(format!("failed to decode managed fields: {why}"))
-        })?;
+        let mut managed = Managed::decode(entries(live))
+            .map_err(|why| ApplyError::Type(format!("failed to decode managed fields: {why}")))?;
         let live = stripped(live);
         if managed.fields.is_empty() {
             self.account(apply.zero, &live, &mut managed, BEFORE)
@@ -241,7 +240,11 @@ impl Ownership<'_> {
             let updater = self.updater();
             updater.apply(&live, &config, fields, (manager, force))
         };
-        let force = if apply.force { Force::Take } else { Force::Refuse };
+        let force = if apply.force {
+            Force::Take
+        } else {
+            Force::Refuse
+        };
         let conflicts = match merge(force) {
             Ok(applied) => return Ok(applied),
             Err(UpdateError::Type(why)) => return Err(ApplyError::Type(why)),

@@ -149,7 +149,11 @@ impl Set {
         })
     }
 
-    fn combine(&self, other: &Self, f: impl Fn(&Branch, Option<&Branch>) -> Option<Branch>) -> Self {
+    fn combine(
+        &self,
+        other: &Self,
+        f: impl Fn(&Branch, Option<&Branch>) -> Option<Branch>,
+    ) -> Self {
         let mut set = Self::default();
         for (element, mine) in &self.0 {
             let branch = f(mine, other.0.get(element)).filter(|branch| !branch.is_empty());

@@ -235,12 +235,7 @@ impl Updater<'_> {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(
-        &self,
-        merged: Value,
-        fields: &Fields,
-        last: Option<&Owned>,
-    ) -> Result<Value, String> {
+    fn prune(&self, merged: Value, fields: &Fields, last: Option<&Owned>) -> Result<Value, String> {
         let Some(last) = last.filter(|last| !last.set.is_empty()) else {
             return Ok(merged);
         };
@@ -293,8 +288,8 @@ impl Updater<'_> {
                 None => continue,
             };
             let kept = kept.map_err(|error| error.to_string())?;
-            let all = extract::fields(&whole.value, &whole.kind)
-                .map_err(|error| error.to_string())?;
+            let all =
+                extract::fields(&whole.value, &whole.kind).map_err(|error| error.to_string())?;
             let kind = Some(&whole.kind);
             let mut stays = with_named_fields(&kept, kind);
             stays.extend(with_named_fields(&owned, kind));

@@ -36,8 +36,14 @@ impl Rest {
         } = self.transact(dry_run, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
             let mut complaints = Complaints::new(validation, &document.duplicates);
-            self.apply_in(tx, call, resource, (name, manager, &document), &mut complaints)
-                .map(|(left, code)| (left.warned(complaints), code))
+            self.apply_in(
+                tx,
+                call,
+                resource,
+                (name, manager, &document),
+                &mut complaints,
+            )
+            .map(|(left, code)| (left.warned(complaints), code))
         })?;
         let outcome = Outcome {
             value: left,
@@ -86,7 +92,10 @@ impl Rest {
             let now = namespaces::timestamp(tx);
             let versions = Served::new(self, tx, &admission);
             let live = served.as_ref().map_or(&zero, |object| object.as_value());
-            versions.ownership(&now).apply(live, &apply).map_err(refuse)?
+            versions
+                .ownership(&now)
+                .apply(live, &apply)
+                .map_err(refuse)?
         };
         complaints.check_configuration()?;
         let mut object = body::object(applied, &resource)?;
@@ -103,7 +112,8 @@ impl Rest {
         write::fit_name(&object, name)?;
         let Some((key, old)) = there else {
             object.metadata_mut().remove("resourceVersion");
-            let left = self.create_object(tx, call, resource, object, (complaints, Account::Given))?;
+            let left =
+                self.create_object(tx, call, resource, object, (complaints, Account::Given))?;
             return Ok((left, 201));
         };
         let account = (complaints, Account::Given);
@@ -114,7 +124,12 @@ impl Rest {
 
 /// Whether a configuration is for this kind in this version.
 fn check_kind(config: &Value, resource: &Resource) -> Result<(), Status> {
-    let text = |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default();
+    let text = |field: &str| {
+        config
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let (given, kind) = (text("apiVersion"), text("kind"));
     let expected = Gvk::new(&resource.group, &resource.version, &resource.kind);
     if given == expected.api_version() && kind == expected.kind {

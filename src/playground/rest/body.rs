@@ -105,9 +105,9 @@ pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
     }
     let document = match json::parse(body) {
         Ok(document) => document,
-        Err(_) => yaml(body).map_err(|why| {
-            Status::bad_request(format!("error decoding YAML: {why}"))
-        })?,
+        Err(_) => {
+            yaml(body).map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?
+        }
     };
     match document.value {
         Value::Object(_) => Ok(document),

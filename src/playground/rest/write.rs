@@ -8,16 +8,17 @@ use serde_json::Value;
 
 use super::body::{self, Complaints, PatchKind};
 use super::discovery::is_namespaces;
-use super::target::ResourcePath;
 use super::owning::{self, Account};
+use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
+use crate::playground::fields;
 use crate::playground::names::{self, MetadataRules};
-use crate::playground::patch::{self, PatchError, Rules};
+use crate::playground::patch::{self, PatchError};
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Outcome, Stored, Tx};
 
@@ -303,12 +304,21 @@ impl Rest {
         }
         if let Some(schema) = schema {
             let mut value = object.into_value();
-            schema.default(&mut value);
+            match account {
+                // What an apply has emptied is null, and may not be.
+                Account::Given => schema.fill(&mut value),
+                Account::Update { .. } => schema.default(&mut value),
+            }
             errors.extend(schema.validate(&value));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         if !converts {
             let mut value = object.into_value();
+            if resource.flavour != Flavour::Custom
+                && let Some((_, known)) = fields::builtin::kind(&resource.group, &resource.kind)
+            {
+                known.drop_empty(&mut value);
+            }
             self.account(tx, admission, account, &mut value);
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
             let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
@@ -348,7 +358,11 @@ impl Rest {
     }
 }
 
-pub(super) fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
+pub(super) fn answer(
+    call: &Call<'_>,
+    code: u16,
+    outcome: Outcome<Left>,
+) -> Result<Written, Status> {
     let Left {
         resource,
         gone,
@@ -534,8 +548,8 @@ fn patched(
             return Err(body::unknown_patch(given, resource.flavour));
         }
         PatchKind::Strategic => {
-            let rules = Rules::of(&resource.group, &resource.kind);
-            patch::strategic(object, document, &rules)
+            let known = fields::builtin::kind(&resource.group, &resource.kind);
+            patch::strategic(object, document, known.map(|(_, known)| known))
         }
     };
     patched.map_err(|error| match error {
@@ -544,6 +558,7 @@ fn patched(
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
         PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Failed(message) => Status::new(500, "", message),
     })
 }
 

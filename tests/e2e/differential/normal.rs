@@ -38,6 +38,23 @@ pub(super) fn normalise(body: &mut Value) {
     strip(body);
 }
 
+/// Who owns what of an object, whenever that was; entries of one second are in no order of times.
+pub(super) fn managers(body: &Value) -> Value {
+    let mut entries = body["metadata"]["managedFields"].clone();
+    for entry in entries.as_array_mut().into_iter().flatten() {
+        if let Some(time) = entry.get_mut("time") {
+            *time = json!("…");
+        }
+    }
+    if let Some(entries) = entries.as_array_mut() {
+        entries.sort_by_key(|entry| {
+            let fields = ["operation", "manager", "apiVersion", "subresource"];
+            fields.map(|field| entry[field].to_string())
+        });
+    }
+    entries
+}
+
 /// A text without uids and revisions.
 fn plain(text: &Value) -> Option<Value> {
     static VARYING: LazyLock<Regex> = LazyLock::new(|| {

@@ -6,6 +6,7 @@ mod apply;
 mod boats;
 mod config_maps;
 mod events;
+mod histories;
 mod namespaces;
 mod paths;
 mod rbac;
@@ -21,6 +22,7 @@ pub(super) fn all() -> Vec<Topic> {
         boats::topic(),
         config_maps::topic(),
         events::topic(),
+        histories::topic(),
         namespaces::topic(),
         paths::topic(),
         rbac::topic(),
