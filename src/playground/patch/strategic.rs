@@ -44,7 +44,10 @@ fn malformed<T>(of: &str) -> Result<T, PatchError> {
 
 fn bad_directive<T>(directive: &Value, map: &Members) -> Result<T, PatchError> {
     let map = go(&Value::Object(map.clone()));
-    failed(format!("unknown patch type: {} in map: {map}", go(directive)))
+    failed(format!(
+        "unknown patch type: {} in map: {map}",
+        go(directive)
+    ))
 }
 
 fn merge_map(mut target: Members, patch: &Members, known: Known) -> Result<Members, PatchError> {

@@ -221,8 +221,10 @@ impl Rest {
         account: (&mut Complaints, Account<'_>),
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
-        if call.request.method == Method::PATCH && object.uid() != old.uid() {
-            let uid = object.uid().unwrap_or_default();
+        if call.request.method == Method::PATCH
+            && let Some(uid) = object.uid()
+            && old.uid() != Some(uid)
+        {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
             // Told twice, as by servers that check metadata before and after admission.
             return Err(invalid(resource, key.name(), &[error.clone(), error]));

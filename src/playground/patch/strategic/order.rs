@@ -62,11 +62,7 @@ pub(super) fn in_order(
 }
 
 /// Whether what a patch brings is in the order that it says itself.
-pub(super) fn check(
-    given: &[Value],
-    order: &[Value],
-    key: Option<&str>,
-) -> Result<(), PatchError> {
+pub(super) fn check(given: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if given.is_empty() || order.is_empty() {
         return Ok(());
     }

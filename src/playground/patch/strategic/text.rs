@@ -12,7 +12,9 @@ pub(super) fn go(value: &Value) -> String {
             format!("[{}]", items.join(" "))
         }
         Value::Object(map) => {
-            let members = map.iter().map(|(name, value)| format!("{name}:{}", go(value)));
+            let members = map
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go(value)));
             format!("map[{}]", members.collect::<Vec<_>>().join(" "))
         }
         other => other.to_string(),

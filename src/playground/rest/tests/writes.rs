@@ -22,7 +22,15 @@ async fn a_create_gives_the_object_its_identity() {
     );
     assert_eq!(metadata["generation"], 1);
     assert_eq!(metadata["namespace"], "default");
-    assert_eq!(metadata.get("managedFields"), None);
+    let entry = &metadata["managedFields"][0];
+    assert_eq!(
+        (&entry["manager"], &entry["operation"], &entry["fieldsV1"]),
+        (
+            &json!("unknown"),
+            &json!("Update"),
+            &json!({"f:spec": {".": {}, "f:mode": {}, "f:size": {}}})
+        )
+    );
     assert_eq!(made["spec"], json!({"size": 3, "mode": "slow"}));
     assert_eq!(made.get("status"), None);
     assert_eq!(ground.get(&format!("{THINGS}/a")).await.ok(), made);
