@@ -139,7 +139,7 @@ fn strategic_patches_merge_lists_by_key_and_replace_others() {
         "ServiceAccount",
         &json!({"secrets": [{"name": "a", "x": 1}, {"name": "b"}]}),
         &json!({"secrets": [{"name": "c"}, {"name": "a", "y": 2}]}),
-        &json!({"secrets": [{"name": "a", "x": 1, "y": 2}, {"name": "b"}, {"name": "c"}]}),
+        &json!({"secrets": [{"name": "c"}, {"name": "a", "x": 1, "y": 2}, {"name": "b"}]}),
     );
     check_strategic(
         "ServiceAccount",
@@ -160,7 +160,7 @@ fn strategic_patches_merge_lists_by_key_and_replace_others() {
             "$setElementOrder/secrets": [{"name": "c"}, {"name": "a"}],
             "secrets": [{"name": "c"}],
         }),
-        &json!({"secrets": [{"name": "c"}, {"name": "b"}, {"name": "a"}]}),
+        &json!({"secrets": [{"name": "c"}, {"name": "a"}, {"name": "b"}]}),
     );
     check_strategic(
         "Role",
@@ -191,7 +191,7 @@ fn directives_of_strategic_patches_do_what_they_say() {
         "Secret",
         &json!({"data": {"a": "1"}, "x": 1}),
         &json!({"data": {"$patch": "delete"}}),
-        &json!({"x": 1}),
+        &json!({"data": {}, "x": 1}),
     );
     let object = json!({"data": {}, "secrets": []});
     for bad in [

@@ -432,7 +432,6 @@ fn strategic() -> Script {
         patch(&format!("{hooks}/diff-apply"), STRATEGIC, json!({"$setElementOrder/webhooks": [{"name": "c.e.com"}, {"name": "a.e.com"}], "webhooks": [{"name": "b.e.com", "$patch": "delete"}, {"name": "a.e.com", "matchConditions": [{"name": "m", "expression": "true"}]}]})).owned(),
         apply(&format!("{hooks}/diff-apply"), "a", "", json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "diff-apply"}, "webhooks": [hook("d.e.com")]})),
         delete(&format!("{hooks}/diff-apply")),
-        delete(&one),
     ]
 }
 
