@@ -37,7 +37,7 @@ fn schema() -> Type {
             "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name", "port"],
                 "items": {"type": "object", "properties": {
                     "name": {"type": "string"}, "port": {"type": "integer", "default": 80}, "value": {"type": "string"}}}},
-        }}}}),
+        }}, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}),
     )
 }
 

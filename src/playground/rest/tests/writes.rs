@@ -335,16 +335,21 @@ async fn patches_of_each_kind_are_applied() {
         .patch(&at, "application/apply-patch+yaml", json!({}))
         .await
         .refused(422, "Invalid", "is required for apply patch");
-    let mut config = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
+    let mut config =
+        json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
     config["spec"]["size"] = 9.into();
     let apply = |query: &str| format!("{at}?fieldManager=me{query}");
     let apply_type = "application/apply-patch+yaml";
-    let told = "Apply failed with 1 conflict: conflict with \"unknown\" using example.com/v1: .spec.size";
+    let told =
+        "Apply failed with 1 conflict: conflict with \"unknown\" using example.com/v1: .spec.size";
     ground
         .patch(&apply(""), apply_type, config.clone())
         .await
         .refused(409, "Conflict", told);
-    let applied = ground.patch(&apply("&force=true"), apply_type, config).await.ok();
+    let applied = ground
+        .patch(&apply("&force=true"), apply_type, config)
+        .await
+        .ok();
     assert_eq!(applied["spec"]["size"], 9);
     ground.patch(&at, "text/plain", json!({})).await.refused(
         415,
