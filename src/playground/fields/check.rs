@@ -103,17 +103,16 @@ fn items(value: &Value, list: &List, duplicates: Duplicates) -> Result<(), TypeE
     let mut errors = TypeError::default();
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
-        let element = match list.relation {
-            Relation::Atomic => Element::Index(i64::try_from(index).unwrap_or(i64::MAX)),
-            _ => {
-                let element = element(list, item)
-                    .map_err(|why| TypeError::new(format!("element {index}: {why}")))?;
-                if !seen.insert(element.clone()) && duplicates == Duplicates::Refused {
-                    let message = format!("duplicate entries for key {element}");
-                    errors.take(Err(TypeError::new(message)));
-                }
-                element
+        let element = if list.relation == Relation::Atomic {
+            Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
+        } else {
+            let element = element(list, item)
+                .map_err(|why| TypeError::new(format!("element {index}: {why}")))?;
+            if !seen.insert(element.clone()) && duplicates == Duplicates::Refused {
+                let message = format!("duplicate entries for key {element}");
+                errors.take(Err(TypeError::new(message)));
             }
+            element
         };
         let result = self::value(item, &list.items, duplicates);
         errors.take(result.map_err(|error| error.below(&element)));

@@ -1,7 +1,7 @@
 //! Steps of paths: a field, an item of a list by its keys or by its value.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
 
@@ -98,7 +98,7 @@ fn safe(value: &Value) -> String {
     for c in text.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             other => out.push(other),
         }
@@ -123,13 +123,13 @@ impl Scalar {
 impl Ord for Scalar {
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
-                (Some(a), Some(b)) => a.cmp(&b),
-                _ => {
-                    let (a, b) = (a.as_f64(), b.as_f64());
-                    a.unwrap_or_default().total_cmp(&b.unwrap_or_default())
+            (Value::Number(a), Value::Number(b)) => {
+                if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
+                    return a.cmp(&b);
                 }
-            },
+                let (a, b) = (a.as_f64(), b.as_f64());
+                a.unwrap_or_default().total_cmp(&b.unwrap_or_default())
+            }
             (Value::String(a), Value::String(b)) => a.cmp(b),
             (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
             (a @ (Value::Array(_) | Value::Object(_)), b) if self.rank() == other.rank() => {

@@ -227,7 +227,9 @@ fn sets() -> impl Strategy<Value = Set> {
     let path = prop::collection::vec(step, 1..4);
     prop::collection::vec(path, 0..8).prop_map(|paths| {
         let mut set = Set::default();
-        paths.into_iter().for_each(|path| set.insert(path));
+        for path in paths {
+            set.insert(path);
+        }
         set
     })
 }

@@ -287,13 +287,11 @@ fn merge_ordered(
         (None, None) => return Ok(()),
         (Some(old), None) => old.clone(),
         (None, Some(given)) => given.iter().filter_map(new).collect(),
-        (Some(old), Some(given)) => match strategy {
-            None => given.to_vec(),
-            Some(_) => {
-                let below = known.and_then(|known| known.below(name));
-                merge_list(old.clone(), given, key, below)?
-            }
-        },
+        (Some(_), Some(given)) if strategy.is_none() => given.to_vec(),
+        (Some(old), Some(given)) => {
+            let below = known.and_then(|known| known.below(name));
+            merge_list(old.clone(), given, key, below)?
+        }
     };
     let (named, others) = split(merged, order, key)?;
     let before = old.unwrap_or_default();

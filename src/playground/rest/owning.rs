@@ -67,12 +67,11 @@ impl Rest {
             return;
         }
         let zero;
-        let live = match live {
-            Some(live) => live.as_value(),
-            None => {
-                zero = self::zero(admission.resource);
-                &zero
-            }
+        let live = if let Some(live) = live {
+            live.as_value()
+        } else {
+            zero = self::zero(admission.resource);
+            &zero
         };
         let served = Served::new(self, tx, admission);
         let now = namespaces::timestamp(tx);
@@ -241,7 +240,7 @@ fn unwritten(resource: &Resource, subresource: &str) -> &'static Set {
         (_, "") if custom && resource.has_status => fields!("status"),
         (_, "status") if custom => fields!("metadata", "spec"),
         // What a namespace begins with is put in by the server.
-        ("Namespace", "") | ("CertificateSigningRequest", "") => fields!("spec", "status"),
+        ("Namespace" | "CertificateSigningRequest", "") => fields!("spec", "status"),
         ("CertificateSigningRequest", "status") => fields!("spec", "status.conditions"),
         ("ValidatingAdmissionPolicy", "status") => fields!("spec", "metadata"),
         (_, "status") => fields!("spec"),
