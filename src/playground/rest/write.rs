@@ -596,6 +596,8 @@ fn patched(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
+        // What kept a JSON patch from fitting is not told.
+        PatchError::Rejected(_) if kind == PatchKind::Json => Status::misfit(),
         PatchError::Rejected(message) => Status::new(422, "Invalid", message),
         PatchError::Failed(message) => Status::new(500, "", message),
     })
