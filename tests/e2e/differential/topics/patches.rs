@@ -15,6 +15,9 @@ const SENSELESS: &str =
     "an object that a patch leaves without sense is a bad request, not an invalid patch";
 const EMPTY: &str =
     "refusals of media types say nothing in their details, where some of the real ones say so";
+
+pub(super) fn topic() -> Topic {
+    let free = json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     Topic::new("patches", install(definition("buoys", "Buoy", free)))
         .then(merged())
         .then(operations())
