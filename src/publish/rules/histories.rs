@@ -245,9 +245,7 @@ impl Play {
         let Target::Marked { scope, labels } = &self.subjects[at].links[0].target else {
             panic!("copies are found by their marks");
         };
-        let fits = |key: &Key, object: &Object| {
-            key.scope() == *scope && labels.fit(object)
-        };
+        let fits = |key: &Key, object: &Object| key.scope() == *scope && labels.fit(object);
         let all = self.hands().objects().into_iter();
         all.filter(|(key, object)| fits(key, object)).collect()
     }
