@@ -81,8 +81,12 @@ async fn what_belongs_to_one_side_never_travels(world: &World) -> Result<()> {
         "syncagent.kcp.io/remote-object-name": "forged",
         "related-resources.syncagent.kcp.io/x.0": "{}",
     });
-    lamp["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "1-2-3"}]);
+    // An owner that exists: what belongs to none is collected.
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
+    let owners = "/api/v1/namespaces/default/configmaps";
+    let owner = stage.team.plane.create(owners, &owner).await?;
+    lamp["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap",
+        "name": "owner", "uid": owner["metadata"]["uid"]}]);
     let source = stage
         .team
         .make_at(&stage.kind.within("default"), &lamp)
