@@ -5,11 +5,11 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`element`], [`set`], [`wire`] | paths, sets of them, and their JSON form (`FieldsV1`) |
-//! | [`types`], [`structural`], [`builtin`] | how lists and maps are merged, by custom schemas and by a table |
-//! | [`check`], [`compare`], [`extract`], [`merge`], [`remove`], [`reconcile`] | typed values |
-//! | [`managed`] | the entries of `managedFields` |
-//! | [`update`], [`ownership`] | what a write and what an apply does to objects and entries |
+//! | `element`, `set`, `wire` | paths, sets of them, and their JSON form (`FieldsV1`) |
+//! | `types`, `structural`, `builtin` | how lists and maps are merged, by custom schemas and by a table |
+//! | `check`, `compare`, `extract`, `merge`, `remove`, `reconcile` | typed values |
+//! | `managed` | the entries of `managedFields` |
+//! | `update`, `ownership` | what a write and what an apply does to objects and entries |
 
 pub mod builtin;
 mod check;
