@@ -27,6 +27,7 @@ pub mod collect;
 pub mod crd;
 pub mod custom;
 pub mod field;
+pub mod fields;
 pub mod json;
 pub mod kcp;
 pub mod names;

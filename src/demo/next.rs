@@ -46,7 +46,7 @@ const COMMANDS: [(&str, &str); 8] = [
     ),
     (
         "another database",
-        "kubectl --kubeconfig consumer.kubeconfig create --validate=false --filename=database.json",
+        "kubectl --kubeconfig consumer.kubeconfig create --filename=database.json",
     ),
     (
         "",

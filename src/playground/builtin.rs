@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+mod accounts;
 mod data;
 mod events;
 mod kinds;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::FieldError;
+use super::fields;
 use super::names::NameRule;
 use super::status::Status;
 use super::store::{Name, Read, Table, Tx};
@@ -165,6 +166,8 @@ pub struct Resource {
     pub name_rule: NameRule,
     /// For custom resources: of this version. Built-in kinds have their strategy instead.
     pub schema: Option<Arc<dyn ObjectSchema>>,
+    /// What of an object is one piece and what has owners of its own, in this version.
+    pub fields: fields::Type,
     /// Defaults, validation and admission beyond the schema.
     pub strategy: Option<Arc<dyn Strategy>>,
     /// How an object is turned from its storage version into this one and back, where more than
@@ -246,7 +249,12 @@ pub trait ObjectSchema: Send + Sync {
     }
     /// Removes what the schema does not know; the removed paths.
     fn prune(&self, object: &mut Value) -> Vec<String>;
+    /// Drops nulls that mean nothing, then puts in defaults.
     fn default(&self, object: &mut Value);
+    /// Puts in defaults and leaves nulls as they are.
+    fn fill(&self, object: &mut Value) {
+        self.default(object);
+    }
     /// What is wrong with an object. `old` is what it replaces, in the same version.
     fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError>;
 }

@@ -12,7 +12,7 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-pub use strategic::Rules;
+use super::fields::builtin::Struct;
 
 /// More operations in one JSON patch are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -32,6 +32,9 @@ pub enum PatchError {
     /// 422: a patch that does not fit this object, such as one whose test fails.
     #[error("{0}")]
     Rejected(String),
+    /// 500: what the server's library has no better word for.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Applies a JSON patch (`application/json-patch+json`).
@@ -51,8 +54,12 @@ pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(object)
 }
 
-/// Applies a strategic merge patch (`application/strategic-merge-patch+json`) by the rules of the
-/// kind, see [`Rules::of`].
-pub fn strategic(object: &Value, patch: &Value, rules: &Rules) -> Result<Value, PatchError> {
-    strategic::apply(object, patch, rules)
+/// Applies a strategic merge patch (`application/strategic-merge-patch+json`). What the table of
+/// built-in kinds knows of the kind says which lists are merged; without that, all are replaced.
+pub fn strategic(
+    object: &Value,
+    patch: &Value,
+    kind: Option<&'static Struct>,
+) -> Result<Value, PatchError> {
+    strategic::apply(object, patch, kind)
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
 mod accept;
+mod apply;
 mod body;
 mod complaints;
 pub(super) mod delete;
@@ -24,6 +25,7 @@ mod discovery;
 mod list;
 mod metadata;
 mod openapi;
+mod owning;
 mod query;
 mod select;
 mod target;

@@ -198,6 +198,11 @@ impl Schema {
         defaults::apply(&self.root, object);
     }
 
+    /// Puts defaults where values are missing, and leaves nulls.
+    pub fn fill(&self, object: &mut Value) {
+        defaults::apply(&self.root, object);
+    }
+
     /// Everything wrong with an object: types and values, embedded objects, list types, then rules.
     /// For a definition with a status subresource the caller passes the object that will be stored.
     /// `old` is what it replaces.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
 use super::shapes::{Dropping, Shape, Typed};
-use super::{data, events, leases, namespaces, rbac};
+use super::{accounts, data, events, leases, namespaces, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
+use crate::playground::fields;
 use crate::playground::names::{NameRule, Scope};
 use crate::playground::store::{Name, Table};
 use crate::playground::table;
@@ -41,6 +42,7 @@ enum Rules {
     Namespace,
     ConfigMap,
     Secret,
+    ServiceAccount,
     Role,
     RoleBinding,
     Event,
@@ -141,6 +143,7 @@ pub(super) const TABLE: &[Row] = &[
         kind: "ServiceAccount",
         plural: "serviceaccounts",
         short_names: &["sa"],
+        rules: Rules::ServiceAccount,
         ..CORE
     },
     Row {
@@ -311,6 +314,8 @@ impl Row {
             flavour: self.flavour,
             name_rule: self.name_rule,
             schema: Some(self.schema()),
+            fields: fields::builtin::kind(self.group, self.kind)
+                .map_or(fields::Type::Deduced, |(kind, _)| kind),
             strategy: Some(self.strategy(identify)),
             conversion: (self.group == events::VIEW_GROUP)
                 .then(|| Arc::new(events::View) as Arc<dyn Conversion>),
@@ -347,6 +352,7 @@ impl Rules {
             Self::Namespace => Arc::new(namespaces::Namespaces),
             Self::ConfigMap => Arc::new(data::ConfigMaps),
             Self::Secret => Arc::new(data::Secrets),
+            Self::ServiceAccount => Arc::new(accounts::ServiceAccounts),
             Self::Role => Arc::new(rbac::Roles),
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),

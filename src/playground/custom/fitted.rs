@@ -91,6 +91,10 @@ impl ObjectSchema for FittedSchema {
         self.schema.default(object);
     }
 
+    fn fill(&self, object: &mut Value) {
+        self.schema.fill(object);
+    }
+
     fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.schema.validate(object, old)
     }

@@ -6,6 +6,7 @@ use super::{FittedSchema, hash};
 use crate::object::Object;
 use crate::playground::catalog::{self, Flavour, ObjectSchema, Resource, Verbs};
 use crate::playground::crd::{Conversion, Definition};
+use crate::playground::fields;
 use crate::playground::names::Scope;
 use crate::playground::status::Status;
 use crate::playground::store::{Name, Table};
@@ -35,6 +36,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
         if !version.served {
             continue;
         }
+        let fields = fields::of_schema(&version.schema_document);
         let schema = FittedSchema::new(version.schema, &version.schema_document);
         let namespaced = definition.scope == Scope::Namespaced;
         resources.push(Resource {
@@ -54,6 +56,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
             flavour: Flavour::Custom,
             name_rule: definition.name_rule,
             schema: Some(Arc::new(schema) as Arc<dyn ObjectSchema>),
+            fields,
             strategy: None,
             conversion: (definition.conversion == Conversion::Webhook && *version.name != *storage)
                 .then(|| Arc::new(Uncalled) as Arc<dyn catalog::Conversion>),

@@ -1,293 +1,301 @@
 //! Strategic merge patches of built-in kinds: merge patches that know which lists are sets or maps.
+//!
+//! Which those are stands in the table of built-in kinds; how their items are put in order afterwards
+//! in [`order`].
 
 use serde_json::{Map, Value};
 
 use super::{PatchError, merge};
+use crate::playground::fields::builtin::{Patch, Struct};
 
-/// How a list is merged; a list without a rule is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    /// Items are objects with a key.
-    ByKey(&'static str),
-    /// Items are scalars, each once.
-    Set,
-}
+mod order;
+mod text;
 
-/// The lists of a kind that are merged, by path.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules(&'static [(&'static str, List)]);
-
-const METADATA: [(&str, List); 2] = [
-    ("metadata.ownerReferences", List::ByKey("uid")),
-    ("metadata.finalizers", List::Set),
-];
-const NAMESPACE: &[(&str, List)] = &[
-    METADATA[0],
-    METADATA[1],
-    ("status.conditions", List::ByKey("type")),
-];
-const SERVICE_ACCOUNT: &[(&str, List)] = &[
-    METADATA[0],
-    METADATA[1],
-    ("secrets", List::ByKey("name")),
-    ("imagePullSecrets", List::ByKey("name")),
-];
-
-impl Rules {
-    /// The rules of a built-in kind. Whether a kind is built in is for the caller to know: custom
-    /// objects take no such patches.
-    pub fn of(group: &str, kind: &str) -> Self {
-        Self(match (group, kind) {
-            ("", "Namespace") => NAMESPACE,
-            ("", "ServiceAccount") => SERVICE_ACCOUNT,
-            _ => &METADATA,
-        })
-    }
-
-    fn list(&self, path: &str) -> Option<List> {
-        self.0
-            .iter()
-            .find(|(at, _)| *at == path)
-            .map(|(_, list)| *list)
-    }
-}
+use order::{in_order, split};
+use text::go;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-pub(super) fn apply(object: &Value, patch: &Value, rules: &Rules) -> Result<Value, PatchError> {
+/// What is known of the fields at a place.
+type Known = Option<&'static Struct>;
+type Members = Map<String, Value>;
+
+pub(super) fn apply(object: &Value, patch: &Value, kind: Known) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(PatchError::Malformed(
             "error decoding patch: a strategic merge patch must be a JSON object".to_owned(),
         ));
     };
-    let mut object = object.clone();
-    merge_map(&mut object, patch, "", rules)?;
-    Ok(Value::Object(object))
+    Ok(Value::Object(merge_map(object.clone(), patch, kind)?))
 }
 
-fn malformed(message: String) -> PatchError {
-    PatchError::Malformed(message)
+fn failed<T>(message: impl Into<String>) -> Result<T, PatchError> {
+    Err(PatchError::Failed(message.into()))
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
+fn malformed<T>(of: &str) -> Result<T, PatchError> {
+    Err(PatchError::Malformed(format!(
+        "invalid patch format of {of}"
+    )))
+}
+
+fn bad_directive<T>(directive: &Value, map: &Members) -> Result<T, PatchError> {
+    let map = go(&Value::Object(map.clone()));
+    failed(format!(
+        "unknown patch type: {} in map: {map}",
+        go(directive)
+    ))
+}
+
+fn merge_map(mut target: Members, patch: &Members, known: Known) -> Result<Members, PatchError> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => {
+                let mut patch = patch.clone();
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some("delete") => Ok(Members::new()),
+            _ => bad_directive(directive, patch),
+        };
     }
-}
-
-fn merge_map(
-    target: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-    path: &str,
-    rules: &Rules,
-) -> Result<(), PatchError> {
-    match patch.get(DIRECTIVE).map(Value::as_str) {
-        None | Some(Some("merge")) => {}
-        Some(Some("replace")) => {
-            *target = plain(patch);
-            return Ok(());
-        }
-        Some(Some("delete")) => {
-            target.clear();
-            return Ok(());
-        }
-        Some(_) => {
-            return Err(malformed(format!(
-                "Unknown patch type: {} found in a map",
-                patch[DIRECTIVE]
-            )));
+    retain(&mut target, patch)?;
+    let mut ordered = Vec::new();
+    for (name, order) in patch {
+        if let Some(list) = name.strip_prefix(ORDER_PREFIX) {
+            merge_ordered(&mut target, (list, order), patch, known)?;
+            ordered.push(list);
         }
     }
-    retain(target, patch)?;
     for (name, value) in patch {
-        if name == DIRECTIVE || name == RETAIN {
+        let directive = name == RETAIN || name.starts_with(ORDER_PREFIX);
+        if directive || ordered.contains(&name.as_str()) {
             continue;
         }
-        if let Some(name) = name.strip_prefix(DELETE_PREFIX) {
-            let gone = items(value, name)?;
-            if let Some(Value::Array(list)) = target.get_mut(name) {
-                list.retain(|item| !gone.contains(item));
-            }
-        } else if name.starts_with(ORDER_PREFIX) {
-            items(value, name)?;
-        } else if value.is_null() {
-            target.remove(name);
-        } else {
-            merge_member(target, name, value, &join(path, name), rules)?;
+        match name.strip_prefix(DELETE_PREFIX) {
+            Some(list) => delete_values(&mut target, list, value)?,
+            None => merge_member(&mut target, name, value, known)?,
         }
     }
-    for (name, order) in patch {
-        if let Some(name) = name.strip_prefix(ORDER_PREFIX)
-            && let Some(Value::Array(list)) = target.get_mut(name)
-        {
-            reorder(list, items(order, name)?, rules.list(&join(path, name)));
-        }
-    }
-    Ok(())
-}
-
-fn items<'a>(value: &'a Value, name: &str) -> Result<&'a [Value], PatchError> {
-    value
-        .as_array()
-        .map(Vec::as_slice)
-        .ok_or_else(|| malformed(format!("the directive for {name} must be a list")))
+    Ok(target)
 }
 
 /// `$retainKeys`: members that are not named go; all that the patch sets must be named.
-fn retain(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), PatchError> {
+fn retain(target: &mut Members, patch: &Members) -> Result<(), PatchError> {
     let Some(keys) = patch.get(RETAIN) else {
         return Ok(());
     };
-    let keys = items(keys, RETAIN)?;
+    let Value::Array(keys) = keys else {
+        return malformed("retainKeys");
+    };
     let kept = |name: &String| keys.iter().any(|key| key == name);
-    let stray = patch
-        .iter()
-        .any(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name));
+    let stray = patch.iter().any(|(name, value)| {
+        let directive = [RETAIN, DELETE_PREFIX, ORDER_PREFIX]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        !directive && !value.is_null() && !kept(name)
+    });
     if stray {
-        return Err(malformed(
-            "retainKeys directive must be a superset of the fields in the patch".to_owned(),
-        ));
+        return malformed("retainKeys");
     }
     target.retain(|name, _| kept(name));
     Ok(())
 }
 
-fn merge_member(
-    target: &mut Map<String, Value>,
-    name: &str,
-    value: &Value,
-    path: &str,
-    rules: &Rules,
-) -> Result<(), PatchError> {
-    match value {
-        Value::Object(patch) => {
-            let slot = target.entry(name).or_insert(Value::Null);
-            if !slot.is_object() {
-                *slot = Value::Object(Map::new());
-            }
-            if let Value::Object(member) = slot {
-                merge_map(member, patch, path, rules)?;
-                if patch.get(DIRECTIVE).is_some_and(|d| d == "delete") {
-                    target.remove(name);
-                }
-            }
+/// `$deleteFromPrimitiveList`
+fn delete_values(target: &mut Members, name: &str, gone: &Value) -> Result<(), PatchError> {
+    if gone.is_null() {
+        target.remove(name);
+        return Ok(());
+    }
+    if let (Some(Value::Array(list)), Value::Array(gone)) = (target.get_mut(name), gone) {
+        if list.iter().chain(gone).any(Value::is_object) {
+            return failed(format!("cannot merge lists without merge key for {name}"));
         }
-        Value::Array(patch) => {
-            let old = match target.remove(name) {
-                Some(Value::Array(list)) => list,
-                _ => Vec::new(),
-            };
-            let merged = match rules.list(path) {
-                None => patch.iter().map(merge::without_nulls).collect(),
-                Some(List::Set) => merge_set(old, patch),
-                Some(List::ByKey(key)) => merge_by_key(old, patch, key, path, rules)?,
-            };
-            target.insert(name.to_owned(), Value::Array(merged));
-        }
-        scalar => {
-            target.insert(name.to_owned(), scalar.clone());
-        }
+        list.retain(|item| !gone.contains(item));
     }
     Ok(())
 }
 
-fn merge_set(mut list: Vec<Value>, patch: &[Value]) -> Vec<Value> {
-    for item in patch {
-        if !list.contains(item) {
-            list.push(item.clone());
+fn merge_member(
+    target: &mut Members,
+    name: &str,
+    value: &Value,
+    known: Known,
+) -> Result<(), PatchError> {
+    let below = known.and_then(|known| known.below(name));
+    let merged = match (target.remove(name), value) {
+        (_, Value::Null) => None,
+        (Some(Value::Object(old)), Value::Object(patch)) => {
+            Some(Value::Object(merge_map(old, patch, below)?))
         }
+        (Some(Value::Array(old)), Value::Array(patch)) => {
+            let strategy = known.and_then(|known| known.patch(name));
+            Some(Value::Array(match strategy {
+                None => patch.clone(),
+                Some(strategy) => merge_list(old, patch, key(strategy), below)?,
+            }))
+        }
+        (_, value) => new(value),
+    };
+    if let Some(merged) = merged {
+        target.insert(name.to_owned(), merged);
     }
-    list
+    Ok(())
 }
 
-fn merge_by_key(
-    mut list: Vec<Value>,
-    patch: &[Value],
-    key: &str,
-    path: &str,
-    rules: &Rules,
-) -> Result<Vec<Value>, PatchError> {
-    let directive = |item: &Value| {
-        item.get(DIRECTIVE)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    if patch
-        .iter()
-        .any(|item| directive(item).as_deref() == Some("replace"))
-    {
-        let is_marker = |item: &Value| directive(item).as_deref() == Some("replace");
-        return Ok(patch
-            .iter()
-            .filter(|item| !is_marker(item))
-            .map(merge::without_nulls)
-            .collect());
+fn key(strategy: Patch) -> Option<&'static str> {
+    match strategy {
+        Patch::Set => None,
+        Patch::Key(key) => Some(key),
     }
-    for item in patch {
-        let (Some(id), Value::Object(fields)) = (item.get(key), item) else {
-            return Err(malformed(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            )));
+}
+
+/// What is new, without nulls and without what carries a directive, which mean something only to what
+/// is there already.
+fn new(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            let kept = kept.filter_map(|(name, value)| Some((name.clone(), new(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(list) => Some(Value::Array(list.iter().filter_map(new).collect())),
+        other => Some(other.clone()),
+    }
+}
+
+/// Refuses lists of lists, and lists in which maps and scalars meet.
+fn check_items(lists: [&[Value]; 2]) -> Result<(), PatchError> {
+    let items = || lists.into_iter().flatten();
+    if items().any(Value::is_array) {
+        let why = "lists of lists are not supported";
+        return Err(PatchError::Rejected(why.to_owned()));
+    }
+    let maps = items().filter(|item| item.is_object()).count();
+    if maps > 0 && maps < items().count() {
+        return failed("list element types are not identical");
+    }
+    Ok(())
+}
+
+fn merge_list(
+    mut old: Vec<Value>,
+    patch: &[Value],
+    key: Option<&str>,
+    below: Known,
+) -> Result<Vec<Value>, PatchError> {
+    if old.is_empty() && patch.is_empty() {
+        return Ok(old);
+    }
+    check_items([&old, patch])?;
+    let Some(key) = key else {
+        let before = old.clone();
+        for item in patch {
+            if !old.contains(item) {
+                old.push(item.clone());
+            }
+        }
+        let (named, others) = split(old, patch, None)?;
+        return Ok(in_order(named, others, patch, &before, None));
+    };
+    if !old.iter().chain(patch).all(Value::is_object) {
+        return Ok(patch.to_vec());
+    }
+    let mut plain = Vec::new();
+    let mut replaces = false;
+    for item in patch.iter().filter_map(Value::as_object) {
+        let Some(directive) = item.get(DIRECTIVE) else {
+            plain.push(Value::Object(item.clone()));
+            continue;
         };
-        let place = list.iter().position(|old| old.get(key) == Some(id));
-        match (directive(item).as_deref(), place) {
-            (Some("delete"), _) => list.retain(|old| old.get(key) != Some(id)),
-            (None | Some("merge"), Some(place)) => {
-                if let Some(Value::Object(old)) = list.get_mut(place) {
-                    merge_map(old, fields, path, rules)?;
+        match directive.as_str() {
+            Some("delete") => {
+                let id = id(item, key)?;
+                old.retain(|there| there.get(key) != Some(id));
+            }
+            Some("replace") => replaces = true,
+            Some("merge") => return failed("merging lists cannot yet be specified in the patch"),
+            _ => return bad_directive(directive, item),
+        }
+    }
+    if replaces {
+        return Ok(plain);
+    }
+    let before = old.clone();
+    for item in plain.iter().filter_map(Value::as_object) {
+        let id = id(item, key)?;
+        match old.iter_mut().find(|there| there.get(key) == Some(id)) {
+            Some(there) => {
+                if let Value::Object(map) = std::mem::take(there) {
+                    *there = Value::Object(merge_map(map, item, below)?);
                 }
             }
-            (None | Some("merge"), None) => list.push(Value::Object(plain(fields))),
-            (Some(other), _) => {
-                return Err(malformed(format!(
-                    "Unknown patch type: {other} found in a list"
-                )));
-            }
+            None => old.push(merge::without_nulls(&Value::Object(item.clone()))),
         }
     }
-    Ok(list)
+    let (named, others) = split(old, &plain, Some(key))?;
+    Ok(in_order(named, others, &plain, &before, Some(key)))
 }
 
-/// What is new, without the directives and the nulls that only mean something to what is old.
-fn plain(patch: &Map<String, Value>) -> Map<String, Value> {
-    patch
-        .iter()
-        .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
-        .map(|(name, value)| {
-            let value = match value {
-                Value::Object(inner) => Value::Object(plain(inner)),
-                other => merge::without_nulls(other),
-            };
-            (name.clone(), value)
-        })
-        .collect()
+/// What an item is known by.
+fn id<'v>(item: &'v Members, key: &str) -> Result<&'v Value, PatchError> {
+    item.get(key).map_or_else(
+        || {
+            let item = go(&Value::Object(item.clone()));
+            failed(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            ))
+        },
+        Ok,
+    )
 }
 
-/// Puts the items that an order names into that order, in the places that they hold together; items
-/// that it does not name stay where they are.
-fn reorder(list: &mut [Value], order: &[Value], rule: Option<List>) {
-    let rank = |item: &Value| {
-        order.iter().position(|wanted| match rule {
-            Some(List::ByKey(key)) => item.get(key).is_some() && item.get(key) == wanted.get(key),
-            _ => item == wanted,
-        })
+/// Merges a list and puts it into the order that `$setElementOrder` says.
+fn merge_ordered(
+    target: &mut Members,
+    (name, order): (&str, &Value),
+    patch: &Members,
+    known: Known,
+) -> Result<(), PatchError> {
+    let Value::Array(order) = order else {
+        return malformed("setElementOrder list");
     };
-    let mut named: Vec<(usize, Value)> = list
-        .iter()
-        .filter_map(|item| Some((rank(item)?, item.clone())))
-        .collect();
-    named.sort_by_key(|(rank, _)| *rank);
-    let mut named = named.into_iter();
-    for slot in list {
-        if rank(slot).is_some()
-            && let Some((_, item)) = named.next()
-        {
-            *slot = item;
+    let old = match target.get(name) {
+        None => None,
+        Some(Value::Array(old)) => Some(old.clone()),
+        Some(other) => {
+            let found = crate::object::json_type(other);
+            return failed(format!("expected a list, but received {found}"));
         }
+    };
+    let given = match patch.get(name) {
+        None => None,
+        Some(Value::Array(given)) => Some(given.as_slice()),
+        Some(_) => return malformed("setElementOrder list"),
+    };
+    let strategy = known.and_then(|known| known.patch(name));
+    let key = strategy.and_then(key);
+    if let Some(given) = given {
+        order::check(given, order, key)?;
     }
+    let merged = match (&old, given) {
+        (None, None) => return Ok(()),
+        (Some(old), None) => old.clone(),
+        (None, Some(given)) => given.iter().filter_map(new).collect(),
+        (Some(_), Some(given)) if strategy.is_none() => given.to_vec(),
+        (Some(old), Some(given)) => {
+            let below = known.and_then(|known| known.below(name));
+            merge_list(old.clone(), given, key, below)?
+        }
+    };
+    let (named, others) = split(merged, order, key)?;
+    let before = old.unwrap_or_default();
+    let sorted = in_order(named, others, order, &before, key);
+    target.insert(name.to_owned(), Value::Array(sorted));
+    Ok(())
 }

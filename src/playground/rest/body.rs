@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::object::{Gvk, Object};
+use crate::object::{Gvk, Object, json_type};
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::field::FieldError;
 use crate::playground::json::{self, Document, JsonError, Syntax};
@@ -27,6 +27,8 @@ pub(super) enum PatchKind {
     Json,
     Merge,
     Strategic,
+    /// Server-side apply.
+    Apply,
 }
 
 fn media_type(headers: &HeaderMap) -> String {
@@ -65,20 +67,20 @@ pub(super) fn document(headers: &HeaderMap, body: &Bytes) -> Result<Document, St
     }
 }
 
-/// The kind of a patch and its document.
-pub(super) fn patch(headers: &HeaderMap, body: &Bytes) -> Result<(PatchKind, Document), Status> {
-    let kind = match media_type(headers).as_str() {
+/// The kind of a patch.
+pub(super) fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Status> {
+    Ok(match media_type(headers).as_str() {
         "application/json-patch+json" => PatchKind::Json,
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" => PatchKind::Strategic,
-        "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-            return Err(Status::unsupported_media_type(
-                "server-side apply is not offered by this server: use a merge patch, a JSON patch or an update",
-            ));
-        }
+        "application/apply-patch+yaml" => PatchKind::Apply,
         other => return Err(unknown_patch(other, Flavour::BuiltIn)),
-    };
-    Ok((kind, parse(body)?))
+    })
+}
+
+/// The document of a patch that is no configuration.
+pub(super) fn patch(body: &Bytes) -> Result<Document, Status> {
+    parse(body)
 }
 
 /// A strategic merge patch needs a kind that says how its lists are merged.
@@ -88,8 +90,32 @@ pub(super) fn unknown_patch(given: &str, flavour: Flavour) -> Status {
         _ => ", application/strategic-merge-patch+json",
     };
     Status::unsupported_media_type(format!(
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json{strategic}; got {given:?}"
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json{strategic}, application/apply-patch+yaml; got {given:?}"
     ))
+}
+
+/// The configuration of an apply, in YAML, which JSON is as well.
+pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
+    if body.len() > json::MAX_BODY {
+        return Err(Status::too_large(json::MAX_BODY));
+    }
+    let plain = json::parse(body).ok();
+    let document = match plain.filter(|document| document.duplicates.is_empty()) {
+        Some(document) => document,
+        None => yaml::parse(body)
+            .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?,
+    };
+    match document.value {
+        Value::Object(_) => Ok(document),
+        Value::Null => Ok(Document {
+            value: Value::Object(Map::new()),
+            ..document
+        }),
+        other => Err(Status::bad_request(format!(
+            "error decoding YAML: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            json_type(&other)
+        ))),
+    }
 }
 
 fn parse(body: &Bytes) -> Result<Document, Status> {
@@ -157,7 +183,8 @@ pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status
     // Metadata is typed everywhere: what is empty there is not there.
     object.metadata_mut().retain(|field, value| match value {
         Value::Null => false,
-        Value::Array(list) => !list.is_empty(),
+        // Empty, these say that nobody shall own anything.
+        Value::Array(list) => !list.is_empty() || field == "managedFields",
         Value::Object(map) => {
             !map.is_empty() || !matches!(field.as_str(), "labels" | "annotations")
         }

@@ -31,6 +31,8 @@ enum Sent {
     /// An object in JSON, as it was sent.
     Json(Bytes),
     Yaml,
+    /// Of an apply, as YAML.
+    Configuration,
     Patch,
 }
 
@@ -54,9 +56,19 @@ impl Complaints {
     ) -> Self {
         let duplicates = document.duplicates.iter().map(|path| match kind {
             PatchKind::Json => format!("json patch {}", json::duplicate_field(path)),
-            PatchKind::Merge | PatchKind::Strategic => json::duplicate_field(path),
+            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
+                json::duplicate_field(path)
+            }
         });
         Self::new(validation, Sent::Patch, duplicates.collect())
+    }
+
+    /// About the configuration of an apply, whose fields are looked at when it is merged.
+    pub(super) fn about_configuration(validation: FieldValidation, document: &Document) -> Self {
+        let lines = document.duplicates.join("\n  ");
+        let all = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}");
+        let duplicates = if lines.is_empty() { vec![] } else { vec![all] };
+        Self::new(validation, Sent::Configuration, duplicates)
     }
 
     fn new(validation: FieldValidation, sent: Sent, duplicates: Vec<String>) -> Self {
@@ -87,6 +99,10 @@ impl Complaints {
     pub(super) fn check(&self, resource: &Resource) -> Result<(), Status> {
         if self.validation != FieldValidation::Strict {
             return Ok(());
+        }
+        if let (Sent::Configuration, [why, ..]) = (&self.sent, &*self.duplicates) {
+            let message = format!("error strict decoding YAML: {why}");
+            return Err(Status::bad_request(message));
         }
         let mut all = self.all();
         if let Sent::Yaml = self.sent
@@ -155,7 +171,7 @@ pub(super) fn misfit(
 /// What a refused patch shows: the object that it makes, or itself in Go's words.
 pub(super) fn shown(kind: PatchKind, patch: &Value, patched: &Value) -> String {
     match kind {
-        PatchKind::Json | PatchKind::Merge => patched.to_string(),
+        PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_string(),
         PatchKind::Strategic => in_go(patch),
     }
 }

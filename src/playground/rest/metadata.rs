@@ -14,14 +14,13 @@ const SUFFIX: usize = 5;
 const MAX_PREFIX: usize = 63 - SUFFIX;
 
 /// What a client may not bring along.
-const OWNED: [&str; 7] = [
+const OWNED: [&str; 6] = [
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "generation",
     "selfLink",
-    "managedFields",
 ];
 
 /// Gives a new object its identity.

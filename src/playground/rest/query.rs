@@ -6,6 +6,14 @@ use crate::playground::field::FieldError;
 use crate::playground::select::{FieldSelector, LabelSelector, SelectError};
 use crate::playground::status::Status;
 
+/// The longest name of a field manager.
+pub(super) const MAX_MANAGER: usize = 128;
+
+/// Whether a character has a place in the name of a field manager: letters, marks, signs, plain spaces.
+pub(super) fn is_printed(c: char) -> bool {
+    c == ' ' || !(c.is_control() || c.is_whitespace())
+}
+
 /// Parameters by name; the first of several wins.
 pub(super) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -157,6 +165,34 @@ impl<'a> Query<'a> {
             Some("All") => Ok(true),
             Some(other) => Err(unsupported_dry_run(options, other)),
         }
+    }
+
+    /// Who writes, if the client says so.
+    pub(super) fn field_manager(&self, options: &str) -> Result<&str, Status> {
+        let manager = self.get("fieldManager").unwrap_or_default();
+        let mut errors = Vec::new();
+        if manager.len() > MAX_MANAGER {
+            let longest = MAX_MANAGER as u64;
+            errors.push(FieldError::too_long("fieldManager", longest));
+        }
+        for (at, c) in manager.char_indices().filter(|(_, c)| !is_printed(*c)) {
+            let detail = format!(
+                "invalid character U+{:04X} (at position {at})",
+                u32::from(c)
+            );
+            errors.push(FieldError::invalid("fieldManager", manager, &detail));
+        }
+        if errors.is_empty() {
+            return Ok(manager);
+        }
+        Err(Status::invalid("meta.k8s.io", options, "", &errors))
+    }
+
+    /// Whether an apply takes fields from other managers; `None` if nothing is said about it.
+    pub(super) fn force(&self) -> Option<bool> {
+        let given = self.pairs.iter().find(|(key, _)| key == "force")?;
+        // As Go's conversion of parameters has it: all but these is true.
+        Some(!matches!(&*given.1.to_ascii_lowercase(), "false" | "0"))
     }
 
     pub(super) fn field_validation(&self, options: &str) -> Result<FieldValidation, Status> {

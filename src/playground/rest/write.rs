@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::body::{self, PatchKind};
 use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
+use super::owning::{self, Account};
 use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
@@ -16,8 +17,9 @@ use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
+use crate::playground::fields;
 use crate::playground::names::{self, MetadataRules};
-use crate::playground::patch::{self, PatchError, Rules};
+use crate::playground::patch::{self, PatchError};
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Outcome, Stored, Tx};
 
@@ -38,22 +40,48 @@ struct Shaped {
 }
 
 /// How a transaction left an object that the answer shows.
-struct Left {
+pub(super) struct Left {
     resource: Arc<Resource>,
     /// As it was when it went, or when it was answered without being stored.
     gone: Option<Object>,
     warnings: Vec<String>,
 }
 
+impl Left {
+    pub(super) fn new(resource: Arc<Resource>, gone: Option<Object>) -> Self {
+        Self {
+            resource,
+            gone,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// With what the client is to be warned of.
+    pub(super) fn warned(self, complaints: &Complaints) -> Self {
+        Self {
+            warnings: complaints.warnings(),
+            ..self
+        }
+    }
+}
+
 impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
+        let manager = owning::manager(call, "CreateOptions")?;
         let validation = call.query.field_validation("CreateOptions")?;
         let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
             call.accepts.form(&resource)?;
-            self.create_in(tx, call, resource, (document.value, &mut complaints))
+            let mut object = decode(document.value, &resource, &mut complaints)?;
+            fit_namespace(&mut object, &call.path)?;
+            let account = Account::Update {
+                manager: &manager,
+                live: None,
+            };
+            let left = self.create_object(tx, call, resource, object, account)?;
+            Ok(left.warned(&complaints))
         });
         answer(
             call,
@@ -62,15 +90,15 @@ impl Rest {
         )
     }
 
-    fn create_in(
+    /// Puts an object where there is none yet.
+    pub(super) fn create_object(
         &self,
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         resource: Arc<Resource>,
-        (document, complaints): (Value, &mut Complaints),
+        mut object: Object,
+        account: Account<'_>,
     ) -> Result<Left, Status> {
-        let mut object = decode(document, &resource, complaints)?;
-        fit_namespace(&mut object, &call.path)?;
         metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
         let cluster = cluster(call)?;
         let stored = resource.verbs != Verbs::CreateOnly;
@@ -99,7 +127,7 @@ impl Rest {
         if resource.flavour != Flavour::BuiltIn {
             object.metadata_mut().insert("generation".into(), 1.into());
         }
-        let shaped = self.shape(tx, &admission, object)?;
+        let shaped = self.shape(tx, &admission, object, account)?;
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
@@ -108,11 +136,7 @@ impl Rest {
             for field in ["uid", "creationTimestamp"] {
                 answer.metadata_mut().remove(field);
             }
-            return Ok(Left {
-                resource,
-                gone: Some(answer),
-                warnings: complaints.warnings(),
-            });
+            return Ok(Left::new(resource, Some(answer)));
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
@@ -120,15 +144,12 @@ impl Rest {
         }
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
-        Ok(Left {
-            resource,
-            gone: None,
-            warnings: complaints.warnings(),
-        })
+        Ok(Left::new(resource, None))
     }
 
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let document = body::document(&call.request.headers, &call.request.body)?;
+        let manager = owning::manager(call, "UpdateOptions")?;
         let validation = call.query.field_validation("UpdateOptions")?;
         let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
@@ -148,12 +169,13 @@ impl Rest {
                 let (group, plural) = (&resource.group, &resource.plural);
                 return Err(Status::invalid(group, plural, name, &[error]));
             }
-            let gone = self.replace(tx, call, (&key, &old, &resource), object)?;
-            Ok(Left {
-                resource,
-                gone,
-                warnings: complaints.warnings(),
-            })
+            let served = view::serve(&resource, old.object())?;
+            let account = Account::Update {
+                manager: &manager,
+                live: Some(&served),
+            };
+            let gone = self.replace(tx, call, (&key, &old, &resource), object, account)?;
+            Ok(Left::new(resource, gone).warned(&complaints))
         });
         answer(
             call,
@@ -163,27 +185,37 @@ impl Rest {
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let (kind, document) = body::patch(&call.request.headers, &call.request.body)?;
+        let kind = body::patch_kind(&call.request.headers)?;
+        if kind == PatchKind::Apply {
+            return self.apply(call, name);
+        }
+        if call.query.force().is_some() {
+            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+            let (group, options) = ("meta.k8s.io", "PatchOptions");
+            return Err(Status::invalid(group, options, "", &[error]));
+        }
+        let manager = owning::manager(call, "PatchOptions")?;
         let validation = call.query.field_validation("PatchOptions")?;
+        let document = body::patch(&call.request.body)?;
         let mut complaints = Complaints::about_patch(validation, &document, kind);
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
             let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
             let (key, old) = existing(tx, call, &resource, name)?;
             let served = view::serve(&resource, old.object())?;
-            let patched = apply(kind, served.as_value(), &document.value, &resource)?;
-            let shown = || complaints::shown(kind, &document.value, &patched);
-            let mut object = decode(patched.clone(), &resource, &mut complaints)
+            let result = patched(kind, served.as_value(), &document.value, &resource)?;
+            let shown = || complaints::shown(kind, &document.value, &result);
+            let mut object = decode(result.clone(), &resource, &mut complaints)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
+            let account = Account::Update {
+                manager: &manager,
+                live: Some(&served),
+            };
             let gone = self
-                .replace(tx, call, (&key, &old, &resource), object)
+                .replace(tx, call, (&key, &old, &resource), object, account)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
-            Ok(Left {
-                resource,
-                gone,
-                warnings: complaints.warnings(),
-            })
+            Ok(Left::new(resource, gone).warned(&complaints))
         });
         answer(
             call,
@@ -193,16 +225,19 @@ impl Rest {
     }
 
     /// Puts a new state in the place of an old one. The answer is the object if that was its end.
-    fn replace(
+    pub(super) fn replace(
         &self,
         tx: &mut Tx<'_>,
         call: &Call<'_>,
         (key, old, resource): (&Key, &Stored, &Arc<Resource>),
         mut object: Object,
+        account: Account<'_>,
     ) -> Result<Option<Object>, Status> {
         let old = old.object();
-        if call.request.method == Method::PATCH && object.uid() != old.uid() {
-            let uid = object.uid().unwrap_or_default();
+        if call.request.method == Method::PATCH
+            && let Some(uid) = object.uid()
+            && old.uid() != Some(uid)
+        {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
             // Told twice, as by servers that check metadata before and after admission.
             return Err(invalid(resource, key.name(), &[error.clone(), error]));
@@ -225,10 +260,11 @@ impl Rest {
             subresource,
             old: Some(&old),
         };
-        let mut shaped = self.shape(tx, &admission, object)?;
+        let mut shaped = self.shape(tx, &admission, object, account)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
             count_generation(&mut shaped.object, &old, resource);
         }
+        owning::keep_times(&mut shaped.object, &old);
         let freed = shaped.object.in_deletion() && shaped.object.finalizers().next().is_none();
         if freed && !is_namespaces(resource) {
             let gone = shaped.object;
@@ -248,6 +284,7 @@ impl Rest {
         tx: &Tx<'_>,
         admission: &Admission<'_>,
         object: Object,
+        account: Account<'_>,
     ) -> Result<Shaped, Status> {
         let resource = admission.resource;
         let schema = resource.schema.as_ref();
@@ -262,15 +299,14 @@ impl Rest {
             errors.extend(schema.validate(&value, before.as_ref().map(Object::as_value)));
             refuse(resource, &value, &errors)?;
         }
+        if converts {
+            self.account(tx, admission, account, &mut value);
+        }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         let mut object = match &resource.conversion {
             Some(conversion) => conversion.to_storage(object)?,
             None => object,
         };
-        let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
-        if !converts {
-            object.set_gvk(&storage);
-        }
         let stored_as = if converts {
             self.stored_as(tx, admission)?
         } else {
@@ -286,9 +322,25 @@ impl Rest {
         }
         if let Some(schema) = schema {
             let mut value = object.into_value();
-            schema.default(&mut value);
+            match account {
+                // What an apply has emptied is null, and may not be.
+                Account::Given => schema.fill(&mut value),
+                Account::Update { .. } => schema.default(&mut value),
+            }
             errors.extend(schema.validate(&value, admission.old.map(Object::as_value)));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        if !converts {
+            let mut value = object.into_value();
+            if resource.flavour != Flavour::Custom
+                && let Some((_, known)) = fields::builtin::kind(&resource.group, &resource.kind)
+            {
+                known.drop_empty(&mut value);
+            }
+            self.account(tx, admission, account, &mut value);
+            object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+            let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
+            object.set_gvk(&storage);
         }
         errors.extend(check_metadata(&object, resource));
         if let Some(strategy) = &resource.strategy {
@@ -325,7 +377,11 @@ impl Rest {
 }
 
 /// What was sent as an object of its kind, without the fields that the kind does not have.
-fn decode(sent: Value, resource: &Resource, complaints: &mut Complaints) -> Result<Object, Status> {
+pub(super) fn decode(
+    sent: Value,
+    resource: &Resource,
+    complaints: &mut Complaints,
+) -> Result<Object, Status> {
     let object = body::object(sent, resource)?;
     let Some(schema) = &resource.schema else {
         complaints.check(resource)?;
@@ -337,7 +393,11 @@ fn decode(sent: Value, resource: &Resource, complaints: &mut Complaints) -> Resu
     Object::new(value).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-fn answer(call: &Call<'_>, code: u16, outcome: Outcome<Left>) -> Result<Written, Status> {
+pub(super) fn answer(
+    call: &Call<'_>,
+    code: u16,
+    outcome: Outcome<Left>,
+) -> Result<Written, Status> {
     let Left {
         resource,
         gone,
@@ -432,7 +492,7 @@ fn needs_version(resource: &Resource) -> bool {
 }
 
 /// The namespace of the address is the object's.
-fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
+pub(super) fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
     match (object.namespace(), path.namespace.as_deref()) {
         (None, Some(namespace)) => {
             let namespace = namespace.into();
@@ -450,7 +510,7 @@ fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status>
     }
 }
 
-fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
+pub(super) fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
     let given = object.name();
     if given.is_empty() {
         return Err(Status::bad_request(format!(
@@ -472,7 +532,12 @@ fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subreso
         ("status", Flavour::BuiltIn) => copy(object, old, "spec"),
         ("status", _) => {
             let status = object.root().get("status").cloned();
+            let entries = object.metadata_mut().remove("managedFields");
             *object = old.clone();
+            if let Some(entries) = entries {
+                let metadata = object.metadata_mut();
+                metadata.insert("managedFields".into(), entries);
+            }
             match status {
                 Some(status) => object.root_mut().insert("status".into(), status),
                 None => object.root_mut().remove("status"),
@@ -507,13 +572,14 @@ fn count_generation(object: &mut Object, old: &Object, resource: &Resource) {
     metadata.insert("generation".into(), counted.into());
 }
 
-fn apply(
+fn patched(
     kind: PatchKind,
     object: &Value,
     document: &Value,
     resource: &Resource,
 ) -> Result<Value, Status> {
     let patched = match kind {
+        PatchKind::Apply => return Err(Status::internal("an apply is no patch of a document")),
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
         PatchKind::Strategic if resource.flavour == Flavour::Custom => {
@@ -521,8 +587,8 @@ fn apply(
             return Err(body::unknown_patch(given, resource.flavour));
         }
         PatchKind::Strategic => {
-            let rules = Rules::of(&resource.group, &resource.kind);
-            patch::strategic(object, document, &rules)
+            let known = fields::builtin::kind(&resource.group, &resource.kind);
+            patch::strategic(object, document, known.map(|(_, known)| known))
         }
     };
     patched.map_err(|error| match error {
@@ -530,7 +596,10 @@ fn apply(
         error @ PatchError::TooLarge { .. } => {
             Status::new(413, "RequestEntityTooLarge", error.to_string())
         }
-        PatchError::Rejected(_) => Status::misfit(),
+        // What kept a JSON patch from fitting is not told.
+        PatchError::Rejected(_) if kind == PatchKind::Json => Status::misfit(),
+        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
+        PatchError::Failed(message) => Status::new(500, "", message),
     })
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{Identity, Tokens};
@@ -43,11 +43,37 @@ pub(crate) struct Exchange {
 }
 
 /// A request whose body is still on its way.
-struct Incomplete {
+struct Incomplete<'a> {
     method: http::Method,
     query: Option<String>,
     headers: HeaderMap,
+    body: &'a mut Arriving,
+}
+
+/// A body, and whether anybody saw its end.
+struct Arriving {
     body: Incoming,
+    ended: bool,
+}
+
+impl Arriving {
+    fn new(body: Incoming) -> Self {
+        let ended = body.is_end_stream();
+        Self { body, ended }
+    }
+
+    async fn whole(&mut self) -> Result<Bytes, Status> {
+        match Limited::new(&mut self.body, MAX_BODY).collect().await {
+            Ok(body) => {
+                self.ended = true;
+                Ok(body.to_bytes())
+            }
+            Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(MAX_BODY)),
+            Err(error) => Err(Status::bad_request(format!(
+                "reading the request's body: {error}"
+            ))),
+        }
+    }
 }
 
 impl Handler for Exchange {
@@ -74,11 +100,12 @@ impl Handler for Exchange {
                 asked = Some(stale_query(query.as_deref(), revision));
             }
             let head = parts.method == http::Method::HEAD;
+            let mut body = Arriving::new(body);
             let request = Incomplete {
                 method: parts.method,
                 query: asked,
                 headers: parts.headers,
-                body,
+                body: &mut body,
             };
             let answer = self.answer(user, &address, request);
             let response = self.faulty(fault, answer).await;
@@ -88,6 +115,12 @@ impl Handler for Exchange {
                 if head {
                     // No more than what stands above it; over HTTP/2 nobody else would see to that.
                     response.body = ApiBody::Full(Bytes::new());
+                }
+                if !body.ended && parts.version < Version::HTTP_2 {
+                    // The connection ends with this answer, since the rest of the body stands in the way
+                    // of another request. A client that isn't told may just be sending one.
+                    let close = HeaderValue::from_static("close");
+                    response.headers.insert(CONNECTION, close);
                 }
                 self.to_http(response, coding)
             })
@@ -137,7 +170,7 @@ impl Exchange {
         &self,
         user: Option<&Identity>,
         address: &Address,
-        request: Incomplete,
+        request: Incomplete<'_>,
     ) -> ApiResponse {
         let Some(identity) = user else {
             return Status::unauthorized().into();
@@ -151,14 +184,9 @@ impl Exchange {
             Ok(scope) => scope,
             Err(status) => return status.into(),
         };
-        let body = match Limited::new(request.body, MAX_BODY).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                return Status::too_large(MAX_BODY).into();
-            }
-            Err(error) => {
-                return Status::bad_request(format!("reading the request's body: {error}")).into();
-            }
+        let body = match request.body.whole().await {
+            Ok(body) => body,
+            Err(status) => return status.into(),
         };
         self.api
             .handle(ApiRequest {

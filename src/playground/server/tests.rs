@@ -161,6 +161,25 @@ async fn a_body_beyond_the_limit_is_refused_with_413() {
 }
 
 #[tokio::test]
+async fn who_is_refused_before_the_body_is_read_is_told_that_the_connection_ends() {
+    let ground = ground().await;
+    let connection = async |token: &'static str, size: usize| {
+        let request = Request::post("/api/v1/namespaces/a/secrets")
+            .body(kube::client::Body::from(vec![b' '; size]))
+            .unwrap();
+        let answer = ground.client(token).await.send(request).await.unwrap();
+        let header = answer.headers().get("connection");
+        header.map(|value| value.to_str().unwrap().to_owned())
+    };
+    let close = Some("close".to_owned());
+    let limit = crate::playground::json::MAX_BODY;
+    assert_eq!(connection("wrong", 1).await, close);
+    assert_eq!(connection("wrong", 0).await, None);
+    assert_eq!(connection("secret", limit + 1).await, close);
+    assert_eq!(connection("secret", limit).await, None);
+}
+
+#[tokio::test]
 async fn faults_strike_before_and_after_and_cut_connections() {
     let ground = ground().await;
     let client = ground.client("secret").await;

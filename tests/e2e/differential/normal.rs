@@ -42,6 +42,44 @@ pub(super) fn normalise(body: &mut Value) {
     strip(body);
 }
 
+/// Who owns what of an object, whenever that was; entries of one second are in no order of times.
+pub(super) fn managers(body: &Value) -> Value {
+    let mut entries = body["metadata"]["managedFields"].clone();
+    for entry in entries.as_array_mut().into_iter().flatten() {
+        if let Some(time) = entry.get_mut("time") {
+            *time = json!("…");
+        }
+    }
+    if let Some(entries) = entries.as_array_mut() {
+        for entry in &mut *entries {
+            nameless(&mut entry["fieldsV1"]);
+        }
+        entries.sort_by_key(|entry| {
+            let fields = ["operation", "manager", "apiVersion", "subresource"];
+            fields.map(|field| entry[field].to_string())
+        });
+    }
+    entries
+}
+
+/// Items that are known by a uid, without it.
+fn nameless(fields: &mut Value) {
+    let Some(map) = fields.as_object_mut() else {
+        return;
+    };
+    let known: Vec<String> = map
+        .keys()
+        .filter(|key| key.starts_with("k:{\"uid\":"))
+        .cloned()
+        .collect();
+    let mut items: Vec<Value> = known.iter().filter_map(|key| map.remove(key)).collect();
+    map.values_mut().for_each(nameless);
+    if !items.is_empty() {
+        items.sort_by_key(Value::to_string);
+        map.insert("(by uid)".to_owned(), items.into());
+    }
+}
+
 /// A text without uids and revisions.
 fn plain(text: &Value) -> Option<Value> {
     static VARYING: LazyLock<Regex> = LazyLock::new(|| {

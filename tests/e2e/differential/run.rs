@@ -66,7 +66,7 @@ impl Pair {
             Step::Do(ask) => {
                 let (ours, real) = tokio::join!(self.ours.ask(ask), self.real.ask(ask));
                 for (who, answer) in [("ours", ours), ("real", real)] {
-                    let answer = answer?;
+                    let answer = answer.with_context(|| format!("{who}: {}", title(ask)))?;
                     ensure!(
                         answer.code < 300,
                         "{who}: {}: {:.2000}",

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use super::normal;
-use super::step::{Ask, Bookmarks, Condition, Events, Order, Protocol, Until, Who};
+use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who};
 
 /// No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -199,7 +199,13 @@ impl Server {
         if let Some(key) = ask.keep {
             self.kept.insert(key.to_owned(), body.clone());
         }
+        let managers = (ask.managers == Managers::Compared).then(|| normal::managers(&body));
         normal::normalise(&mut body);
+        if let Some(managers) = managers
+            && let Some(body) = body.as_object_mut()
+        {
+            body.insert("(managers)".to_owned(), managers);
+        }
         if let Some(change) = ask.settle {
             change(&mut body);
         }

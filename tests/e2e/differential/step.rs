@@ -26,6 +26,14 @@ pub(crate) struct Ask {
     pub(crate) settle: Option<fn(&mut Value)>,
     pub(crate) protocol: Protocol,
     pub(crate) who: Who,
+    pub(crate) managers: Managers,
+}
+
+/// Whether it has to be the same who owns what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Managers {
+    Left,
+    Compared,
 }
 
 /// Whether the texts of refusals have to be the same.
@@ -142,6 +150,7 @@ pub(crate) fn ask(method: Method, path: &str, media_type: &str, body: impl Into<
         settle: None,
         protocol: Protocol::Http1,
         who: Who::Admin,
+        managers: Managers::Left,
     }
 }
 
@@ -327,6 +336,12 @@ impl Ask {
 
     pub(crate) fn http2(mut self) -> Self {
         self.protocol = Protocol::Http2;
+        self
+    }
+
+    /// Compares `managedFields`, too, without their times.
+    pub(crate) fn owned(mut self) -> Self {
+        self.managers = Managers::Compared;
         self
     }
 

@@ -8,6 +8,7 @@ mod config_maps;
 mod definitions;
 mod deletion;
 mod events;
+mod histories;
 mod kinds;
 mod metadata;
 mod namespaces;
@@ -32,6 +33,7 @@ pub(super) fn all() -> Vec<Topic> {
         boats::topic(),
         config_maps::topic(),
         events::topic(),
+        histories::topic(),
         namespaces::topic(),
         paths::topic(),
         rbac::topic(),

@@ -1,0 +1,34 @@
+//! `ServiceAccounts`: of the secrets that they name, only the names are kept.
+
+use serde_json::{Value, json};
+
+use crate::object::Object;
+use crate::playground::catalog::{Admission, Strategy};
+use crate::playground::field::FieldError;
+use crate::playground::status::Status;
+use crate::playground::store::Tx;
+
+pub(super) struct ServiceAccounts;
+
+impl Strategy for ServiceAccounts {
+    fn prepare(
+        &self,
+        _tx: &Tx<'_>,
+        _admission: &Admission<'_>,
+        object: &mut Object,
+    ) -> Result<(), Status> {
+        if let Some(Value::Array(secrets)) = object.root_mut().get_mut("secrets") {
+            for secret in secrets {
+                *secret = match secret.get("name") {
+                    Some(name) => json!({"name": name}),
+                    None => json!({}),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _admission: &Admission<'_>, _object: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,39 @@
+//! Who owns which fields: the bookkeeping behind `metadata.managedFields` and server-side apply.
+//!
+//! Pure: values, types and sets in, values and sets out. Knows nothing of requests, storage or clocks;
+//! times are text that the caller brings.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`element`], [`set`], [`wire`] | paths, sets of them, and their JSON form (`FieldsV1`) |
+//! | [`types`], [`structural`], [`builtin`] | how lists and maps are merged, by custom schemas and by a table |
+//! | [`check`], [`compare`], [`extract`], [`merge`], [`remove`], [`reconcile`] | typed values |
+//! | [`managed`] | the entries of `managedFields` |
+//! | [`update`], [`ownership`] | what a write and what an apply does to objects and entries |
+
+pub mod builtin;
+mod check;
+mod compare;
+mod element;
+mod extract;
+mod managed;
+mod merge;
+mod ownership;
+mod reconcile;
+mod remove;
+mod set;
+mod structural;
+#[cfg(test)]
+mod tests;
+mod types;
+mod update;
+mod wire;
+
+pub use check::{Duplicates, TypeError};
+pub use element::{Element, Path};
+pub use managed::{Managed, ManagedError, Manager, Operation, Owned};
+pub use ownership::{Apply, ApplyError, Ownership};
+pub use set::Set;
+pub use structural::of_schema;
+pub use types::Type;
+pub use update::{Conflict, Typed, Versions};

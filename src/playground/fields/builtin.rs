@@ -1,0 +1,331 @@
+//! The table of built-in kinds: their fields, how lists and maps of them are owned, and how strategic
+//! merge patches treat their lists. Two facts: a list can be a map to one and be replaced by the other.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::types::{Atom, Field, List, Map, Relation, Scalar, Type};
+
+/// How a strategic merge patch treats a list that it does not replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// As a set of scalars.
+    Set,
+    /// By this field of the items.
+    Key(&'static str),
+}
+
+/// How the items of a list are told apart, in the words of the `x-kubernetes-list-type` extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    Atomic,
+    Set,
+    Map(&'static [String]),
+}
+
+/// A type of the table.
+#[derive(Debug)]
+pub struct Struct {
+    atom: Atom,
+    patches: BTreeMap<&'static str, Patch>,
+    /// Fields that are always written, as they are when they are empty.
+    zero: BTreeMap<&'static str, &'static str>,
+}
+
+static TABLE: LazyLock<BTreeMap<&'static str, Struct>> =
+    LazyLock::new(|| parse(include_str!("builtin.txt")));
+
+/// The type of a built-in kind; none if it is not in the table.
+pub fn kind(group: &str, kind: &str) -> Option<(Type, &'static Struct)> {
+    let named = format!("{group}/{kind}");
+    let known = |name: &str| {
+        let (name, found) = TABLE.get_key_value(name)?;
+        Some((Type::Named((*name).into()), found))
+    };
+    known(&named).or_else(|| known(kind))
+}
+
+/// A type by the name that it has in the table, such as `ObjectMeta`.
+pub fn named(name: &str) -> Option<&'static Struct> {
+    TABLE.get(name)
+}
+
+pub(super) fn atom(name: &str) -> Option<&'static Atom> {
+    Some(&TABLE.get(name)?.atom)
+}
+
+impl Struct {
+    /// How a strategic merge patch treats a list of this type, unless it replaces it.
+    pub fn patch(&self, field: &str) -> Option<Patch> {
+        self.patches.get(field).copied()
+    }
+
+    /// The type of the list that a field is; none if it is no list.
+    pub fn list_type(&'static self, field: &str) -> Option<ListType> {
+        let list = self.field(field)?.list.as_ref()?;
+        Some(match &list.relation {
+            Relation::Atomic => ListType::Atomic,
+            Relation::Set => ListType::Set,
+            Relation::Keys(keys) => ListType::Map(keys),
+        })
+    }
+
+    /// Whether values of this type are one piece (`x-kubernetes-map-type: atomic`).
+    pub fn is_atomic(&self) -> bool {
+        self.atom.map.as_ref().is_some_and(|map| map.atomic)
+    }
+
+    /// The type of a field, or of the items of the list that it is, if that is one of the table.
+    pub fn below(&'static self, field: &str) -> Option<&'static Self> {
+        let map = self.atom.map.as_ref()?;
+        let mut found = map.member(field)?;
+        if let Type::Of(atom) = found
+            && let Some(list) = &atom.list
+        {
+            found = &list.items;
+        }
+        match found {
+            Type::Named(name) => TABLE.get(&**name),
+            _ => None,
+        }
+    }
+
+    /// The names of its fields, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        let map = self.atom.map.as_ref();
+        map.into_iter()
+            .flat_map(|map| map.fields.keys().map(String::as_str))
+    }
+
+    fn field(&'static self, field: &str) -> Option<&'static Atom> {
+        Some(self.atom.map.as_ref()?.fields.get(field)?.kind.atom())
+    }
+
+    /// Drops lists and maps that are empty, as Go leaves them out when it writes.
+    pub fn drop_empty(&'static self, value: &mut Value) {
+        let (Value::Object(members), Some(map)) = (value, &self.atom.map) else {
+            return;
+        };
+        members.retain(|name, member| {
+            let Some(field) = map.fields.get(name) else {
+                return true;
+            };
+            let atom = field.kind.atom();
+            let plain_map = matches!(field.kind, Type::Of(_)) && atom.map.is_some();
+            let empty = match &*member {
+                Value::Array(items) => items.is_empty() && atom.list.is_some(),
+                Value::Object(map) => map.is_empty() && plain_map,
+                _ => false,
+            };
+            // Without entries at all it means something else than with none.
+            let means_something = name == "managedFields";
+            if empty && !means_something && !self.zero.contains_key(name.as_str()) {
+                return false;
+            }
+            if let Some(below) = self.below(name) {
+                match member {
+                    Value::Array(items) => items.iter_mut().for_each(|i| below.drop_empty(i)),
+                    other => below.drop_empty(other),
+                }
+            }
+            true
+        });
+    }
+
+    /// An object in which nothing was set.
+    pub fn zero(&self) -> Value {
+        let mut value = json!({});
+        for (field, kind) in &self.zero {
+            value[*field] = match *kind {
+                "string" => "".into(),
+                "bool" => false.into(),
+                "int" => 0.into(),
+                other => TABLE.get(other).map_or(Value::Null, Self::zero),
+            };
+        }
+        value
+    }
+}
+
+fn parse(text: &'static str) -> BTreeMap<&'static str, Struct> {
+    let mut table = BTreeMap::new();
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .peekable();
+    while let Some(line) = lines.next() {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let mut fields: Vec<&'static str> = words.collect();
+        while let Some(more) = lines.next_if(|line| line.starts_with(' ')) {
+            fields.extend(more.split_whitespace());
+        }
+        let (name, atomic) = match name.strip_suffix('!') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        table.insert(name, structure(&fields, atomic));
+    }
+    table
+}
+
+fn structure(words: &[&'static str], atomic: bool) -> Struct {
+    let mut patches = BTreeMap::new();
+    let mut zero = BTreeMap::new();
+    let mut fields = BTreeMap::new();
+    if words.iter().any(|word| word.starts_with("metadata:")) {
+        for name in ["apiVersion", "kind"] {
+            fields.insert(name.to_owned(), plain(scalar(Scalar::String)));
+        }
+    }
+    for word in words {
+        let Some((name, mut text)) = word.split_once(':') else {
+            continue;
+        };
+        if let Some(rest) = text.strip_suffix('=') {
+            text = rest;
+            zero.insert(name, text);
+        }
+        if let Some((rest, patch)) = text.split_once('~') {
+            text = rest;
+            let key = patch
+                .strip_prefix("merge(")
+                .and_then(|k| k.strip_suffix(')'));
+            patches.insert(name, key.map_or(Patch::Set, Patch::Key));
+        }
+        fields.insert(name.to_owned(), plain(type_of(text)));
+    }
+    Struct {
+        atom: Atom {
+            map: Some(Map {
+                fields,
+                members: None,
+                atomic,
+            }),
+            ..Atom::default()
+        },
+        patches,
+        zero,
+    }
+}
+
+fn plain(kind: Type) -> Field {
+    let default = None;
+    Field { kind, default }
+}
+
+fn scalar(scalar: Scalar) -> Type {
+    Type::Of(Arc::new(Atom {
+        scalar: Some(scalar),
+        ..Atom::default()
+    }))
+}
+
+fn type_of(text: &str) -> Type {
+    if let Some(rest) = text.strip_prefix('[')
+        && let Some((items, how)) = rest.rsplit_once(']')
+    {
+        let keys = how.strip_prefix("map(").and_then(|k| k.strip_suffix(')'));
+        let relation = match (how, keys) {
+            ("set", _) => Relation::Set,
+            (_, Some(keys)) => Relation::Keys(keys.split(',').map(str::to_owned).collect()),
+            _ => Relation::Atomic,
+        };
+        let items = type_of(items);
+        return Type::Of(Arc::new(Atom {
+            list: Some(List { relation, items }),
+            ..Atom::default()
+        }));
+    }
+    if let Some(members) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
+        return Type::Of(Arc::new(Atom {
+            map: Some(Map {
+                members: Some(type_of(members)),
+                ..Map::default()
+            }),
+            ..Atom::default()
+        }));
+    }
+    match text {
+        "string" => scalar(Scalar::String),
+        "int" => scalar(Scalar::Numeric),
+        "bool" => scalar(Scalar::Boolean),
+        "any" => scalar(Scalar::Untyped),
+        "deduced" => Type::Deduced,
+        name => Type::Named(name.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_that_the_table_names_is_in_it() {
+        fn visit(kind: &Type, from: &str) {
+            match kind {
+                Type::Named(name) => assert!(TABLE.contains_key(&**name), "{from}: {name}"),
+                Type::Of(atom) => {
+                    let items = atom.list.iter().map(|list| &list.items);
+                    let map = atom.map.iter();
+                    let members = map.flat_map(|map| {
+                        let fields = map.fields.values().map(|field| &field.kind);
+                        fields.chain(&map.members)
+                    });
+                    items.chain(members).for_each(|kind| visit(kind, from));
+                }
+                Type::Deduced | Type::Untyped => {}
+            }
+        }
+        for (name, entry) in TABLE.iter() {
+            for field in entry.atom.map.as_ref().unwrap().fields.values() {
+                visit(&field.kind, name);
+            }
+            for field in entry.patches.keys() {
+                assert!(entry.list_type(field).is_some(), "{name}.{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn list_types_and_patch_strategies_are_facts_of_their_own() {
+        let (_, account) = kind("", "ServiceAccount").unwrap();
+        assert_eq!(account.patch("secrets"), Some(Patch::Key("name")));
+        assert_eq!(account.patch("imagePullSecrets"), None);
+        assert_eq!(
+            account.list_type("imagePullSecrets"),
+            Some(ListType::Atomic)
+        );
+        let meta = account.below("metadata").unwrap();
+        assert_eq!(meta.patch("finalizers"), Some(Patch::Set));
+        assert_eq!(meta.list_type("finalizers"), Some(ListType::Set));
+        let reference = meta.below("ownerReferences").unwrap();
+        assert!(reference.is_atomic() && reference.fields().count() == 6);
+        let (_, request) = kind("certificates.k8s.io", "CertificateSigningRequest").unwrap();
+        let status = request.below("status").unwrap();
+        assert_eq!(status.patch("conditions"), None);
+        let Some(ListType::Map(keys)) = status.list_type("conditions") else {
+            panic!("conditions are no map");
+        };
+        assert_eq!(keys, ["type"]);
+        assert!(kind("", "Unheard").is_none() && named("RoleRef").unwrap().is_atomic());
+    }
+
+    #[test]
+    fn what_is_always_written_is_in_an_object_that_says_nothing() {
+        let zero = |group, name| kind(group, name).unwrap().1.zero();
+        assert_eq!(zero("", "ConfigMap"), json!({}));
+        let reference = json!({"apiGroup": "", "kind": "", "name": ""});
+        assert_eq!(
+            zero("rbac.authorization.k8s.io", "RoleBinding"),
+            json!({"roleRef": reference})
+        );
+        assert_eq!(
+            zero("events.k8s.io", "Event")["deprecatedSource"],
+            json!({})
+        );
+        assert_eq!(zero("", "Event")["reportingComponent"], "");
+    }
+}

@@ -1,0 +1,188 @@
+//! Sets of paths, as trees: a path is in a set or not, whatever is in it below that path.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::element::{Element, Path};
+
+/// A set of paths. No branch of it is without a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set(BTreeMap<Element, Branch>);
+
+/// What a set has at one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Branch {
+    pub(super) member: bool,
+    pub(super) below: Set,
+}
+
+impl Branch {
+    pub(super) fn leaf() -> Self {
+        Self {
+            member: true,
+            below: Set::default(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+impl Set {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A set of paths that are made of fields only, written with dots.
+    pub fn of_fields(paths: &[&str]) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            set.insert(path.split('.').map(Element::field));
+        }
+        set
+    }
+
+    pub fn insert(&mut self, path: impl IntoIterator<Item = Element>) {
+        let mut set = self;
+        let mut path = path.into_iter().peekable();
+        while let Some(element) = path.next() {
+            let branch = set.0.entry(element).or_default();
+            if path.peek().is_none() {
+                branch.member = true;
+                return;
+            }
+            set = &mut branch.below;
+        }
+    }
+
+    pub fn has(&self, path: &Path) -> bool {
+        let Some((last, steps)) = path.0.split_last() else {
+            return false;
+        };
+        let mut set = self;
+        for step in steps {
+            match set.0.get(step) {
+                Some(branch) => set = &branch.below,
+                None => return false,
+            }
+        }
+        set.0.get(last).is_some_and(|branch| branch.member)
+    }
+
+    pub(super) fn get(&self, element: &Element) -> Option<&Branch> {
+        self.0.get(element)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Element, &Branch)> {
+        self.0.iter()
+    }
+
+    /// Adds what a step has to what it has already.
+    pub(super) fn add(&mut self, element: Element, branch: Branch) {
+        if branch.is_empty() {
+            return;
+        }
+        match self.0.entry(element) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(branch);
+            }
+            Entry::Occupied(mut there) => {
+                let there = there.get_mut();
+                there.member |= branch.member;
+                there.below.extend(branch.below);
+            }
+        }
+    }
+
+    /// Adds all of another set.
+    pub fn extend(&mut self, other: Self) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+            return;
+        }
+        for (element, branch) in other.0 {
+            self.add(element, branch);
+        }
+    }
+
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        all.extend(other.clone());
+        all
+    }
+
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.combine(other, |mine, theirs| {
+            let theirs = theirs?;
+            Some(Branch {
+                member: mine.member && theirs.member,
+                below: mine.below.intersection(&theirs.below),
+            })
+        })
+    }
+
+    /// Without the paths of the other; what is below of them stays.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.combine(other, |mine, theirs| match theirs {
+            None => Some(mine.clone()),
+            Some(theirs) => Some(Branch {
+                member: mine.member && !theirs.member,
+                below: mine.below.difference(&theirs.below),
+            }),
+        })
+    }
+
+    /// Without the paths of the other and all that is below of them.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        self.combine(other, |mine, theirs| match theirs {
+            None => Some(mine.clone()),
+            Some(theirs) if theirs.member => None,
+            Some(theirs) => Some(Branch {
+                member: mine.member,
+                below: mine.below.recursive_difference(&theirs.below),
+            }),
+        })
+    }
+
+    fn combine(
+        &self,
+        other: &Self,
+        f: impl Fn(&Branch, Option<&Branch>) -> Option<Branch>,
+    ) -> Self {
+        let mut set = Self::default();
+        for (element, mine) in &self.0 {
+            let branch = f(mine, other.0.get(element)).filter(|branch| !branch.is_empty());
+            if let Some(branch) = branch {
+                set.0.insert(element.clone(), branch);
+            }
+        }
+        set
+    }
+
+    /// All paths: those that end at one level before those that go deeper.
+    pub fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.collect(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, prefix: &mut Vec<Element>, paths: &mut Vec<Path>) {
+        for (element, branch) in &self.0 {
+            if branch.member {
+                let mut path = prefix.clone();
+                path.push(element.clone());
+                paths.push(Path(path));
+            }
+        }
+        for (element, branch) in &self.0 {
+            prefix.push(element.clone());
+            branch.below.collect(prefix, paths);
+            prefix.pop();
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The types of custom objects, by the schema of their version.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::types::{Atom, Field, List, Map, Relation, Scalar, Type};
+
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// The type of the objects of a version; `document` is the schema as it was written.
+pub fn of_schema(document: &Value) -> Type {
+    if !document.is_object() {
+        return Type::Deduced;
+    }
+    let mut atom = atom(document, false);
+    if let Some(map) = &mut atom.map {
+        add_meta(map);
+    }
+    Type::Of(Arc::new(atom))
+}
+
+/// What every object has, whatever its schema says.
+fn add_meta(map: &mut Map) {
+    let text = || {
+        Type::Of(Arc::new(Atom {
+            scalar: Some(Scalar::String),
+            ..Atom::default()
+        }))
+    };
+    let mut add = |name: &str, kind: Type| {
+        let default = None;
+        map.fields.insert(name.to_owned(), Field { kind, default });
+    };
+    add("apiVersion", text());
+    add("kind", text());
+    add("metadata", Type::Named("ObjectMeta".into()));
+}
+
+fn flag(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword) == Some(&Value::Bool(true))
+}
+
+fn text<'s>(schema: &'s Value, keyword: &str) -> &'s str {
+    schema
+        .get(keyword)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn reference(schema: &Value, preserve: bool) -> Type {
+    Type::Of(Arc::new(atom(schema, preserve)))
+}
+
+/// `preserve` is what a level above has said, which holds for everything below.
+fn atom(schema: &Value, preserve: bool) -> Atom {
+    let preserve = preserve || flag(schema, PRESERVE);
+    let of = |scalar| Atom {
+        scalar: Some(scalar),
+        ..Atom::default()
+    };
+    match text(schema, "type") {
+        "object" => Atom {
+            map: Some(map(schema, preserve)),
+            ..Atom::default()
+        },
+        "array" => Atom {
+            list: Some(list(schema, preserve)),
+            ..Atom::default()
+        },
+        "integer" | "number" => of(Scalar::Numeric),
+        "boolean" => of(Scalar::Boolean),
+        "string" if matches!(text(schema, "format"), "" | "byte") => of(Scalar::String),
+        "string" => of(Scalar::Untyped),
+        _ => Atom {
+            scalar: Some(Scalar::Untyped),
+            list: Some(list(schema, preserve)),
+            map: Some(map(schema, preserve)),
+        },
+    }
+}
+
+fn map(schema: &Value, preserve: bool) -> Map {
+    let mut fields = std::collections::BTreeMap::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let default = property.get("default").filter(|d| !d.is_null()).cloned();
+        let kind = reference(property, preserve);
+        fields.insert(name.clone(), Field { kind, default });
+    }
+    let members = match schema.get("additionalProperties") {
+        None | Some(Value::Null) => {
+            let open = preserve || fields.is_empty();
+            open.then_some(Type::Deduced)
+        }
+        Some(Value::Bool(false)) => None,
+        Some(schema @ Value::Object(_)) => Some(reference(schema, preserve)),
+        Some(_) => Some(Type::Deduced),
+    };
+    let mut map = Map {
+        fields,
+        members,
+        atomic: text(schema, "x-kubernetes-map-type") == "atomic",
+    };
+    if flag(schema, "x-kubernetes-embedded-resource") {
+        add_meta(&mut map);
+    }
+    map
+}
+
+fn list(schema: &Value, preserve: bool) -> List {
+    let relation = match text(schema, "x-kubernetes-list-type") {
+        "set" => Relation::Set,
+        "map" => {
+            let keys = schema
+                .get("x-kubernetes-list-map-keys")
+                .and_then(Value::as_array);
+            let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+            Relation::Keys(keys.map(str::to_owned).collect())
+        }
+        _ => Relation::Atomic,
+    };
+    let items = match schema.get("items") {
+        Some(items @ Value::Object(_)) => reference(items, preserve),
+        _ => Type::Untyped,
+    };
+    List { relation, items }
+}

@@ -1,0 +1,167 @@
+//! How values are merged: what is one piece and what has pieces with owners of their own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::Value;
+
+use super::builtin;
+
+/// The type of a value.
+#[derive(Clone, Debug)]
+pub enum Type {
+    Of(Arc<Atom>),
+    /// A type of the table of built-in kinds, by name.
+    Named(Arc<str>),
+    /// Nothing is known: maps have pieces, lists are one.
+    Deduced,
+    /// Nothing is known, and it is one piece.
+    Untyped,
+}
+
+/// The kinds of values that a type allows, and what they are then.
+#[derive(Clone, Debug, Default)]
+pub struct Atom {
+    pub(super) scalar: Option<Scalar>,
+    pub(super) list: Option<List>,
+    pub(super) map: Option<Map>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Numeric,
+    String,
+    Boolean,
+    Untyped,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    pub(super) relation: Relation,
+    pub(super) items: Type,
+}
+
+/// What items of a list are known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// By nothing: the list is one piece.
+    Atomic,
+    /// By themselves.
+    Set,
+    Keys(Vec<String>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Map {
+    pub(super) fields: BTreeMap<String, Field>,
+    /// Of members that are no declared fields; none are allowed without it.
+    pub(super) members: Option<Type>,
+    /// The map is one piece.
+    pub(super) atomic: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) kind: Type,
+    pub(super) default: Option<Value>,
+}
+
+static DEDUCED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Deduced, false));
+static UNTYPED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Untyped, true));
+
+fn anything(members: Type, atomic: bool) -> Atom {
+    Atom {
+        scalar: Some(Scalar::Untyped),
+        list: Some(List {
+            relation: Relation::Atomic,
+            items: Type::Untyped,
+        }),
+        map: Some(Map {
+            fields: BTreeMap::new(),
+            members: Some(members),
+            atomic,
+        }),
+    }
+}
+
+/// Which of its alternatives a type has for a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alternatives {
+    scalar: bool,
+    list: bool,
+    map: bool,
+}
+
+/// The one that a value is then treated by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape<'a> {
+    Map(&'a Map),
+    Scalar(Scalar),
+    List(&'a List),
+}
+
+impl Type {
+    pub(super) fn atom(&self) -> &Atom {
+        match self {
+            Self::Of(atom) => atom,
+            Self::Named(name) => builtin::atom(name).unwrap_or(&DEDUCED),
+            Self::Deduced => &DEDUCED,
+            Self::Untyped => &UNTYPED,
+        }
+    }
+
+    /// How a value is treated; a value that is missing or null takes what there is first.
+    pub(super) fn shape(&self, value: Option<&Value>) -> Option<Shape<'_>> {
+        let atom = self.atom();
+        atom.pick(atom.alternatives(value))
+    }
+}
+
+impl Atom {
+    pub(super) fn alternatives(&self, value: Option<&Value>) -> Alternatives {
+        let all = Alternatives {
+            scalar: self.scalar.is_some(),
+            list: self.list.is_some(),
+            map: self.map.is_some(),
+        };
+        let none = Alternatives {
+            scalar: false,
+            list: false,
+            map: false,
+        };
+        match value {
+            Some(Value::Number(_) | Value::String(_) | Value::Bool(_)) if all.scalar => {
+                Alternatives {
+                    scalar: true,
+                    ..none
+                }
+            }
+            Some(Value::Array(_)) if all.list => Alternatives { list: true, ..none },
+            Some(Value::Object(_)) if all.map => Alternatives { map: true, ..none },
+            _ => all,
+        }
+    }
+
+    pub(super) fn pick(&self, alternatives: Alternatives) -> Option<Shape<'_>> {
+        match self {
+            Self { map: Some(map), .. } if alternatives.map => Some(Shape::Map(map)),
+            Self {
+                scalar: Some(scalar),
+                ..
+            } if alternatives.scalar => Some(Shape::Scalar(*scalar)),
+            Self {
+                list: Some(list), ..
+            } if alternatives.list => Some(Shape::List(list)),
+            _ => None,
+        }
+    }
+}
+
+impl Map {
+    pub(super) fn member(&self, name: &str) -> Option<&Type> {
+        match self.fields.get(name) {
+            Some(field) => Some(&field.kind),
+            None => self.members.as_ref(),
+        }
+    }
+}

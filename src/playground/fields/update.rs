@@ -1,0 +1,311 @@
+//! What writes and applied configurations do to objects and to the sets of their managers.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::check::{self, Duplicates};
+use super::compare::{self, Comparison};
+use super::element::Path;
+use super::managed::{Manager, Operation, Owned};
+use super::remove::{remove, with_named_fields};
+use super::set::Set;
+use super::types::Type;
+use super::{extract, merge, reconcile};
+
+/// A value and its type.
+#[derive(Clone, Debug)]
+pub struct Typed<'v> {
+    pub value: Cow<'v, Value>,
+    pub kind: Type,
+}
+
+/// The versions that objects of a kind are served in.
+pub trait Versions {
+    /// The object in a version, `None` if that is not served.
+    fn convert<'v>(&self, object: &'v Value, version: &str) -> Result<Option<Typed<'v>>, String>;
+
+    /// What an address does not write of objects of a version, so that nobody comes to own it there.
+    fn unwritten(&self, version: &str) -> &Set;
+}
+
+/// A field that another manager has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub manager: Manager,
+    pub path: Path,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UpdateError {
+    #[error("fields of other managers would change")]
+    Conflicts(Vec<Conflict>),
+    #[error("{0}")]
+    Type(String),
+}
+
+impl UpdateError {
+    fn at(what: &str, why: impl std::fmt::Display) -> Self {
+        Self::Type(format!("failed to {what}: {why}"))
+    }
+}
+
+/// What to do about fields that others own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Force {
+    Take,
+    Refuse,
+}
+
+pub(super) type Fields = BTreeMap<Manager, Owned>;
+
+/// Writes in one version.
+pub(super) struct Updater<'a> {
+    pub(super) versions: &'a dyn Versions,
+    /// `group/version`
+    pub(super) version: &'a str,
+}
+
+/// An apply that is allowed.
+pub(super) struct Applied {
+    /// `None`: as it was.
+    pub(super) object: Option<Value>,
+    pub(super) fields: Fields,
+}
+
+impl Updater<'_> {
+    /// Finds out what a write has taken from the managers, and what is the writer's now.
+    pub(super) fn update(
+        &self,
+        live: &Typed<'_>,
+        new: &Typed<'_>,
+        fields: Fields,
+        manager: &Manager,
+    ) -> Result<Fields, UpdateError> {
+        let mut fields = self.reconcile(&live.value, fields)?;
+        let comparison = self.settle(live, new, &mut fields, (manager, Force::Take))?;
+        let mut set = fields
+            .get(manager)
+            .map(|owned| owned.set.difference(&comparison.removed))
+            .unwrap_or_default();
+        set.extend(comparison.modified);
+        set.extend(comparison.added);
+        let set = set.recursive_difference(self.versions.unwritten(self.version));
+        self.own(&mut fields, manager, set);
+        Ok(fields)
+    }
+
+    /// Merges a configuration into an object: what it no longer says goes, unless others own it.
+    pub(super) fn apply(
+        &self,
+        live: &Typed<'_>,
+        config: &Typed<'_>,
+        fields: Fields,
+        (manager, force): (&Manager, Force),
+    ) -> Result<Applied, UpdateError> {
+        let mut fields = self.reconcile(&live.value, fields)?;
+        let merged = merge::merge(&live.value, &config.value, &live.kind)
+            .map_err(|error| UpdateError::at("merge config", error))?;
+        let last = fields.remove(manager);
+        let set = extract::fields(&config.value, &config.kind)
+            .map_err(|error| UpdateError::at("get field set", error))?
+            .recursive_difference(self.versions.unwritten(self.version));
+        let api_version = self.version.to_owned();
+        fields.insert(manager.clone(), Owned { api_version, set });
+        let merged = self
+            .prune(merged, &fields, last.as_ref())
+            .map_err(|error| UpdateError::at("prune fields", error))?;
+        let new = Typed {
+            value: Cow::Owned(merged),
+            kind: live.kind.clone(),
+        };
+        self.settle(live, &new, &mut fields, (manager, force))?;
+        let changed = new.value != live.value;
+        Ok(Applied {
+            object: changed.then(|| new.value.into_owned()),
+            fields,
+        })
+    }
+
+    fn own(&self, fields: &mut Fields, manager: &Manager, set: Set) {
+        if set.is_empty() {
+            fields.remove(manager);
+            return;
+        }
+        let api_version = self.version.to_owned();
+        fields.insert(manager.clone(), Owned { api_version, set });
+    }
+
+    fn convert<'v>(&self, value: &'v Value, version: &str) -> Result<Option<Typed<'v>>, String> {
+        let Some(typed) = self.versions.convert(value, version)? else {
+            return Ok(None);
+        };
+        if version != self.version {
+            check::value(&typed.value, &typed.kind, Duplicates::Allowed)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(Some(typed))
+    }
+
+    /// Takes from the other managers what a change took from them.
+    fn settle(
+        &self,
+        live: &Typed<'_>,
+        new: &Typed<'_>,
+        fields: &mut Fields,
+        (manager, force): (&Manager, Force),
+    ) -> Result<Comparison, UpdateError> {
+        let compare = |live: &Typed<'_>, new: &Typed<'_>, version: &str| {
+            compare::compare(&live.value, &new.value, &live.kind)
+                .map(|comparison| comparison.without(self.versions.unwritten(version)))
+                .map_err(|error| UpdateError::at("compare objects", error))
+        };
+        let whole = compare::compare(&live.value, &new.value, &live.kind)
+            .map_err(|error| UpdateError::at("compare objects", error))?;
+        let written = whole.without(self.versions.unwritten(self.version));
+        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written))]);
+        let others: Vec<Manager> = fields.keys().filter(|m| *m != manager).cloned().collect();
+        for other in &others {
+            let version = fields[other].api_version.clone();
+            if by_version.contains_key(&version) {
+                continue;
+            }
+            let convert = |what: &str, value| {
+                self.convert(value, &version)
+                    .map_err(|why| UpdateError::at(&format!("convert {what} object"), why))
+            };
+            let (before, after) = (convert("old", &live.value)?, convert("new", &new.value)?);
+            let comparison = match (before, after) {
+                (Some(before), Some(after)) => Some(compare(&before, &after, &version)?),
+                _ => None,
+            };
+            by_version.insert(version, comparison);
+        }
+        let mut conflicts = Vec::new();
+        let mut taken: Vec<(&Manager, Option<Set>)> = Vec::new();
+        for other in &others {
+            let owned = &fields[other];
+            let Some(Some(comparison)) = by_version.get(&owned.api_version) else {
+                taken.push((other, None));
+                continue;
+            };
+            let changed = comparison.modified.union(&comparison.added);
+            let conflict = owned.set.intersection(&changed);
+            conflicts.extend(conflict.paths().into_iter().map(|path| Conflict {
+                manager: other.clone(),
+                path,
+            }));
+            let left = owned.set.difference(&conflict);
+            let left = left.difference(&comparison.removed);
+            taken.push((other, Some(left)));
+        }
+        if force == Force::Refuse && !conflicts.is_empty() {
+            return Err(UpdateError::Conflicts(conflicts));
+        }
+        for (other, left) in taken {
+            match (left, fields.get_mut(other)) {
+                (Some(left), Some(owned)) if !left.is_empty() => owned.set = left,
+                _ => {
+                    fields.remove(other);
+                }
+            }
+        }
+        if fields.get(manager).is_some_and(|own| own.set.is_empty()) {
+            fields.remove(manager);
+        }
+        Ok(whole)
+    }
+
+    /// Sets that were written under another schema, as the schema has them now.
+    fn reconcile(&self, live: &Value, fields: Fields) -> Result<Fields, UpdateError> {
+        let mut result = Fields::new();
+        for (manager, mut owned) in fields {
+            let typed = self
+                .convert(live, &owned.api_version)
+                .map_err(UpdateError::Type)?;
+            // A version that is no longer served takes its entries along.
+            if let Some(typed) = typed {
+                owned.set = reconcile::reconcile(&owned.set, &typed.kind);
+                result.insert(manager, owned);
+            }
+        }
+        Ok(result)
+    }
+
+    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    fn prune(&self, merged: Value, fields: &Fields, last: Option<&Owned>) -> Result<Value, String> {
+        let Some(last) = last.filter(|last| !last.set.is_empty()) else {
+            return Ok(merged);
+        };
+        let Some(typed) = self.convert(&merged, &last.api_version)? else {
+            return Ok(merged.clone());
+        };
+        let kind = Some(&typed.kind);
+        let last_set = with_named_fields(&last.set, kind);
+        let pruned = remove(&typed.value, &last_set, &typed.kind);
+        let pruned = self.add_back_owned(&typed, pruned, &last.api_version, fields)?;
+        let Some(pruned) = self.convert(&pruned, &last.api_version)? else {
+            return Ok(merged.clone());
+        };
+        // Only what the manager had itself goes.
+        let all = |value: &Value, kind: &Type| {
+            extract::fields(value, kind)
+                .map(|set| with_named_fields(&set, Some(kind)))
+                .map_err(|error| error.to_string())
+        };
+        let gone = all(&typed.value, &typed.kind)?
+            .difference(&all(&pruned.value, &pruned.kind)?)
+            .intersection(&last_set);
+        let pruned = remove(&typed.value, &gone, &typed.kind);
+        match self.convert(&pruned, self.version)? {
+            Some(back) => Ok(back.value.into_owned()),
+            None => Ok(pruned.clone()),
+        }
+    }
+
+    /// Puts back what was pruned and has an owner, version by version, the pruned one first.
+    fn add_back_owned(
+        &self,
+        merged: &Typed<'_>,
+        mut pruned: Value,
+        version: &str,
+        fields: &Fields,
+    ) -> Result<Value, String> {
+        let mut owned: BTreeMap<&str, Set> = BTreeMap::new();
+        for entry in fields.values() {
+            let set = owned.entry(&entry.api_version).or_default();
+            set.extend(entry.set.clone());
+        }
+        let first = owned.remove_entry(version);
+        for (version, owned) in first.into_iter().chain(owned) {
+            let Some(whole) = self.convert(&merged.value, version)? else {
+                continue;
+            };
+            let kept = match self.convert(&pruned, version)? {
+                Some(kept) => extract::fields(&kept.value, &kept.kind),
+                None => continue,
+            };
+            let kept = kept.map_err(|error| error.to_string())?;
+            let all =
+                extract::fields(&whole.value, &whole.kind).map_err(|error| error.to_string())?;
+            let kind = Some(&whole.kind);
+            let mut stays = with_named_fields(&kept, kind);
+            stays.extend(with_named_fields(&owned, kind));
+            let gone = with_named_fields(&all, kind).difference(&stays);
+            pruned = remove(&whole.value, &gone, &whole.kind);
+        }
+        Ok(pruned)
+    }
+}
+
+/// Who writes, before it is known what it is called in the entries.
+pub(super) fn current() -> Manager {
+    Manager {
+        name: "current-operation".to_owned(),
+        operation: Operation::Update,
+        api_version: String::new(),
+        subresource: String::new(),
+    }
+}
