@@ -1,7 +1,7 @@
 //! The CRD manifest of `PublishedResource`, made from its types.
 
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::PublishedResource;
 
@@ -53,6 +53,17 @@ fn tidy(value: &mut Value) {
             }
         }
         Value::Array(list) => list.iter_mut().for_each(tidy),
+        // Bounds are floats in the Rust types; whole ones are written as everybody else writes them.
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = whole(number) {
+                *number = whole.into();
+            }
+        }
         _ => {}
     }
+}
+
+fn whole(number: &Number) -> Option<i64> {
+    let text = number.to_string();
+    text.strip_suffix(".0")?.parse().ok()
 }
