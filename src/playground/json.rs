@@ -31,6 +31,8 @@ pub enum JsonError {
     NotUtf8(std::str::Utf8Error),
     #[error("request body is not valid JSON: {0}")]
     Malformed(String),
+    #[error("request body is not valid YAML: {0}")]
+    NotYaml(String),
 }
 
 /// A parsed document.

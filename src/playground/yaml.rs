@@ -20,9 +20,11 @@ pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
     let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
+        // The line and column say where it is; a drawing of it is nothing for a status.
+        with_snippet: false,
     };
     let value: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| JsonError::Malformed(error.to_string()))?;
+        .map_err(|error| JsonError::NotYaml(error.to_string()))?;
     // Numbers are read as those of JSON are.
     let value = json::parse(value.to_string().as_bytes())?.value;
     Ok(Document {
@@ -115,8 +117,14 @@ mod tests {
 
     #[test]
     fn what_is_no_yaml_is_refused() {
-        for body in [&b"a: [1"[..], b"\xff", b"a: b: c"] {
-            assert!(parse(body).is_err(), "{body:?}");
+        for body in [&b"a: [1"[..], b"a: b: c"] {
+            let message = parse(body).unwrap_err().to_string();
+            assert!(
+                message.starts_with("request body is not valid YAML: "),
+                "{message}"
+            );
+            assert!(!message.contains('\n'), "{message}");
         }
+        assert!(parse(b"\xff").is_err());
     }
 }

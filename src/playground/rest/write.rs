@@ -18,6 +18,7 @@ use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
 use crate::playground::fields;
+use crate::playground::json::Document;
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::patch::{self, PatchError};
 use crate::playground::status::Status;
@@ -67,7 +68,7 @@ impl Left {
 
 impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
-        let document = body::document(&call.request.headers, &call.request.body)?;
+        let document = self.document(call, "create")?;
         let manager = owning::manager(call, "CreateOptions")?;
         let validation = call.query.field_validation("CreateOptions")?;
         let mut complaints = Complaints::about(validation, &document, &call.request.body);
@@ -88,6 +89,17 @@ impl Rest {
             201,
             outcome.map_err(|status| complaints.beside(status))?,
         )
+    }
+
+    /// What was sent. Where nothing is served, that is to be told, and not what a body there should be.
+    fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
+        body::document(&call.request.headers, &call.request.body).map_err(|unread| {
+            let scope = &call.request.scope;
+            let found = self
+                .store
+                .read(|read| self.find(read, scope, &call.path, verb));
+            found.err().unwrap_or(unread)
+        })
     }
 
     /// Puts an object where there is none yet.
@@ -148,7 +160,7 @@ impl Rest {
     }
 
     pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let document = body::document(&call.request.headers, &call.request.body)?;
+        let document = self.document(call, "update")?;
         let manager = owning::manager(call, "UpdateOptions")?;
         let validation = call.query.field_validation("UpdateOptions")?;
         let mut complaints = Complaints::about(validation, &document, &call.request.body);

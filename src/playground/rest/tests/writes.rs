@@ -657,3 +657,17 @@ async fn events_are_one_object_in_two_groups() {
         .ok();
     assert_eq!(names(&chosen), ["e"]);
 }
+
+#[tokio::test]
+async fn what_nobody_serves_is_missing_whatever_the_body_is() {
+    let ground = Ground::new();
+    let nowhere = "/apis/apps/v1/namespaces/default/deployments";
+    let here = "/api/v1/namespaces/default/configmaps";
+    for (target, code) in [(nowhere, 404), (here, 415)] {
+        let sent = ground.ask(Method::POST, target, "text/plain", json!({}));
+        assert_eq!(sent.await.code, code, "{target}");
+        let target = format!("{target}/a");
+        let sent = ground.ask(Method::PUT, &target, "text/plain", json!({}));
+        assert_eq!(sent.await.code, code, "{target}");
+    }
+}
