@@ -80,9 +80,15 @@ impl JsonPath {
     }
 
     fn walk<'v>(&'v self, start: Vec<&'v Value>) -> Found<'v> {
-        self.0.iter().try_fold(start, |at, step| step.take(at))
+        self.0.iter().try_fold(start, |at, step| {
+            let found = step.take(at)?;
+            (found.len() <= MAX_FOUND).then_some(found).ok_or(Unfit)
+        })
     }
 }
+
+/// Paths that multiply what they find (`..a..a`, `['a','a']`) end here: one cell must not hold up a server.
+const MAX_FOUND: usize = 16_384;
 
 impl Step {
     fn take<'v>(&'v self, at: Vec<&'v Value>) -> Found<'v> {
@@ -95,6 +101,9 @@ impl Step {
                 let mut found = Vec::new();
                 for value in at {
                     descend(value, &mut found);
+                    if found.len() > MAX_FOUND {
+                        return Err(Unfit);
+                    }
                 }
                 Ok(found)
             }
@@ -109,6 +118,9 @@ impl Step {
                 let mut found = Vec::new();
                 for path in paths {
                     found.extend(path.walk(at.clone())?);
+                    if found.len() > MAX_FOUND {
+                        return Err(Unfit);
+                    }
                 }
                 Ok(found)
             }

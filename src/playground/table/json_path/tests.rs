@@ -119,3 +119,12 @@ fn nobody_nests_the_reader_to_death() {
     let deep = format!("{}@{}", "[?(".repeat(10_000), ")]".repeat(10_000));
     assert!(JsonPath::parse(&deep).is_err());
 }
+
+#[test]
+fn paths_that_multiply_what_they_find_come_to_an_end() {
+    let nested = (0..60).fold(json!(1), |inner, _| json!({"a": inner}));
+    for many in ["['a','a']".repeat(40), "..a".repeat(12)] {
+        let path = JsonPath::parse(&format!(".a{many}")).unwrap();
+        assert_eq!(path.find(&nested), Err(Unfit), "{many}");
+    }
+}
