@@ -80,6 +80,18 @@ spec:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd, namespace: shop}\ndata: {a: b}\nsail: large\n",
     ),
     (
+        "served.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: served, namespace: shop}\ndata: {a: b}\n",
+    ),
+    (
+        "served-more.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: served, namespace: shop}\ndata: {a: b, more: of}\n",
+    ),
+    (
+        "three.yaml",
+        "apiVersion: fleet.example.org/v1\nkind: Boat\nmetadata: {name: three, namespace: shop}\nspec: {size: 9, crew: [{name: bob}]}\n",
+    ),
+    (
         "event.yaml",
         "apiVersion: v1\nkind: Event\nmetadata: {name: sunk, namespace: shop}\ninvolvedObject: {apiVersion: v1, kind: ConfigMap, name: plan, namespace: shop}\nreason: Sunk\nmessage: it is gone\ntype: Warning\ncount: 2\nfirstTimestamp: 2026-01-01T00:00:00Z\nlastTimestamp: 2026-01-01T00:00:00Z\nsource: {component: harbour}\n",
     ),
@@ -155,6 +167,21 @@ kubectl get cm plan -n shop -o jsonpath='{.data}'
 kubectl apply -f maps.yaml --dry-run=server
 kubectl delete -f map-unknown.yaml
 
+# Server-side apply.
+kubectl apply --server-side -f served.yaml
+kubectl apply --server-side -f served.yaml
+kubectl patch cm served -n shop --type merge -p '{"data":{"a":"mine"}}'
+kubectl apply --server-side -f served.yaml
+kubectl apply --server-side --force-conflicts -f served.yaml
+kubectl apply --server-side --field-manager=other -f served-more.yaml
+kubectl get cm served -n shop -o jsonpath='{.data}'
+kubectl apply --server-side --field-manager=other -f served.yaml
+kubectl get cm served -n shop -o jsonpath='{.data}'
+kubectl get cm served -n shop --show-managed-fields -o jsonpath='{range .metadata.managedFields[*]}{.manager} {.operation} {.fieldsV1}{"\n"}{end}'
+kubectl apply --server-side -f maps.yaml
+kubectl apply --server-side -f map-unknown.yaml
+kubectl delete cm served -n shop --cascade=foreground
+
 # Definitions and what they define.
 kubectl get boats -n shop
 kubectl apply -f crd.yaml
@@ -171,6 +198,12 @@ kubectl apply -f one.yaml
 kubectl apply -f one.yaml
 kubectl create -f two.yaml
 kubectl create -f two.yaml
+kubectl apply --server-side -f three.yaml
+kubectl patch boat three -n shop --type merge -p '{"spec":{"size":10}}'
+kubectl apply --server-side -f three.yaml
+kubectl apply --server-side --force-conflicts -f three.yaml
+kubectl get boat three -n shop --show-managed-fields -o jsonpath='{range .metadata.managedFields[*]}{.manager} {.operation} {.fieldsV1}{"\n"}{end}'
+kubectl delete boat three -n shop --cascade=orphan
 kubectl get boats -n shop
 kubectl get bt -n shop -o wide
 kubectl get boats.v1.fleet.example.org -n shop --show-labels
