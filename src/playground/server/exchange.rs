@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -42,6 +43,10 @@ pub(crate) struct Exchange {
     pub(crate) stop: CancellationToken,
 }
 
+/// What is taken of a body that nobody reads.
+const MAX_DRAINED: usize = 32 * 1024 * 1024;
+const DRAINED_WITHIN: Duration = Duration::from_secs(1);
+
 /// A request whose body is still on its way.
 struct Incomplete<'a> {
     method: http::Method,
@@ -73,6 +78,24 @@ impl Arriving {
                 "reading the request's body: {error}"
             ))),
         }
+    }
+
+    /// Takes the rest of a body that nobody reads, within bounds: a client that is cut off while it
+    /// sends may never come to read the answer.
+    async fn drain(&mut self) {
+        let mut left = MAX_DRAINED;
+        let rest = async {
+            while let Some(frame) = self.body.frame().await {
+                let Ok(frame) = frame else { return false };
+                let size = frame.data_ref().map_or(0, Bytes::len);
+                if size > left {
+                    return false;
+                }
+                left -= size;
+            }
+            true
+        };
+        self.ended = tokio::time::timeout(DRAINED_WITHIN, rest).await == Ok(true);
     }
 }
 
@@ -111,6 +134,9 @@ impl Handler for Exchange {
             let response = self.faulty(fault, answer).await;
             let code = response.as_ref().map_or(0, |response| response.status);
             self.log.push(&info, query.as_deref(), code, name, &agent);
+            if !body.ended && parts.version < Version::HTTP_2 {
+                body.drain().await;
+            }
             response.map(|mut response| {
                 if head {
                     // No more than what stands above it; over HTTP/2 nobody else would see to that.

@@ -1,11 +1,8 @@
 //! Objects that travel with others: credentials, configurations, whatever an entry leads to.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testbed::eventually;
-use tokio::time::Instant;
 
 use super::plane::{Kind, Plane};
 use super::service::{self, Ground};
@@ -23,7 +20,7 @@ on_the_playground!(
     credentials_come_change_and_are_revoked,
     what_a_consumer_provides_goes_along_and_is_taken_back,
     what_happens_while_nobody_is_at_work_is_caught_up_with,
-    six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second,
+    six_secrets_of_a_new_object_take_sixteen_requests,
     objects_found_by_labels_come_and_go_with_them,
     any_kind_travels_and_its_status_with_it,
     what_several_objects_share_goes_with_the_last,
@@ -248,9 +245,7 @@ async fn what_happens_while_nobody_is_at_work_is_caught_up_with(world: &World) -
     Ok(())
 }
 
-async fn six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second(
-    world: &World,
-) -> Result<()> {
+async fn six_secrets_of_a_new_object_take_sixteen_requests(world: &World) -> Result<()> {
     let stage = world
         .related(json!({"related": [
             entry("down", "service", json!({"reference": {"path": "spec.down"}})),
@@ -266,7 +261,6 @@ async fn six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second(
     }
     stage.marker("second").await;
     let mark = world.requests().mark();
-    let begin = Instant::now();
     let spec = json!({"up": ["up0", "up1", "up2"], "down": ["down0", "down1", "down2"]});
     stage.team.make(&stage.kind, "lamp", spec).await;
     let told = [
@@ -275,7 +269,6 @@ async fn six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second(
         ("down.2", "down2"),
     ];
     stage.await_told("lamp", &told).await;
-    let took = begin.elapsed();
     for n in 0..3 {
         await_held(service, stage.home(), &format!("up{n}"), Some("u")).await;
         await_held(team, "default", &format!("down{n}"), Some("d")).await;
@@ -285,8 +278,6 @@ async fn six_secrets_of_a_new_object_take_sixteen_requests_and_half_a_second(
     let lines = spent.iter().map(shown).collect::<Vec<_>>().join("\n");
     ensure!(spent.len() <= 16, "{} requests:\n{lines}", spent.len());
     ensure!(spent.iter().all(super::world::Counted::is_write), "{lines}");
-    // A machine that runs all tests at once is given more than the half second it needs alone.
-    ensure!(took < Duration::from_secs(5), "it took {took:?}");
     Ok(())
 }
 

@@ -194,7 +194,18 @@ impl Server {
     }
 
     pub(super) async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        let (parts, bytes) = self.collected(ask).await?.into_parts();
+        // The real one asks for patience while it prepares to store a kind.
+        let ready = testbed::within(SOON, async || {
+            let answer = self.collected(ask).await;
+            let busy = answer.as_ref().is_ok_and(|answer| {
+                answer.status().as_u16() == 429
+                    && String::from_utf8_lossy(answer.body()).contains("(re)initializing")
+            });
+            ensure!(!busy, "storage is being initialized");
+            anyhow::Ok(answer)
+        });
+        let ready = ready.await.map_err(|last| anyhow::anyhow!("{last}"))?;
+        let (parts, bytes) = ready?.into_parts();
         let mut body = read(&bytes);
         if let Some(key) = ask.keep {
             self.kept.insert(key.to_owned(), body.clone());
@@ -220,6 +231,10 @@ impl Server {
             let met = match condition {
                 Condition::Code(code) => parts.status.as_u16() == *code,
                 Condition::At(pointer, value) => body.pointer(pointer) == Some(value),
+                Condition::Names(name) => {
+                    let named = json!({"name": name}).to_string();
+                    body.to_string().contains(named.trim_matches(['{', '}']))
+                }
                 Condition::Nothing(pointer) => body.pointer(pointer).is_none(),
             };
             ensure!(met, "{} {body}", parts.status);

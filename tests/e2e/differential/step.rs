@@ -81,6 +81,8 @@ pub(crate) enum Condition {
     At(&'static str, Value),
     /// Nothing is at a pointer of the answer.
     Nothing(&'static str),
+    /// Something of this name is somewhere in the body.
+    Names(String),
 }
 
 /// When enough events have come.
@@ -246,6 +248,10 @@ pub(crate) fn install(definition: Value) -> Script {
         script.push(until(
             &format!("/apis/{group}/{version}/{plural}?limit=1"),
             Condition::Code(200),
+        ));
+        script.push(until(
+            &format!("/apis/{group}/{version}"),
+            Condition::Names(plural.to_owned()),
         ));
     }
     script
