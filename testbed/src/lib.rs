@@ -39,7 +39,7 @@ pub mod process;
 pub use access::Access;
 pub use cluster::{Component, Options, ServiceCluster};
 pub use entry::Entry;
-pub use eventually::{eventually, within};
+pub use eventually::{SOON, eventually, within};
 pub use link::Link;
 pub use names::unique;
 pub use process::{Exit, Launch, Process, Signal};

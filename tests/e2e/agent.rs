@@ -9,11 +9,10 @@
     reason = "documents are written down where they are passed"
 )]
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use sha1::{Digest as _, Sha1};
 use sha3::Sha3_256;
+use testbed::SOON;
 
 /// Runs each of these tests on both grounds.
 macro_rules! on_both_grounds {
@@ -67,9 +66,6 @@ mod takeover;
 mod variants;
 mod workspaces;
 mod world;
-
-/// What should happen at once does within that, on a busy machine too.
-const SOON: Duration = Duration::from_secs(30);
 
 fn sha1_hex(text: &str) -> String {
     hex(&Sha1::digest(text))

@@ -10,9 +10,8 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use testbed::{Launch, Process, Signal, binaries, eventually};
+use testbed::{Launch, Process, SOON, Signal, binaries, eventually};
 
-const SOON: Duration = Duration::from_secs(30);
 /// How long it may take until everything has happened.
 const PLAYED: Duration = Duration::from_secs(5);
 

@@ -19,10 +19,9 @@ use kube::api::{
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
-use testbed::{Component, ServiceCluster, eventually, unique};
+use testbed::{Component, SOON, ServiceCluster, eventually, unique};
 use tokio::sync::mpsc;
 
-const SOON: Duration = Duration::from_secs(30);
 /// A server of a busy machine may take its time to come back.
 const RESTARTED: Duration = Duration::from_mins(2);
 /// Set for a test process that another test starts in order to kill it.

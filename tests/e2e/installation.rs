@@ -13,11 +13,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::binaries::repository;
-use testbed::{Launch, Process, ServiceCluster, eventually};
+use testbed::{Launch, Process, SOON, ServiceCluster, eventually};
 
 use crate::workspaces::{self, create};
 
-const SOON: Duration = Duration::from_mins(1);
 const EXPORT: &str = "wares.example.org";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 const VALUES: &str = "\

@@ -5,14 +5,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use testbed::process::Reason;
-use testbed::{Launch, Signal, binaries, eventually};
-
-const SOON: Duration = Duration::from_secs(30);
+use testbed::{Launch, SOON, Signal, binaries, eventually};
 
 /// All tools in one: it is called by the names of them. What `cargo test` does, `PLAY` says. What it
 /// starts ends with the test process, whatever becomes of the test command.
