@@ -32,9 +32,10 @@ const QUICK: Pace = Pace {
 };
 /// A watch that is not to be replaced while the test looks at it.
 const PATIENT: Pace = Pace {
-    silence: Duration::from_mins(1),
+    silence: Duration::from_mins(10),
     ..QUICK
 };
+const SOON: Duration = Duration::from_mins(1);
 
 fn path(name: &str) -> String {
     format!("/api/v1/namespaces/default/configmaps{name}")
@@ -95,7 +96,7 @@ fn plain(ground: Ground, pace: Pace) -> Fed {
 
 impl Fed {
     async fn next(&mut self) -> (String, What) {
-        let wait = timeout(Duration::from_secs(20), self.told.recv());
+        let wait = timeout(SOON, self.told.recv());
         let change = wait.await.expect("nothing was told").unwrap();
         (change.key.name.to_string(), change.what)
     }
@@ -511,6 +512,6 @@ async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
         let mut held = looks.feed.lock();
         *held = Some(Feed::start(selection, table, listener, PATIENT));
     }
-    let complete = timeout(Duration::from_secs(20), looked.recv()).await;
+    let complete = timeout(SOON, looked.recv()).await;
     assert_eq!(complete.unwrap(), Some(true));
 }

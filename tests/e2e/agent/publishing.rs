@@ -263,7 +263,7 @@ async fn a_resource_enters_and_leaves_the_selection_by_its_labels(world: &World)
     world.await_copy(&kind, team.of("lamp")).await;
 
     world.service.merge(&at, label("somebody-else")).await?;
-    world.await_still(&widgets, &team).await;
+    world.await_noticed(&widgets, &team).await?;
     team.patch(&kind, "lamp", json!({"spec": {"size": 2}}))
         .await?;
     team.make(&kind, "other", json!({})).await;

@@ -231,6 +231,11 @@ impl Server {
                     let named = json!({"name": name}).to_string();
                     body.to_string().contains(named.trim_matches(['{', '}']))
                 }
+                Condition::Version(version) => {
+                    let wanted = self.filled(version);
+                    let versions = body["versions"].as_array();
+                    versions.is_some_and(|all| all.iter().any(|one| one["groupVersion"] == *wanted))
+                }
                 Condition::Nothing(pointer) => body.pointer(pointer).is_none(),
             };
             ensure!(met, "{} {body}", parts.status);

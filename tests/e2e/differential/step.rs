@@ -83,6 +83,8 @@ pub(crate) enum Condition {
     Nothing(&'static str),
     /// Something of this name is somewhere in the body.
     Names(String),
+    /// A group has this version.
+    Version(String),
 }
 
 /// When enough events have come.
@@ -252,6 +254,11 @@ pub(crate) fn install(definition: Value) -> Script {
         script.push(until(
             &format!("/apis/{group}/{version}"),
             Condition::Names(plural.to_owned()),
+        ));
+        // The real server learns of groups from somewhere else than of what is in them.
+        script.push(until(
+            &format!("/apis/{group}"),
+            Condition::Version(format!("{group}/{version}")),
         ));
     }
     script

@@ -9,12 +9,13 @@ use crate::playground::server::{Action, When};
 use crate::publish::agent::ground::{Dialect, EXPORTS, Scene, until};
 use crate::publish::types::PublishedResourceSpec;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
+/// Nothing happens because of what waits for so long.
+const NEVER: Duration = Duration::from_mins(10);
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-/// Long enough that nothing happens because of it.
 const PATIENT: Pace = Pace {
-    first: SOON,
+    first: NEVER,
     quiet: Duration::from_millis(50),
     rest: Duration::from_millis(50),
     missing: Duration::from_millis(50),
@@ -417,7 +418,7 @@ async fn what_somebody_removes_is_put_back_at_once_but_not_as_fast_as_they_remov
     let mut running = Running::start(
         &scene,
         Pace {
-            pause: SOON,
+            pause: NEVER,
             ..PATIENT
         },
     );
@@ -473,7 +474,7 @@ async fn events_that_are_refused_hold_nothing_up() {
 #[tokio::test]
 async fn the_task_ends_when_told_to_even_where_kcp_does_not_answer() {
     let scene = scene().await;
-    let late = fault("get", "apiexports", Action::Latency(SOON * 10));
+    let late = fault("get", "apiexports", Action::Latency(NEVER));
     scene.ground.playground.faults().add(late);
     let running = Running::start(&scene, PATIENT);
     running.select(&[settled("v1.as.a.org")]);
