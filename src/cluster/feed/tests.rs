@@ -171,15 +171,21 @@ async fn a_server_that_streams_no_lists_is_asked_for_pages() {
 async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
     let ground = Ground::start().await;
     create(&ground, "a", json!({})).await;
-    let cut = Action::CutWatch(Duration::from_millis(30));
-    let mut first_three = fault("watch", "configmaps", cut);
-    first_three.times = Some(3);
-    ground.playground.faults().add(first_three);
+    // The first of them lasts until all that is there has been told.
+    let faults = ground.playground.faults();
+    for (millis, times) in [(1000, 1), (30, 2)] {
+        let cut = Action::CutWatch(Duration::from_millis(millis));
+        let mut cut = fault("watch", "configmaps", cut);
+        cut.times = Some(times);
+        faults.add(cut);
+    }
     let mut fed = plain(ground, PATIENT);
     fed.feed.completed().await;
-    for n in 0..10 {
-        create(&fed.ground, &format!("n{n}"), json!({})).await;
-        fed.told_of(&format!("n{n}"), What::Changed).await;
+    let mut told = 0;
+    while told < 10 || fed.ground.playground.faults().struck() != [1, 2] {
+        create(&fed.ground, &format!("n{told}"), json!({})).await;
+        fed.told_of(&format!("n{told}"), What::Changed).await;
+        told += 1;
     }
     let requests = fed.ground.playground.requests().since(0);
     let lists = requests.iter().filter(|r| {

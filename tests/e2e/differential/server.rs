@@ -231,6 +231,13 @@ impl Server {
                     let named = json!({"name": name}).to_string();
                     body.to_string().contains(named.trim_matches(['{', '}']))
                 }
+                Condition::Established => {
+                    let conditions = body["status"]["conditions"].as_array();
+                    conditions.is_some_and(|all| {
+                        all.iter()
+                            .any(|one| one["type"] == "Established" && one["status"] == "True")
+                    })
+                }
                 Condition::Version(version) => {
                     let wanted = self.filled(version);
                     let versions = body["versions"].as_array();

@@ -83,6 +83,8 @@ pub(crate) enum Condition {
     Nothing(&'static str),
     /// Something of this name is somewhere in the body.
     Names(String),
+    /// A definition is established; the real server serves it a moment before.
+    Established,
     /// A group has this version.
     Version(String),
 }
@@ -240,6 +242,10 @@ pub(crate) fn install(definition: Value) -> Script {
     script.push(until(
         &format!("{definitions}/{name}"),
         Condition::At("/status/acceptedNames/plural", json!(plural)),
+    ));
+    script.push(until(
+        &format!("{definitions}/{name}"),
+        Condition::Established,
     ));
     for version in definition["spec"]["versions"]
         .as_array()
