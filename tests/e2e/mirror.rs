@@ -4,6 +4,7 @@
 mod deletions;
 mod links;
 mod storms;
+mod tells;
 mod types;
 mod ways;
 mod world;

@@ -153,6 +153,11 @@ impl Syncer {
                         "" => name.to_owned(),
                         namespace => format!("{namespace}/{name}"),
                     };
+                    let kind = &self.definition.kind.kind;
+                    let what = match self.version(id, because) {
+                        Some(version) => format!("{kind} {key} @ {version}: {what}"),
+                        None => format!("{kind} {key}: {what}"),
+                    };
                     // What the link is to blame for is told once, not for each object.
                     if self.planes.link.is_up() || reason.code.class() == Class::Refused {
                         warn!(
@@ -169,6 +174,19 @@ impl Syncer {
                     debug!(CRD = resource, namespace, name, reason = code, "{what}");
                 }
             }
+        }
+    }
+
+    /// Of the object on whose side something happened.
+    fn version(&self, id: &Id, because: EventSource) -> Option<String> {
+        let owner = self.definition.owner;
+        let plane = match because {
+            EventSource::Upstream => owner,
+            EventSource::Downstream => owner.other(),
+        };
+        match self.cache.get(&id.at(&self.definition, plane)) {
+            Seen::Present(object) => object.resource_version().map(str::to_owned),
+            Seen::Absent | Seen::Unknown => None,
         }
     }
 

@@ -113,6 +113,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
         None => None,
         Some(address) => {
             let bound = serve::bind("--listen-address", address).await?;
+            info!(address = %bound.address(), "serving pages");
             let serving = bound.serve(Pages::Site(site), stop.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(serving)))
         }
