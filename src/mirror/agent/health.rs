@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// See the module.
 pub struct CloudHealth {
     planes: Planes,
-    /// When the cloud was asked last, and whether it took our credentials then. Held while it is asked.
+    /// When the cloud answered last, and whether it took our credentials then. Held while it is asked.
     last: Mutex<Option<(Instant, bool)>>,
 }
 
@@ -38,15 +38,14 @@ impl CloudHealth {
         let began = Instant::now();
         let mut last = self.last.lock().await;
         // Those who ask at the same time are told the same.
-        if let Some((asked, is_well)) = *last
-            && asked >= began
+        if let Some((told, is_well)) = *last
+            && told >= began
         {
             return is_well;
         }
-        let asked = Instant::now();
         let answer = timeout(PATIENCE, self.planes.cloud.call(Call::get(ASKED))).await;
         let is_well = !matches!(answer, Ok(Ok(reply)) if reply.status == 401);
-        *last = Some((asked, is_well));
+        *last = Some((Instant::now(), is_well));
         is_well
     }
 }
