@@ -149,13 +149,18 @@ impl Renewal {
         Ok(Self { origin, config })
     }
 
-    /// Looks whether the endpoint is there, whatever it answers.
+    /// Looks whether the endpoint is there. Whoever answers that we may not ask is something else on the
+    /// way there.
     pub async fn find(&self) -> Result<(), TokenError> {
         let Origin::Endpoint { endpoint, path, .. } = &self.origin else {
             return Ok(());
         };
         let searching = async {
-            while endpoint.call(Call::get(path.as_str())).await.is_err() {
+            loop {
+                let asked = endpoint.call(Call::get(path.as_str())).await;
+                if asked.is_ok_and(|reply| reply.status != 403) {
+                    return;
+                }
                 sleep(PAUSES.0).await;
             }
         };

@@ -49,8 +49,8 @@ fn unclear(plural: &'static str, kind: &'static str, owner: &'static str, filter
     Type {
         plural,
         kind,
-        owner,
         filtered,
+        owner,
         ..MISSIONS
     }
 }

@@ -382,19 +382,54 @@ async fn nothing_is_sent_to_the_cloud_before_there_are_credentials() {
     mirror.end().await;
 }
 
+/// Answers everybody the same.
+async fn tell_all(status: u16, text: &'static str, tasks: &mut JoinSet<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tasks.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let service = service_fn(|_: Request<Incoming>| async move {
+                let mut response = Response::new(text.to_owned());
+                *response.status_mut() = StatusCode::from_u16(status).unwrap();
+                Ok::<_, Infallible>(response)
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    address
+}
+
 #[tokio::test]
 async fn without_any_credentials_to_be_found_it_ends_and_says_what_there_could_be() {
-    let clusters = Clusters::start().await;
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
     let mut tasks = JoinSet::new();
     let proxy = Proxy::start(&clusters, &mut tasks).await;
-    let nobody = free().await;
-    let url = format!("http://{nobody}/computeMetadata/v1/instance/service-accounts/default/token");
-    let (options, _directory) = options(&clusters, &proxy, |_| Tokens::Machine(url), free().await);
-    let ended = process::run(options, CancellationToken::new()).await;
-    let said = ended.unwrap_err().to_string();
-    for part in ["no metadata server answers", "--use-robot-jwt"] {
-        assert!(said.contains(part), "{said}");
-    }
+    let at = |address| {
+        format!("http://{address}/computeMetadata/v1/instance/service-accounts/default/token")
+    };
+    let nobody = at(free().await);
+    let guard = at(tell_all(403, "no", &mut tasks).await);
+    let ends = async |url: String| {
+        let (options, _directory) =
+            options(&clusters, &proxy, |_| Tokens::Machine(url), free().await);
+        let ended = process::run(options, CancellationToken::new()).await;
+        let said = ended.unwrap_err().to_string();
+        for part in ["no metadata server answers", "--use-robot-jwt"] {
+            assert!(said.contains(part), "{said}");
+        }
+    };
+    tokio::join!(ends(nobody), ends(guard));
+    assert_eq!(proxy.seen.lock().len(), 0);
+
+    let token = r#"{"access_token": "machine", "expires_in": 3600, "token_type": "Bearer"}"#;
+    let machine = at(tell_all(200, token, &mut tasks).await);
+    proxy.valid.lock().push(bearer("machine"));
+    let mirror = run(&clusters, &proxy, |_| Tokens::Machine(machine)).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    mirror.end().await;
 }
 
 #[tokio::test]
