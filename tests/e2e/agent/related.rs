@@ -10,7 +10,9 @@ use super::stage::Stage;
 use super::world::{World, shown};
 use super::{SOON, definition};
 
+mod kinds;
 mod matrix;
+mod whose;
 
 on_both_grounds!(
     credentials_come_change_and_are_revoked,
