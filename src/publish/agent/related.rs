@@ -341,6 +341,13 @@ impl Works {
                 .is_none_or(|feeds| feeds.values().all(settled))
     }
 
+    /// What nobody tells of is read again by the passes that come.
+    fn look_anew(&self) {
+        for feed in self.feeds() {
+            feed.table().forget_answers();
+        }
+    }
+
     fn is_complete(&self) -> bool {
         self.feeds().iter().all(|feed| feed.is_complete())
     }
@@ -428,7 +435,8 @@ impl Publishing {
                 wait = FIRST / 4;
             }
             // Endpoints come and go: what is watched of all today is not watched of a new one.
-            if !(all && watched) {
+            if learned || !(all && watched) {
+                works.look_anew();
                 self.again(&publication);
             }
             watched = all;
