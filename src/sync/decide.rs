@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::object::Object;
 
 use super::delete::{Extent, retract};
-use super::memory::MemoryPlace;
+use super::memory::{CopyRecord, Entry, MemoryPlace};
 use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
 use super::reason::{Class, Code, Reason};
 use super::related::{Below, turn, waves};
@@ -244,6 +244,11 @@ impl Pass<'_> {
         else {
             return;
         };
+        // What others are about to become is told with what these have become.
+        let goes_on = self.steps.iter().any(|step| step.request.writes());
+        if goes_on && self.changes.iter().all(|change| self.only_confirms(change)) {
+            return;
+        }
         let stored = self.stored.as_deref();
         let links = &self.subject.links;
         let dying = stored.is_some_and(Object::in_deletion);
@@ -285,6 +290,17 @@ impl Pass<'_> {
                     outcome.reason = reason.clone();
                 }
             }
+        }
+    }
+
+    /// Whether a change says no more than that what was about to be made is there.
+    fn only_confirms(&self, (id, now): (&LinkId, &Option<Entry>)) -> bool {
+        let before = self.memory.entries.get(id).map(|entry| &entry.copy);
+        match (before, now.as_ref().map(|entry| &entry.copy)) {
+            (Some(CopyRecord::Intended(before)), Some(CopyRecord::Created { key, .. })) => {
+                before == key
+            }
+            _ => false,
         }
     }
 

@@ -32,6 +32,18 @@ macro_rules! on_both_grounds {
     };
 }
 
+/// Runs each of these tests on a real kube-apiserver with our CRD: they need what the original's lacks.
+macro_rules! on_our_ground {
+    ($($name:ident),* $(,)?) => {
+        mod with_our_crd_only {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::agent::world::run(crate::agent::service::Ground::Ours, super::$name).await;
+            })*
+        }
+    };
+}
+
 /// Runs each of these tests with the playground as both control planes.
 macro_rules! on_the_playground {
     ($($name:ident),* $(,)?) => {

@@ -384,11 +384,17 @@ impl Publication {
         }
     }
 
+    /// The print of all that passes go by and that is no object.
+    pub fn rules(&self) -> u64 {
+        let compiled = self.compiled().fingerprint();
+        compiled.wrapping_add(self.related.edition())
+    }
+
     /// Whether nothing has changed since this object came to rest.
     pub fn rests(&self, id: &SubjectId, cache: &Cache) -> bool {
         let memos = self.memos.lock();
         let memo = memos.get(id);
-        memo.is_some_and(|memo| memo.holds(self.compiled().fingerprint(), cache))
+        memo.is_some_and(|memo| memo.holds(self.rules(), cache))
     }
 
     pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {
