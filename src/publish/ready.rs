@@ -38,7 +38,7 @@ pub struct Facts {
     /// The generation that all of this is about.
     pub generation: i64,
     pub schema: SchemaFact,
-    /// What is wrong with the rules.
+    /// What is wrong with the rules, and warnings of them.
     pub rules: Vec<Problem>,
     /// What keeps it from being in the export as asked, in words.
     pub export: Vec<String>,
@@ -114,6 +114,10 @@ pub fn judge(facts: &Facts) -> Verdict {
             ("Unknown", "Pending", vec![told])
         }
     };
+    let (_, warnings) = rules(facts);
+    if !warnings.is_empty() {
+        sentences.push(format!("warning: {}", some(warnings.into_iter())));
+    }
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
         status,
@@ -133,8 +137,9 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
         SchemaFact::Pending => false,
         SchemaFact::Published(_) => true,
     };
-    if !facts.rules.is_empty() {
-        let told = some(facts.rules.iter().map(in_words));
+    let (mistakes, _) = rules(facts);
+    if !mistakes.is_empty() {
+        let told = some(mistakes.into_iter());
         let published = if published {
             "the API is published, but "
         } else {
@@ -186,6 +191,13 @@ fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
             format!("synchronized with {count} workspaces"),
         ),
     }
+}
+
+/// What is wrong with the rules, and what they may not have been meant to do.
+fn rules(facts: &Facts) -> (Vec<String>, Vec<String>) {
+    let (mistakes, warnings): (Vec<_>, Vec<_>) = facts.rules.iter().partition(|p| p.is_error());
+    let told = |problems: Vec<&Problem>| problems.into_iter().map(in_words).collect();
+    (told(mistakes), told(warnings))
 }
 
 fn in_words(problem: &Problem) -> String {

@@ -410,6 +410,11 @@ impl Publishing {
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {
+            if known.facts.rules != warnings {
+                for warning in &warnings {
+                    warn!(publishedresource = %name, "{warning}");
+                }
+            }
             known.facts.rules = warnings;
             known.facts.synchronization = SynchronizationFact::default();
         });

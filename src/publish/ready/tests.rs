@@ -69,6 +69,33 @@ fn what_is_published_and_in_step_is_ready() {
 }
 
 #[test]
+fn rules_that_may_not_do_what_was_meant_are_used_all_the_same() {
+    let warning = problem("spec.related[0]", Some("look again")).warning();
+    let facts = Facts {
+        rules: vec![warning.clone()],
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; \
+         warning: spec.related[0]: is wrong (look again)",
+    );
+    let facts = Facts {
+        rules: vec![warning, problem("spec.naming.name", None)],
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "RulesInvalid",
+        "the API is published, but no object can be synchronized: spec.naming.name: is wrong; \
+         warning: spec.related[0]: is wrong (look again)",
+    );
+}
+
+#[test]
 fn a_warning_is_told_and_changes_nothing() {
     let facts = Facts {
         warnings: vec!["mind the gap".into()],
