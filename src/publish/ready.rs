@@ -18,7 +18,7 @@
 //! | `SynchronizationDisabled` | True | published; objects are left alone, as asked |
 //! | `Synchronizing` | True | published, and objects are kept in step |
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -46,6 +46,8 @@ pub struct Facts {
     pub held: Option<HeldDeletions>,
     /// What the agent was refused, such as `delete secrets on the service cluster`.
     pub missing_rights: BTreeSet<String>,
+    /// Kinds that workspaces do not let the agent write, and how many workspaces that are.
+    pub unaccepted: BTreeMap<String, usize>,
     /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
     pub unseen: Vec<String>,
     /// What holds nothing up but should be known, in words.
@@ -118,6 +120,17 @@ pub fn judge(facts: &Facts) -> Verdict {
     if !warnings.is_empty() {
         sentences.push(format!("warning: {}", some(warnings.into_iter())));
     }
+    let unaccepted = facts.unaccepted.iter().map(|(kind, count)| {
+        let (workspaces, their) = match count {
+            1 => ("workspace does", "its"),
+            _ => ("workspaces do", "their"),
+        };
+        format!(
+            "{count} {workspaces} not let the agent write {kind}: {their} APIBinding has to accept \
+             the permission claim"
+        )
+    });
+    sentences.extend(unaccepted);
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
         status,

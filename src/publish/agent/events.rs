@@ -4,6 +4,7 @@
 //! through of a refusal. Events are worth little: they are sent one at a time on a lane of their own,
 //! within a rate an object and a rate a tenant, and whatever goes wrong drops them.
 
+use crate::publish::related;
 use crate::publish::rules::PRIMARY;
 use crate::sync::reason::Class;
 use crate::sync::{Code, Effect, Key, LinkId, Outcome, Report};
@@ -18,6 +19,9 @@ pub use announcer::Announcer;
 pub use body::About;
 use plain::Hidden;
 pub use recorder::{Counts, Note, Recorder, Sender, line};
+
+/// So many different refusals are told of an object.
+const MOST_REFUSALS: usize = 3;
 
 /// What an event says: a reason out of a closed list, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,12 +94,23 @@ impl Reason {
     }
 }
 
-/// The one event of a pass over an object: why it is refused, else the most telling of what happened.
+/// The one event of a pass over an object: why it or what belongs to it is refused, else the most telling of what happened.
 /// None where nothing changed and nothing is refused.
 pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
-    if let Some(outcome) = report.outcomes.iter().find(refused) {
-        return Some(refusal(outcome, report, own));
+    let mut told: Vec<String> = Vec::new();
+    for outcome in report.outcomes.iter().filter(refused) {
+        let message = refusal(outcome, report, own);
+        if !told.contains(&message) {
+            told.push(message);
+        }
+    }
+    if !told.is_empty() {
+        told.truncate(MOST_REFUSALS);
+        return Some(Telling {
+            reason: Reason::Refused,
+            message: told.join(" "),
+        });
     }
     // What happens to related objects is not what happens to this one.
     let its_own = |link: Option<&LinkId>| link.is_none_or(|link| *link.0 == *PRIMARY);
@@ -108,16 +123,28 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     })
 }
 
-fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
-    let whose = if *outcome.link.0 == *PRIMARY {
-        "The object"
-    } else {
-        "An object that belongs to this one"
+/// Why one link is refused.
+fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
+    let is_its_own = *outcome.link.0 == *PRIMARY;
+    let whose = match related::entry_of(&outcome.link) {
+        _ if is_its_own => "The object".to_owned(),
+        Some(entry) => format!("An object that belongs to this one ({entry})"),
+        None => "An object that belongs to this one".to_owned(),
     };
     let code = outcome.reason.code;
-    let mut message = format!("{whose} {}.", words(code));
+    let in_its_workspace = outcome
+        .copy
+        .as_ref()
+        .is_some_and(|copy| copy.side == own.side);
+    let words = if code == Code::Forbidden && in_its_workspace {
+        "cannot be processed: this workspace does not let the service write it; its APIBinding has \
+         to accept the permission claim"
+    } else {
+        words(code)
+    };
+    let mut message = format!("{whose} {words}.");
     // Of related objects nothing is quoted: they may be Secrets.
-    if code == Code::Invalid && *outcome.link.0 == *PRIMARY {
+    if code == Code::Invalid && is_its_own {
         let copies = report.outcomes.iter().filter_map(|o| o.copy.as_ref());
         let hidden = Hidden::of(own, copies);
         let detail = &outcome.reason.detail;
@@ -130,10 +157,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
             message = format!("{message}: {why}");
         }
     }
-    Telling {
-        reason: Reason::Refused,
-        message,
-    }
+    message
 }
 
 /// What a refusal means for the owner of the object, who knows nothing of copies.

@@ -534,6 +534,9 @@ impl Publishing {
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
+        known.facts.unaccepted = running
+            .map(|running| running.unaccepted())
+            .unwrap_or_default();
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {

@@ -206,6 +206,23 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
 }
 
 #[test]
+fn a_workspace_that_accepts_no_claim_is_no_fault_of_what_is_published() {
+    let facts = Facts {
+        unaccepted: BTreeMap::from([("ConfigMap".to_owned(), 2), ("Secret".to_owned(), 1)]),
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; \
+         2 workspaces do not let the agent write ConfigMap: their APIBinding has to accept the \
+         permission claim; 1 workspace does not let the agent write Secret: its APIBinding has to \
+         accept the permission claim",
+    );
+}
+
+#[test]
 fn of_several_troubles_the_first_gives_the_reason_and_all_are_told_up_to_a_limit() {
     let facts = Facts {
         rules: (0..8).map(|n| problem(&format!("f{n}"), None)).collect(),

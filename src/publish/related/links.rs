@@ -216,7 +216,10 @@ impl Making<'_> {
                     return Err(Reason::new(Code::NotLinked, said));
                 }
                 if let Seen::Present(object) = self.view.get(&source) {
-                    guard.original(&object)?;
+                    let named = |reason: Reason| {
+                        Reason::new(reason.code, format!("{source}: {}", reason.detail))
+                    };
+                    guard.original(&object).map_err(named)?;
                     self.owners(&source, &object)?;
                 }
             }
@@ -466,6 +469,11 @@ fn policy(entry: &Entry) -> Policy {
         },
         ..Policy::related()
     }
+}
+
+/// The entry of a link that only says why nothing is done.
+pub(super) fn refused_entry(id: &LinkId) -> Option<&str> {
+    id.0.rsplit_once(": ").map(|(entry, _)| entry)
 }
 
 /// A link that only says why nothing is done.
