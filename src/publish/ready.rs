@@ -48,6 +48,8 @@ pub struct Facts {
     pub missing_rights: BTreeSet<String>,
     /// Kinds that workspaces do not let the agent write, and how many workspaces that are.
     pub unaccepted: BTreeMap<String, usize>,
+    /// Kinds of related objects that nobody serves, in words.
+    pub unserved: Vec<String>,
     /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
     pub unseen: Vec<String>,
     /// What holds nothing up but should be known, in words.
@@ -119,6 +121,10 @@ pub fn judge(facts: &Facts) -> Verdict {
     let (_, warnings) = rules(facts);
     if !warnings.is_empty() {
         sentences.push(format!("warning: {}", some(warnings.into_iter())));
+    }
+    if !facts.unserved.is_empty() {
+        let told = some(facts.unserved.iter().cloned());
+        sentences.push(format!("related kinds are not served: {told}"));
     }
     let unaccepted = facts.unaccepted.iter().map(|(kind, count)| {
         let (workspaces, their) = match count {

@@ -87,9 +87,18 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
     if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold)
         && !source.has_finalizer(&finalizer.0)
     {
+        let (first, exists) = synced(pass, link, &source);
+        // Nothing is held that is not remembered: nobody would know to let it go again.
+        if pass.remembers() && pass.entry(link).is_none() {
+            let only_looks = first.steps.iter().all(|(request, _)| !request.writes());
+            if first.memory.is_some() || only_looks {
+                let steps = first.steps.into_iter();
+                let steps = steps.filter(|(request, _)| !request.writes()).collect();
+                return (Turn { steps, ..first }, exists);
+            }
+        }
         let mut turn = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
-        // What is about to be made is remembered meanwhile, in one write with the others'.
-        turn.memory = synced(pass, link, &source).0.memory;
+        turn.memory = first.memory;
         return (turn, false);
     }
     synced(pass, link, &source)

@@ -40,6 +40,7 @@ pub enum Reason {
     Placed,
     Cleanup,
     Deleted,
+    StatusMissing,
     Refused,
 }
 
@@ -52,6 +53,7 @@ impl Reason {
             Self::Placed => "ObjectPlaced",
             Self::Cleanup => "ObjectCleanup",
             Self::Deleted => "ObjectDeleted",
+            Self::StatusMissing => "StatusSubresourceMissing",
             Self::Refused => "ReconcilingError",
         }
     }
@@ -59,7 +61,7 @@ impl Reason {
     /// `Normal` or `Warning`.
     pub fn kind(self) -> &'static str {
         match self {
-            Self::Refused => "Warning",
+            Self::StatusMissing | Self::Refused => "Warning",
             _ => "Normal",
         }
     }
@@ -89,6 +91,7 @@ impl Reason {
             Self::Placed => "The object was handed over to the service.",
             Self::Cleanup => "The service is cleaning up after the object.",
             Self::Deleted => "The service has cleaned up after the object.",
+            Self::StatusMissing => "A status cannot be carried over.",
             Self::Refused => "The object could not be processed.",
         }
     }
@@ -112,6 +115,17 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
             message: told.join(" "),
         });
     }
+    // What is missing there is not missed again until the status changes: now or never it is told.
+    let lacks_status = |o: &&Outcome| o.reason.code == Code::StatusNotServed && !is_its_own(o);
+    if let Some(outcome) = report.outcomes.iter().find(lacks_status) {
+        return Some(Telling {
+            reason: Reason::StatusMissing,
+            message: format!(
+                "The status of {} cannot be carried over: it has none where it is copied to.",
+                belonging(&outcome.link)
+            ),
+        });
+    }
     // What happens to related objects is not what happens to this one.
     let its_own = |link: Option<&LinkId>| link.is_none_or(|link| *link.0 == *PRIMARY);
     let happened = report.happened.iter();
@@ -123,13 +137,26 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     })
 }
 
+fn is_its_own(outcome: &Outcome) -> bool {
+    *outcome.link.0 == *PRIMARY
+}
+
+/// What a link that is not of the object itself is about, as far as its owner knows of it.
+fn belonging(link: &LinkId) -> String {
+    let entry = related::entry_of(link).map(|entry| format!(" ({entry})"));
+    format!(
+        "an object that belongs to this one{}",
+        entry.unwrap_or_default()
+    )
+}
+
 /// Why one link is refused.
 fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
-    let is_its_own = *outcome.link.0 == *PRIMARY;
-    let whose = match related::entry_of(&outcome.link) {
-        _ if is_its_own => "The object".to_owned(),
-        Some(entry) => format!("An object that belongs to this one ({entry})"),
-        None => "An object that belongs to this one".to_owned(),
+    let is_its_own = is_its_own(outcome);
+    let whose = if is_its_own {
+        "The object".to_owned()
+    } else {
+        belonging(&outcome.link).replacen('a', "A", 1)
     };
     let code = outcome.reason.code;
     let in_its_workspace = outcome

@@ -537,6 +537,11 @@ impl Publishing {
         known.facts.unaccepted = running
             .map(|running| running.unaccepted())
             .unwrap_or_default();
+        // Without a workspace nobody can ask what is served in them.
+        known.facts.unserved = match (running, self.workspaces.engaged()) {
+            (Some(running), 1..) => running.related.unserved(running.compiled()),
+            _ => Vec::new(),
+        };
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {

@@ -209,6 +209,7 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
 fn a_workspace_that_accepts_no_claim_is_no_fault_of_what_is_published() {
     let facts = Facts {
         unaccepted: BTreeMap::from([("ConfigMap".to_owned(), 2), ("Secret".to_owned(), 1)]),
+        unserved: vec!["gadgets.b.org in version v1 on the service cluster".into()],
         ..published()
     };
     check(
@@ -216,6 +217,7 @@ fn a_workspace_that_accepts_no_claim_is_no_fault_of_what_is_published() {
         "True",
         "Synchronizing",
         "published as v1.things.a.org; synchronized with 2 workspaces; \
+         related kinds are not served: gadgets.b.org in version v1 on the service cluster; \
          2 workspaces do not let the agent write ConfigMap: their APIBinding has to accept the \
          permission claim; 1 workspace does not let the agent write Secret: its APIBinding has to \
          accept the permission claim",

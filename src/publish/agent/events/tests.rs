@@ -170,6 +170,25 @@ fn whoever_has_not_accepted_a_claim_is_told_so() {
 }
 
 #[test]
+fn a_status_that_has_nowhere_to_go_is_told() {
+    let happened = [(Some(PRIMARY), Effect::Placed)];
+    let outcomes = [
+        (PRIMARY, Code::InStep, ""),
+        ("gadget: pair 0", Code::StatusNotServed, ""),
+    ];
+    let told = telling(&report(&happened, &outcomes), &own()).unwrap();
+    assert_eq!(
+        (told.reason.as_str(), told.reason.kind(), &*told.message),
+        (
+            "StatusSubresourceMissing",
+            "Warning",
+            "The status of an object that belongs to this one (gadget) cannot be carried over: it \
+             has none where it is copied to."
+        )
+    );
+}
+
+#[test]
 fn an_invalid_object_is_told_what_is_wrong_with_it_and_not_where() {
     check_refused(
         PRIMARY,
