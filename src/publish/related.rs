@@ -185,6 +185,13 @@ fn own_copy(
     ours.into_iter().next().map(|(_, object)| object)
 }
 
+/// The identifier of the entry that a link is of; none for links of another sort.
+pub fn entry_of(id: &LinkId) -> Option<String> {
+    let identity = Identity::read(id);
+    let made = identity.map(|identity| identity.identifier().to_owned());
+    made.or_else(|| links::refused_entry(id).map(str::to_owned))
+}
+
 /// The two ends of a related link, each with what its kind is called in paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {

@@ -436,6 +436,11 @@ impl Publishing {
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {
+            if known.facts.rules != warnings {
+                for warning in &warnings {
+                    warn!(publishedresource = %name, "{warning}");
+                }
+            }
             known.facts.rules = warnings;
             known.facts.synchronization = SynchronizationFact::default();
         });
@@ -556,6 +561,14 @@ impl Publishing {
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
+        known.facts.unaccepted = running
+            .map(|running| running.unaccepted())
+            .unwrap_or_default();
+        // Without a workspace nobody can ask what is served in them.
+        known.facts.unserved = match (running, self.workspaces.engaged()) {
+            (Some(running), 1..) => running.related.unserved(running.compiled()),
+            _ => Vec::new(),
+        };
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {

@@ -276,6 +276,27 @@ impl Works {
         all
     }
 
+    /// Types that are looked for and not found, in words.
+    pub fn unserved(&self, compiled: &Compiled) -> Vec<String> {
+        if !self.begun.load(std::sync::atomic::Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let words = |(side, name): (Origin, TypeName)| {
+            let TypeName {
+                group,
+                version,
+                resource,
+            } = name;
+            let place = match side {
+                Origin::Kcp => "in workspaces",
+                Origin::Service => "on the service cluster",
+            };
+            let dot = if group.is_empty() { "" } else { "." };
+            format!("{resource}{dot}{group} in version {version} {place}")
+        };
+        self.unknown(compiled).into_iter().map(words).collect()
+    }
+
     /// What has to be watched on one side: kinds, and what they are called in paths.
     fn wanted(&self, compiled: &Compiled, side: Origin) -> Vec<(Arc<Gvk>, String)> {
         let kinds = self.kinds();

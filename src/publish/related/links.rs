@@ -214,7 +214,10 @@ impl Making<'_> {
                     return Err(Reason::new(Code::NotLinked, said));
                 }
                 if let Seen::Present(object) = self.view.get(&source) {
-                    guard.original(&object)?;
+                    let named = |reason: Reason| {
+                        Reason::new(reason.code, format!("{source}: {}", reason.detail))
+                    };
+                    guard.original(&object).map_err(named)?;
                     owned = self.owners(&source, &object);
                 }
             }
@@ -506,6 +509,11 @@ fn policy(entry: &Entry) -> Policy {
         },
         ..Policy::related()
     }
+}
+
+/// The entry of a link that only says why nothing is done.
+pub(super) fn refused_entry(id: &LinkId) -> Option<&str> {
+    id.0.rsplit_once(": ").map(|(entry, _)| entry)
 }
 
 /// A link that only says why nothing is done.

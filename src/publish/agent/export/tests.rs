@@ -334,6 +334,43 @@ async fn a_conflict_is_looked_at_and_written_again_at_once() {
 }
 
 #[tokio::test]
+async fn a_claim_that_kcp_does_not_take_keeps_nothing_else_out_of_the_export() {
+    let scene = scene().await;
+    let mut running = Running::start(&scene, PATIENT);
+    let related = |group: &str, resource: &str| {
+        json!({"related": [{
+            "identifier": "x", "origin": "kcp", "group": group, "version": "v1", "resource": resource,
+            "object": {"reference": {"path": "spec.x"}},
+        }]})
+    };
+    let bad = needs(related("nope.io", "gadgets"));
+    let fine = needs(related("rbac.authorization.k8s.io", "roles"));
+    let mut one = settled("v1.as.a.org");
+    one.needs = Arc::clone(&bad);
+    let mut two = settled("v1.bs.a.org");
+    two.needs = Arc::clone(&fine);
+    running.select(&[one, two]);
+    let standing = running.lists(&["v1.as.a.org", "v1.bs.a.org"]).await;
+    let export = export(&scene).await;
+    let claims = export["spec"]["permissionClaims"].as_array().unwrap();
+    let claimed: Vec<_> = claims
+        .iter()
+        .map(|claim| claim["resource"].clone())
+        .collect();
+    assert_eq!(claimed, ["events", "namespaces", "roles"]);
+    let against = standing.against("v1.as.a.org", &bad, "things");
+    assert_eq!(against.len(), 1);
+    assert!(
+        against[0].starts_with("kcp does not take a claim on nope.io/gadgets, which is left out: ")
+            && against[0].contains("set identityHash"),
+        "{against:?}"
+    );
+    let against = standing.against("v1.bs.a.org", &fine, "things");
+    assert_eq!(against, [""; 0], "the other one has nothing to do with it");
+    running.end().await;
+}
+
+#[tokio::test]
 async fn a_failure_is_told_in_words_and_tried_again() {
     let cases = [
         ("get", 500, "get the APIExport things"),

@@ -454,6 +454,18 @@ fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
 }
 
 #[test]
+fn where_copies_are_put_into_default_it_is_open_to_what_belongs_to_them() {
+    for naming in ["{{ .Object.metadata.namespace }}", "default"] {
+        let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});
+        let stage = Stage::of(spec);
+        stage.put(&stage.secret("service", "", "default", "given"), "v");
+        let object = json!({"name": "given"});
+        let codes = stage.rest_in(C, "default", "a", object);
+        assert_eq!(codes, [Code::InStep], "{naming}");
+    }
+}
+
+#[test]
 fn lists_as_long_as_an_object_can_be_cost_no_more_than_what_is_used_of_them() {
     let names: Vec<_> = (0..20_000).map(|n| format!("{n:05}")).collect();
     let object = in_namespace(by_path("spec.names"), by_path("spec.names"));
