@@ -179,6 +179,8 @@ pub struct Resource {
     pub only: Option<Arc<Accept>>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
+    /// What clients of a deprecated version are warned of.
+    pub deprecation: Option<Name>,
     /// Shows objects as rows of tables; `None` where there are no objects to show.
     pub printer: Option<Arc<dyn Printer>>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.

@@ -322,6 +322,7 @@ impl Row {
             required_label: None,
             only: None,
             selectable_fields: names(self.selectable),
+            deprecation: None,
             printer: (self.verbs != Verbs::CreateOnly).then(|| table::builtin(self.kind)),
             incarnation: 0,
         })

@@ -12,7 +12,6 @@ const SETTLED: &str = "definitions are settled with the write: finalizer, accept
 
 const STORED: &str = "what has no version or no storage version is not told of its stored ones as well, and an empty definition is not completed before it is refused";
 const ENDS: &str = "a definition ends with the write, the real one a moment later";
-const DEPRECATED: &str = "nobody is warned of deprecated versions";
 
 const FINALIZER: &str =
     "a definition has its finalizer from the beginning, the real one gets it when it is deleted";
@@ -365,28 +364,30 @@ fn versions() -> Script {
         post(
             old,
             json!({"apiVersion": "$group/v1beta1", "kind": "Float", "metadata": {"name": "a"}, "spec": {"a": "1", "b": "2"}})
-        ).tolerate(DEPRECATED).only_in(&["/headers/warning"]),
+        ),
         get(&format!("{new}/a")).keep("a"),
         post(
             new,
             json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "b"}, "spec": {"a": "1", "b": "2"}})
         ),
-        get(&format!("{old}/b")).tolerate(DEPRECATED),
-        get(old).tolerate(DEPRECATED),
+        get(&format!("{old}/b")),
+        get(old),
         get(new),
         put(
             &format!("{old}/b"),
             json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "b"}})
-        ).tolerate(DEPRECATED).only_in(&["/headers/warning"])
+        )
         .free_text(),
-        patch(&format!("{old}/b"), MERGE, json!({"spec": {"a": "2"}})).tolerate(DEPRECATED),
-        delete(&format!("{old}/b")).tolerate(DEPRECATED),
+        patch(&format!("{old}/b"), MERGE, json!({"spec": {"a": "2"}})),
+        delete(&format!("{old}/b")),
         patch(
             &one,
             "application/json-patch+json",
             json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}])
         )
-        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions)
+        .may_differ(FINALIZER)
+        .only_in(&["/body/metadata/finalizers"]),
         until("/apis/$group/v1beta1/floats", Condition::Code(404)),
         get("/apis/$group/v1beta1/floats"),
         patch(
@@ -394,7 +395,9 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "remove", "path": "/spec/versions/1"}])
         )
-        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions)
+        .may_differ(FINALIZER)
+        .only_in(&["/body/metadata/finalizers"]),
         patch(
             &one,
             "application/json-patch+json",
