@@ -109,7 +109,7 @@ impl Rest {
             return warned(deprecation, self.serve(&call).await);
         }
         if target == Target::Health {
-            return Ok(text("ok"));
+            return Ok(health(request));
         }
         if target == Target::Nothing {
             return Err(self.nowhere(request));
@@ -466,8 +466,20 @@ fn full(status: u16, body: Bytes) -> ApiResponse {
     }
 }
 
-fn text(text: &'static str) -> ApiResponse {
-    let mut response = full(200, Bytes::from_static(text.as_bytes()));
+/// All is well, in a word or check by check.
+fn health(request: &ApiRequest) -> ApiResponse {
+    let query = Query::parse(request.query.as_deref());
+    let path = request.path.trim_matches('/');
+    if query.given("verbose").is_none() || path.contains('/') {
+        return text("ok".to_owned());
+    }
+    text(format!(
+        "[+]ping ok\n[+]log ok\n[+]etcd ok\n{path} check passed\n"
+    ))
+}
+
+fn text(text: String) -> ApiResponse {
+    let mut response = full(200, Bytes::from(text));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers.insert(CONTENT_TYPE, plain);
     response

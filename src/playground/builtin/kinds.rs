@@ -314,6 +314,7 @@ impl Row {
             flavour: self.flavour,
             name_rule: self.name_rule,
             schema: Some(self.schema()),
+            storage_schema: None,
             fields: fields::builtin::kind(self.group, self.kind)
                 .map_or(fields::Type::Deduced, |(kind, _)| kind),
             strategy: Some(self.strategy(identify)),

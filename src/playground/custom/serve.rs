@@ -34,6 +34,10 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
     let names = &definition.names;
     let group: Name = definition.group.as_str().into();
     let mut resources = Vec::new();
+    let storage_schema = definition.storage_version().map(|version| {
+        let schema = FittedSchema::new(version.schema.clone(), &version.schema_document);
+        Arc::new(schema) as Arc<dyn ObjectSchema>
+    });
     let warnings: Vec<_> = definition
         .versions
         .iter()
@@ -63,6 +67,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
             flavour: Flavour::Custom,
             name_rule: definition.name_rule,
             schema: Some(Arc::new(schema) as Arc<dyn ObjectSchema>),
+            storage_schema: storage_schema.clone().filter(|_| *version.name != *storage),
             fields,
             strategy: None,
             conversion: (definition.conversion == Conversion::Webhook && *version.name != *storage)

@@ -21,6 +21,7 @@ pub(super) fn topic() -> Topic {
         .then(schemas())
         .then(life())
         .then(versions())
+        .then(other_versions())
         .then(names())
         .then(instances())
 }
@@ -337,6 +338,51 @@ fn sorted_conditions(body: &mut Value) {
     {
         conditions.sort_by_key(|condition| condition["type"].to_string());
     }
+}
+
+/// Versions that know different fields: what is kept is what the stored one knows, with its defaults.
+fn other_versions() -> Script {
+    let fields = |properties: Value| json!({"spec": {"type": "object", "properties": properties}});
+    let mut rafts = definition(
+        "rafts",
+        "Raft",
+        fields(
+            json!({"a": {"type": "integer", "maximum": 5}, "both": {"type": "string"}, "b": {"type": "string", "default": "x"}}),
+        ),
+    );
+    let mut other = rafts["spec"]["versions"][0].clone();
+    other["name"] = json!("v2");
+    other["storage"] = json!(false);
+    other["schema"]["openAPIV3Schema"]["properties"] = fields(
+        json!({"a": {"type": "integer"}, "both": {"type": "string", "default": "y"}, "c": {"type": "string"}}),
+    );
+    if let Some(versions) = rafts["spec"]["versions"].as_array_mut() {
+        versions.push(other);
+    }
+    let one =
+        |version: &str, name: &str| format!("/apis/$group/{version}/namespaces/$ns/rafts{name}");
+    let raft = |version: &str, name: &str, spec: Value| json!({"apiVersion": format!("$group/{version}"), "kind": "Raft", "metadata": {"name": name}, "spec": spec});
+    script![
+        install(rafts),
+        until("/apis/$group/v2/rafts", Condition::Code(200)),
+        post(
+            &one("v2", ""),
+            raft("v2", "a", json!({"a": 9, "c": "lost"}))
+        ),
+        get(&one("v1", "/a")),
+        get(&one("v2", "/a")),
+        post(&one("v1", ""), raft("v1", "b", json!({"a": 1}))),
+        get(&one("v2", "/b")),
+        get(&one("v2", "")),
+        patch(
+            &one("v2", "/b"),
+            MERGE,
+            json!({"spec": {"a": 2, "c": "lost"}})
+        ),
+        get(&one("v1", "/b")),
+        patch(&one("v1", "/a"), MERGE, json!({"spec": {"both": "z"}})),
+        delete(&one("v2", "/a")),
+    ]
 }
 
 fn versions() -> Script {
