@@ -17,6 +17,7 @@ pub(crate) mod builtin;
 mod custom;
 mod lists;
 mod paths;
+pub(super) mod protobuf;
 mod v2;
 
 use super::catalog::{Catalog, Flavour, Resource, Version};
@@ -59,22 +60,28 @@ impl Documents {
         let (group, version) =
             versions(catalog).find(|(group, version)| path_of(group, &version.name) == path)?;
         let digest = digest("v3", [(group, version)]);
-        Some(self.kept(digest, || v3(group, version)))
+        Some(self.kept(digest, || v3(group, version).to_string().into()))
     }
 
     /// Everything in one document, for clients of v2.
     pub(super) fn swagger(&self, catalog: &Catalog) -> Arc<Document> {
         let digest = digest("v2", versions(catalog));
-        self.kept(digest, || swagger(catalog))
+        self.kept(digest, || swagger(catalog).to_string().into())
     }
 
-    fn kept(&self, digest: String, make: impl FnOnce() -> Value) -> Arc<Document> {
+    /// The same in protobuf.
+    pub(super) fn swagger_in_protobuf(&self, catalog: &Catalog) -> Arc<Document> {
+        let digest = digest("v2 in protobuf", versions(catalog));
+        self.kept(digest, || protobuf::document(&swagger(catalog)))
+    }
+
+    fn kept(&self, digest: String, make: impl FnOnce() -> Vec<u8>) -> Arc<Document> {
         if let Some(known) = self.by_digest.lock().get(&digest) {
             return Arc::clone(known);
         }
         // Made without the lock: two at once are rare and make the same.
         let document = Arc::new(Document {
-            body: Bytes::from(make().to_string()),
+            body: Bytes::from(make()),
             digest: digest.clone(),
         });
         let mut all = self.by_digest.lock();

@@ -10,7 +10,6 @@ mod ways;
 mod world;
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
@@ -19,9 +18,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use testbed::binaries::repository;
-use testbed::{Access, Launch, Process, ServiceCluster, eventually};
-
-const SOON: Duration = Duration::from_mins(1);
+use testbed::{Access, Launch, Process, SOON, ServiceCluster, eventually};
 
 /// A cloud and a robot with the example's definition and rights in them.
 struct Clusters {

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue};
 
 use super::query::Query;
 use super::target::Target;
 use super::{Rest, full, view};
 use crate::playground::api::{ApiRequest, ApiResponse};
-use crate::playground::openapi::{Document, Documents};
+use crate::playground::openapi::{Document, Documents, protobuf};
 use crate::playground::status::Status;
 
 impl Rest {
@@ -19,17 +19,25 @@ impl Rest {
         request: &ApiRequest,
         target: &Target,
     ) -> Result<ApiResponse, Status> {
-        accepts_json(&request.headers)?;
+        let form = Form::accepted(&request.headers, target).ok_or_else(refuse)?;
         let scope = &request.scope;
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
         let document = match target {
             Target::OpenApi => return Ok(full(200, view::bytes(&Documents::index(&catalog)))),
             Target::OpenApiOf(path) => self.documents.group_version(&catalog, path),
-            Target::Swagger => Some(self.documents.swagger(&catalog)),
+            Target::Swagger => Some(match form {
+                Form::Json => self.documents.swagger(&catalog),
+                Form::Protobuf => self.documents.swagger_in_protobuf(&catalog),
+            }),
             _ => None,
         };
         let document = document.ok_or_else(Status::no_such_path)?;
-        Ok(answer(request, &document))
+        let mut response = answer(request, &document);
+        if form == Form::Protobuf {
+            let media_type = HeaderValue::from_static(protobuf::MEDIA_TYPE);
+            response.headers.insert(CONTENT_TYPE, media_type);
+        }
+        Ok(response)
     }
 }
 
@@ -64,25 +72,40 @@ fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
     response
 }
 
-/// Documents are JSON here, whatever else a client may like better.
-fn accepts_json(headers: &HeaderMap) -> Result<(), Status> {
-    let values: Vec<Cow<'_, str>> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
-        .collect();
-    let mut types = values
-        .iter()
-        .flat_map(|value| value.split(','))
-        .map(|accept| accept.split(';').next().unwrap_or_default().trim())
-        .filter(|accept| !accept.is_empty())
-        .peekable();
-    if types.peek().is_none()
-        || types.any(|accept| matches!(accept, "application/json" | "application/*" | "*/*"))
-    {
-        return Ok(());
+/// How a document is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+impl Form {
+    /// The form that a client names first of those that there are: protobuf is one of v2 alone.
+    fn accepted(headers: &HeaderMap, target: &Target) -> Option<Self> {
+        let values: Vec<Cow<'_, str>> = headers
+            .get_all(ACCEPT)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        let mut types = values
+            .iter()
+            .flat_map(|value| value.split(','))
+            .map(|accept| accept.split(';').next().unwrap_or_default().trim())
+            .filter(|accept| !accept.is_empty())
+            .peekable();
+        if types.peek().is_none() {
+            return Some(Self::Json);
+        }
+        types.find_map(|accept| match accept {
+            "application/json" | "application/*" | "*/*" => Some(Self::Json),
+            protobuf::ASKED | protobuf::MEDIA_TYPE if matches!(target, Target::Swagger) => {
+                Some(Self::Protobuf)
+            }
+            _ => None,
+        })
     }
-    Err(Status::not_acceptable(
-        "only the following media types are accepted: application/json",
-    ))
+}
+
+fn refuse() -> Status {
+    Status::not_acceptable("only the following media types are accepted: application/json")
 }

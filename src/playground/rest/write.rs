@@ -143,12 +143,7 @@ impl Rest {
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
-            let mut answer = answer.unwrap_or(shaped.object);
-            // Reviews are answered, not kept: they have no identity.
-            for field in ["uid", "creationTimestamp"] {
-                answer.metadata_mut().remove(field);
-            }
-            return Ok(Left::new(resource, Some(answer)));
+            return Ok(Left::new(resource, Some(answer.unwrap_or(shaped.object))));
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
@@ -339,7 +334,16 @@ impl Rest {
                 Account::Given => schema.fill(&mut value),
                 Account::Update { .. } => schema.default(&mut value),
             }
-            errors.extend(schema.validate(&value, admission.old.map(Object::as_value)));
+            let mut wrong = schema.validate(&value, admission.old.map(Object::as_value));
+            if admission.subresource == "status" && resource.flavour == Flavour::Custom {
+                // Only that part is looked at there, and spoken of as if it were all.
+                for error in &mut wrong {
+                    if let Some(shorter) = error.detail.strip_prefix("status.") {
+                        error.detail = shorter.to_owned();
+                    }
+                }
+            }
+            errors.extend(wrong);
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         if !converts {
@@ -350,6 +354,10 @@ impl Rest {
                 known.drop_empty(&mut value);
             }
             self.account(tx, admission, account, &mut value);
+            if let Some(storage) = &resource.storage_schema {
+                storage.prune(&mut value);
+                storage.default(&mut value);
+            }
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
             let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
             object.set_gvk(&storage);
@@ -595,8 +603,7 @@ fn patched(
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
         PatchKind::Strategic if resource.flavour == Flavour::Custom => {
-            let given = "application/strategic-merge-patch+json";
-            return Err(body::unknown_patch(given, resource.flavour));
+            return Err(body::unknown_patch(resource.flavour));
         }
         PatchKind::Strategic => {
             let known = fields::builtin::kind(&resource.group, &resource.kind);

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
@@ -14,11 +13,10 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use testbed::entry::Recorded;
-use testbed::{Access, Entry, Launch, Link, Process, ServiceCluster, eventually};
+use testbed::{Access, Entry, Launch, Link, Process, SOON, ServiceCluster, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-pub(super) const SOON: Duration = Duration::from_mins(2);
 pub(super) const PREFIX: &str = "/apis/core.kubernetes";
 pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
