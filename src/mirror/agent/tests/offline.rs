@@ -8,7 +8,7 @@ use super::*;
 use crate::cluster::feed::Pace;
 use crate::mirror::agent::syncer::Manner;
 
-const HOURS: u64 = 3;
+const HOURS: u64 = 2;
 /// Objects at rest, beside those that something happens to.
 const RESTING: usize = 20;
 
