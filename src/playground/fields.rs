@@ -16,6 +16,7 @@ mod check;
 mod compare;
 mod element;
 mod extract;
+mod golang;
 mod managed;
 mod merge;
 mod ownership;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue};
 
 use super::query::Query;
@@ -14,21 +14,34 @@ use crate::playground::status::Status;
 
 impl Rest {
     /// Answers for an address below `/openapi`.
-    pub(super) fn describe(
+    pub(super) async fn describe(
         &self,
         request: &ApiRequest,
         target: &Target,
     ) -> Result<ApiResponse, Status> {
-        accepts_json(&request.headers)?;
+        // Of the index there is one form, whatever is asked for.
+        if *target != Target::OpenApi {
+            accepts_json(&request.headers)?;
+        }
         let scope = &request.scope;
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
+        let documents = &self.documents;
         let document = match target {
-            Target::OpenApi => return Ok(full(200, view::bytes(&Documents::index(&catalog)))),
-            Target::OpenApiOf(path) => self.documents.group_version(&catalog, path),
-            Target::Swagger => Some(self.documents.swagger(&catalog)),
+            Target::OpenApi => {
+                let mut index = full(200, view::bytes(&Documents::index(&catalog)));
+                let json = HeaderValue::from_static("application/json");
+                index.headers.insert(CONTENT_TYPE, json);
+                return Ok(index);
+            }
+            Target::OpenApiOf(path) => Documents::of_version(&catalog, path),
+            Target::Swagger => Some(Documents::of_all(&catalog)),
             _ => None,
         };
-        let document = document.ok_or_else(Status::no_such_path)?;
+        let wanted = document.ok_or_else(Status::no_such_path)?;
+        let document = match documents.known(&wanted) {
+            Some(document) => document,
+            None => documents.make(&catalog, wanted).await?,
+        };
         Ok(answer(request, &document))
     }
 }
