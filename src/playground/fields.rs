@@ -16,6 +16,7 @@ mod check;
 mod compare;
 mod element;
 mod extract;
+mod fresh;
 mod golang;
 mod managed;
 mod merge;

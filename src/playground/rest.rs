@@ -264,9 +264,10 @@ impl Rest {
         let resource = self.store.read(|read| self.address(read, call))?;
         let custom = resource.flavour == Flavour::Custom;
         if !call.path.subresource.is_empty() || resource.verbs == Verbs::CreateOnly {
-            return Err(match custom {
-                true => Status::not_supported(&resource.group, &resource.plural, "watch"),
-                false => Status::no_such_path(),
+            return Err(if custom {
+                Status::not_supported(&resource.group, &resource.plural, "watch")
+            } else {
+                Status::no_such_path()
             });
         }
         if call.request.method != Method::GET && !custom {

@@ -1,6 +1,7 @@
 //! Built-in kinds as a server with typed kinds decodes them: fields that their types do not have are
 //! dropped, and values of other types are no objects of the kind at all.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -71,11 +72,23 @@ impl ObjectSchema for Dropping {
     }
 
     fn default(&self, object: &mut Value) {
-        self.0.schema().default(object);
+        // Types know no defaults but this one.
+        if has_null(object) {
+            self.0.schema().default(object);
+        }
     }
 
     fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         Vec::new()
+    }
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(map) => map.values().any(has_null),
+        _ => false,
     }
 }
 
@@ -93,9 +106,11 @@ impl Strategy for Typed {
         object: &mut Object,
     ) -> Result<(), Status> {
         // Where a null stands, Go takes nothing to be.
-        let mut decoded = object.as_value().clone();
+        let mut decoded = Cow::Borrowed(object.as_value());
         let schema = self.shape.schema();
-        schema.default(&mut decoded);
+        if has_null(&decoded) {
+            schema.default(decoded.to_mut());
+        }
         if let Some(error) = schema.validate(&decoded, None).first() {
             let (kind, version) = (&admission.resource.kind, &admission.resource.version);
             return Err(Status::bad_request(format!(

@@ -2,7 +2,7 @@
 //! merge patches treat their lists. Two facts: a list can be a map to one and be replaced by the other.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -32,6 +32,7 @@ pub struct Struct {
     patches: BTreeMap<&'static str, Patch>,
     /// Fields that are always written, as they are when they are empty.
     zero: BTreeMap<&'static str, &'static str>,
+    nothing: OnceLock<Value>,
 }
 
 static TABLE: LazyLock<BTreeMap<&'static str, Struct>> =
@@ -135,14 +136,18 @@ impl Struct {
     }
 
     /// An object in which nothing was set.
-    pub fn zero(&self) -> Value {
+    pub fn zero(&self) -> &Value {
+        self.nothing.get_or_init(|| self.unset())
+    }
+
+    fn unset(&self) -> Value {
         let mut value = json!({});
         for (field, kind) in &self.zero {
             value[*field] = match *kind {
                 "string" => "".into(),
                 "bool" => false.into(),
                 "int" => 0.into(),
-                other => TABLE.get(other).map_or(Value::Null, Self::zero),
+                other => TABLE.get(other).map_or(Value::Null, Self::unset),
             };
         }
         value
@@ -208,6 +213,7 @@ fn structure(words: &[&'static str], atomic: bool) -> Struct {
         },
         patches,
         zero,
+        nothing: OnceLock::new(),
     }
 }
 
@@ -316,10 +322,10 @@ mod tests {
     #[test]
     fn what_is_always_written_is_in_an_object_that_says_nothing() {
         let zero = |group, name| kind(group, name).unwrap().1.zero();
-        assert_eq!(zero("", "ConfigMap"), json!({}));
+        assert_eq!(*zero("", "ConfigMap"), json!({}));
         let reference = json!({"apiGroup": "", "kind": "", "name": ""});
         assert_eq!(
-            zero("rbac.authorization.k8s.io", "RoleBinding"),
+            *zero("rbac.authorization.k8s.io", "RoleBinding"),
             json!({"roleRef": reference})
         );
         assert_eq!(

@@ -42,12 +42,11 @@ pub(super) fn compare(old: &Value, new: &Value, kind: &Type) -> Result<Compariso
 impl Comparison {
     /// Without some paths and what is below of them.
     #[must_use]
-    pub(super) fn without(&self, paths: &Set) -> Self {
-        Self {
-            added: self.added.recursive_difference(paths),
-            removed: self.removed.recursive_difference(paths),
-            modified: self.modified.recursive_difference(paths),
+    pub(super) fn without(mut self, paths: &Set) -> Self {
+        for set in [&mut self.added, &mut self.removed, &mut self.modified] {
+            set.subtract_whole(paths);
         }
+        self
     }
 
     fn put(&mut self, element: &Element, found: Found) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::set::Set;
 
@@ -149,29 +149,12 @@ impl Managed {
         });
         let encoded = entries
             .into_iter()
-            .map(|(manager, owned)| self.entry(manager, owned))
+            .map(|(manager, owned)| {
+                let time = self.times.get(manager).map(String::as_str);
+                entry(manager, &owned.api_version, owned.set.to_json(), time)
+            })
             .collect();
         Some(Value::Array(encoded))
-    }
-
-    fn entry(&self, manager: &Manager, owned: &Owned) -> Value {
-        let mut entry = json!({
-            "operation": manager.operation.name(),
-            "apiVersion": owned.api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": owned.set.to_json(),
-        });
-        let optional = [
-            ("manager", Some(&manager.name)),
-            ("subresource", Some(&manager.subresource)),
-            ("time", self.times.get(manager)),
-        ];
-        for (field, value) in optional {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                entry[field] = value.as_str().into();
-            }
-        }
-        entry
     }
 
     /// Gathers the oldest managers by update of a version, when there are too many.
@@ -221,4 +204,30 @@ impl Managed {
             }
         }
     }
+}
+
+/// One entry, as it is served.
+pub(super) fn entry(
+    manager: &Manager,
+    api_version: &str,
+    fields: Value,
+    time: Option<&str>,
+) -> Value {
+    let mut entry = Map::new();
+    let mut put = |field: &str, value: Value| entry.insert(field.to_owned(), value);
+    put("operation", manager.operation.name().into());
+    put("apiVersion", api_version.into());
+    put("fieldsType", "FieldsV1".into());
+    put("fieldsV1", fields);
+    let optional = [
+        ("manager", &*manager.name),
+        ("subresource", &*manager.subresource),
+        ("time", time.unwrap_or_default()),
+    ];
+    for (field, value) in optional {
+        if !value.is_empty() {
+            put(field, value.into());
+        }
+    }
+    Value::Object(entry)
 }

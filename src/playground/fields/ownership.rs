@@ -11,7 +11,7 @@ use super::managed::{self, Managed, Manager, Operation, Owned};
 use super::set::Set;
 use super::types::Type;
 use super::update::{self, Applied, Conflict, Force, Typed, UpdateError, Updater, Versions};
-use super::{compare, extract};
+use super::{compare, extract, fresh};
 use crate::playground::json;
 
 /// What clients of `kubectl apply` without `--server-side` leave on objects.
@@ -116,6 +116,11 @@ impl Ownership<'_> {
             return;
         }
         set_entries(object, None);
+        if managed.fields.is_empty() && live.as_object().is_none_or(Map::is_empty) {
+            let entries = self.first(object, manager);
+            set_entries(object, entries);
+            return;
+        }
         let accounted = self.account(&stripped(live), object, &mut managed, manager);
         // An account that cannot be given is none, rather than a wrong one.
         let entries = accounted.ok().and_then(|()| {
@@ -123,6 +128,22 @@ impl Ownership<'_> {
             managed.encode()
         });
         set_entries(object, entries);
+    }
+
+    /// The entries of an object that comes from nothing.
+    fn first(&self, object: &Value, manager: &str) -> Option<Value> {
+        let left = fresh::Left {
+            alone: Some(&NEVER_OWNED),
+            whole: Some(self.versions.unwritten(self.version)),
+        };
+        let fields = fresh::fields(object, self.kind, left).ok()?;
+        if fields.is_empty() {
+            return None;
+        }
+        let manager = self.manager(manager, Operation::Update);
+        let fields = Value::Object(fields);
+        let entry = managed::entry(&manager, self.version, fields, Some(self.now));
+        Some(Value::Array(vec![entry]))
     }
 
     /// The entries that a write begins with: those that the client sends, if it sends any.
@@ -177,10 +198,10 @@ impl Ownership<'_> {
         let fields = std::mem::take(&mut managed.fields);
         let (live, object) = (self.typed(live), self.typed(object));
         managed.fields = self.updater().update(&live, &object, fields, &current)?;
-        let Some(owned) = managed.fields.remove(&current) else {
+        let Some(Owned { mut set, .. }) = managed.fields.remove(&current) else {
             return Ok(());
         };
-        let mut set = owned.set.difference(&NEVER_OWNED);
+        set.subtract(&NEVER_OWNED);
         if set.is_empty() {
             return Ok(());
         }
@@ -214,7 +235,7 @@ impl Ownership<'_> {
         let applied = self.merge(&live, apply, &managed, &manager)?;
         managed.fields = applied.fields;
         if let Some(owned) = managed.fields.get_mut(&manager) {
-            owned.set = owned.set.difference(&NEVER_OWNED);
+            owned.set.subtract(&NEVER_OWNED);
             if owned.set.is_empty() {
                 managed.fields.remove(&manager);
             }

@@ -115,53 +115,58 @@ impl Set {
 
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| {
-            let theirs = theirs?;
-            Some(Branch {
+        let mut both = Self::default();
+        for (element, mine) in &self.0 {
+            let Some(theirs) = other.0.get(element) else {
+                continue;
+            };
+            let branch = Branch {
                 member: mine.member && theirs.member,
                 below: mine.below.intersection(&theirs.below),
-            })
-        })
+            };
+            if !branch.is_empty() {
+                both.0.insert(element.clone(), branch);
+            }
+        }
+        both
     }
 
     /// Without the paths of the other; what is below of them stays.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| match theirs {
-            None => Some(mine.clone()),
-            Some(theirs) => Some(Branch {
-                member: mine.member && !theirs.member,
-                below: mine.below.difference(&theirs.below),
-            }),
-        })
+        let mut left = self.clone();
+        left.subtract(other);
+        left
     }
 
-    /// Without the paths of the other and all that is below of them.
-    #[must_use]
-    pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| match theirs {
-            None => Some(mine.clone()),
-            Some(theirs) if theirs.member => None,
-            Some(theirs) => Some(Branch {
-                member: mine.member,
-                below: mine.below.recursive_difference(&theirs.below),
-            }),
-        })
+    /// Takes away the paths of the other; what is below of them stays.
+    pub fn subtract(&mut self, other: &Self) {
+        self.take(other, |mine, theirs| {
+            mine.member &= !theirs.member;
+            mine.below.subtract(&theirs.below);
+        });
     }
 
-    fn combine(
-        &self,
-        other: &Self,
-        f: impl Fn(&Branch, Option<&Branch>) -> Option<Branch>,
-    ) -> Self {
-        let mut set = Self::default();
-        for (element, mine) in &self.0 {
-            let branch = f(mine, other.0.get(element)).filter(|branch| !branch.is_empty());
-            if let Some(branch) = branch {
-                set.0.insert(element.clone(), branch);
+    /// Takes away the paths of the other and all that is below of them.
+    pub fn subtract_whole(&mut self, other: &Self) {
+        self.take(other, |mine, theirs| {
+            if theirs.member {
+                *mine = Branch::default();
+            } else {
+                mine.below.subtract_whole(&theirs.below);
+            }
+        });
+    }
+
+    fn take(&mut self, other: &Self, from: impl Fn(&mut Branch, &Branch)) {
+        for (element, theirs) in &other.0 {
+            if let Some(mine) = self.0.get_mut(element) {
+                from(mine, theirs);
+                if mine.is_empty() {
+                    self.0.remove(element);
+                }
             }
         }
-        set
     }
 
     /// All paths: those that end at one level before those that go deeper.

@@ -116,7 +116,7 @@ impl Updater<'_> {
             .unwrap_or_default();
         set.extend(comparison.modified);
         set.extend(comparison.added);
-        let set = set.recursive_difference(self.versions.unwritten(self.version));
+        set.subtract_whole(self.versions.unwritten(self.version));
         self.own(&mut fields, manager, set);
         Ok(fields)
     }
@@ -133,9 +133,9 @@ impl Updater<'_> {
         let merged = merge::merge(&live.value, &config.value, &live.kind)
             .map_err(|error| UpdateError::at("merge config", error))?;
         let last = fields.remove(manager);
-        let set = extract::fields(&config.value, &config.kind)
-            .map_err(|error| UpdateError::at("get field set", error))?
-            .recursive_difference(self.versions.unwritten(self.version));
+        let mut set = extract::fields(&config.value, &config.kind)
+            .map_err(|error| UpdateError::at("get field set", error))?;
+        set.subtract_whole(self.versions.unwritten(self.version));
         let api_version = self.version.to_owned();
         fields.insert(manager.clone(), Owned { api_version, set });
         let merged = self
@@ -181,17 +181,28 @@ impl Updater<'_> {
         fields: &mut Fields,
         (manager, force): (&Manager, Force),
     ) -> Result<Comparison, UpdateError> {
-        let compare = |live: &Typed<'_>, new: &Typed<'_>, version: &str| {
-            compare::compare(&live.value, &new.value, &live.kind)
-                .map(|comparison| comparison.without(self.versions.unwritten(version)))
-                .map_err(|error| UpdateError::at("compare objects", error))
-        };
         let whole = compare::compare(&live.value, &new.value, &live.kind)
             .map_err(|error| UpdateError::at("compare objects", error))?;
-        let written = whole.without(self.versions.unwritten(self.version));
-        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written.into()))]);
         let others: Vec<Manager> = fields.keys().filter(|m| *m != manager).cloned().collect();
-        for other in &others {
+        if !others.is_empty() {
+            self.take(live, new, fields, (&whole, &others, force))?;
+        }
+        if fields.get(manager).is_some_and(|own| own.set.is_empty()) {
+            fields.remove(manager);
+        }
+        Ok(whole)
+    }
+
+    fn take(
+        &self,
+        live: &Typed<'_>,
+        new: &Typed<'_>,
+        fields: &mut Fields,
+        (whole, others, force): (&Comparison, &[Manager], Force),
+    ) -> Result<(), UpdateError> {
+        let written = whole.clone().without(self.versions.unwritten(self.version));
+        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written.into()))]);
+        for other in others {
             let version = fields[other].api_version.clone();
             if by_version.contains_key(&version) {
                 continue;
@@ -202,7 +213,12 @@ impl Updater<'_> {
             };
             let (before, after) = (convert("old", &live.value)?, convert("new", &new.value)?);
             let comparison = match (before, after) {
-                (Some(before), Some(after)) => Some(compare(&before, &after, &version)?.into()),
+                (Some(before), Some(after)) => Some(
+                    compare::compare(&before.value, &after.value, &before.kind)
+                        .map_err(|error| UpdateError::at("compare objects", error))?
+                        .without(self.versions.unwritten(&version))
+                        .into(),
+                ),
                 _ => None,
             };
             by_version.insert(version, comparison);
@@ -210,7 +226,7 @@ impl Updater<'_> {
         let mut conflicts = Vec::new();
         let mut left_to_list = MAX_LISTED;
         let mut taken: Vec<(&Manager, Option<Set>)> = Vec::new();
-        for other in &others {
+        for other in others {
             let owned = &fields[other];
             let Some(Some(Written { changed, removed })) = by_version.get(&owned.api_version)
             else {
@@ -241,10 +257,7 @@ impl Updater<'_> {
                 }
             }
         }
-        if fields.get(manager).is_some_and(|own| own.set.is_empty()) {
-            fields.remove(manager);
-        }
-        Ok(whole)
+        Ok(())
     }
 
     /// Sets that were written under another schema, as the schema has them now.

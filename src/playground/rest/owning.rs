@@ -66,12 +66,9 @@ impl Rest {
             }
             return;
         }
-        let zero;
-        let live = if let Some(live) = live {
-            live.as_value()
-        } else {
-            zero = self::zero(admission.resource);
-            &zero
+        let live = match live {
+            Some(live) => live.as_value(),
+            None => unset(admission.resource),
         };
         let served = Served::new(self, tx, admission);
         let now = namespaces::timestamp(tx);
@@ -79,21 +76,23 @@ impl Rest {
     }
 }
 
-/// An object of a kind in which nothing is set.
-pub(super) fn zero(resource: &Resource) -> Value {
-    let gvk = Gvk::new(&resource.group, &resource.version, &resource.kind);
+/// The fields that even an object of a kind has in which nothing is set.
+fn unset(resource: &Resource) -> &'static Value {
+    static NOTHING: LazyLock<Value> = LazyLock::new(|| json!({}));
     let known = match resource.flavour {
         Flavour::Custom => None,
         _ => fields::builtin::kind(&resource.group, &resource.kind),
     };
-    let mut zero = match known {
-        Some((_, known)) => {
-            let mut zero = known.zero();
-            zero["metadata"] = json!({});
-            zero
-        }
-        None => json!({}),
-    };
+    known.map_or(&NOTHING, |(_, known)| known.zero())
+}
+
+/// An object of a kind in which nothing is set.
+pub(super) fn zero(resource: &Resource) -> Value {
+    let gvk = Gvk::new(&resource.group, &resource.version, &resource.kind);
+    let mut zero = unset(resource).clone();
+    if resource.flavour != Flavour::Custom {
+        zero["metadata"] = json!({});
+    }
     zero["apiVersion"] = gvk.api_version().into();
     zero["kind"] = gvk.kind.into();
     zero

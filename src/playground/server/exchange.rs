@@ -44,7 +44,7 @@ pub(crate) struct Exchange {
 }
 
 /// What is taken of a body that nobody reads.
-const MAX_DRAINED: usize = 32 * 1024 * 1024;
+pub(super) const MAX_DRAINED: usize = 32 * 1024 * 1024;
 const DRAINED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request whose body is still on its way.

@@ -179,9 +179,10 @@ impl RequestInfo {
         info.name = rest.next().unwrap_or_default();
         info.subresource = rest.next().unwrap_or_default();
         if !info.resource.is_empty() {
-            let verb = match watched {
-                true => "watch",
-                false => method_to_verb(method, is_watch(query), info.name.is_empty()),
+            let verb = if watched {
+                "watch"
+            } else {
+                method_to_verb(method, is_watch(query), info.name.is_empty())
             };
             verb.clone_into(&mut info.verb);
         }

@@ -63,15 +63,15 @@ impl Stored {
     }
 
     /// The same state, written at `revision`.
-    pub(super) fn committed(&self, revision: u64) -> Self {
+    pub(super) fn committed(mut self, revision: u64) -> Self {
+        let body = match self.parsed.take() {
+            Some(object) => serialise(at(object, revision).as_value()),
+            None => self.body_at(revision),
+        };
         Self {
-            key: self.key.clone(),
             revision,
-            stamp: self.stamp,
-            labels: self.labels.clone(),
-            lineage: self.lineage.clone(),
-            body: self.body_at(revision),
-            parsed: OnceLock::new(),
+            body,
+            ..self
         }
     }
 
@@ -85,11 +85,7 @@ impl Stored {
 
     /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.
     pub fn body_at(&self, revision: u64) -> Bytes {
-        let mut object = self.object();
-        object
-            .metadata_mut()
-            .insert("resourceVersion".into(), revision.to_string().into());
-        serialise(object.as_value())
+        serialise(at(self.object(), revision).as_value())
     }
 
     /// A copy to work with.
@@ -109,6 +105,12 @@ impl Stored {
     pub fn size(&self) -> usize {
         self.body.len()
     }
+}
+
+fn at(mut object: Object, revision: u64) -> Object {
+    let metadata = object.metadata_mut();
+    metadata.insert("resourceVersion".into(), revision.to_string().into());
+    object
 }
 
 fn serialise(value: &Value) -> Bytes {

@@ -191,18 +191,22 @@ impl<'a> Tx<'a> {
     }
 
     /// Decides what really changed and gives each change its revision.
-    pub(super) fn finish(self, names: &mut HashSet<Name>) -> Pending {
+    pub(super) fn finish(mut self, names: &mut HashSet<Name>) -> Pending {
         let mut revision = self.state.revision;
         let mut changes = Vec::new();
         for key in &self.order {
             let before = self.state.get(key);
-            let after = self.overlay.get(key).cloned().flatten();
-            if !differs(before.as_deref(), after.as_deref()) {
+            let written = self.overlay.get(key).and_then(Option::as_deref);
+            if !differs(before.as_deref(), written) {
                 continue;
             }
             revision += 1;
-            let after = after.map(|stored| {
-                let mut committed = stored.committed(revision);
+            let written = self.overlay.insert(key.clone(), None).flatten();
+            let after = written.map(|pending| {
+                let pending = Arc::try_unwrap(pending).unwrap_or_else(|held| {
+                    Stored::pending(held.key.clone(), held.object(), held.stamp)
+                });
+                let mut committed = pending.committed(revision);
                 share(&mut committed.key.place.cluster, names);
                 share(&mut committed.key.place.namespace, names);
                 share(&mut committed.key.table.group, names);

@@ -1,0 +1,146 @@
+//! What the writer of a new object owns: the short way for objects of which nobody has owned anything.
+//! It gives what comparing with nothing gives, without the sets in between.
+
+use serde_json::{Map as Object, Value};
+
+use super::check::{self, TypeError};
+use super::element::Element;
+use super::set::Set;
+use super::types::{Relation, Shape, Type};
+
+/// What of an object nobody comes to own.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a> {
+    /// These paths, but what is below of them is owned.
+    pub(super) alone: Option<&'a Set>,
+    /// These paths and all below of them.
+    pub(super) whole: Option<&'a Set>,
+}
+
+/// How much of a value is the writer's.
+enum Owned {
+    Nothing,
+    Itself,
+    /// And it too, where `itself` is said.
+    Below {
+        itself: bool,
+        fields: Object<String, Value>,
+    },
+}
+
+/// The owned fields as they stand in an entry; empty if there are none.
+pub(super) fn fields(
+    object: &Value,
+    kind: &Type,
+    left: Left<'_>,
+) -> Result<Object<String, Value>, TypeError> {
+    match walk(object, kind, left)? {
+        Owned::Below { fields, .. } => Ok(fields),
+        Owned::Nothing | Owned::Itself => Ok(Object::new()),
+    }
+}
+
+impl<'a> Left<'a> {
+    /// What is left of a member; `None` if all of it is.
+    fn below(self, element: &Element) -> Option<(bool, Self)> {
+        let of = |set: Option<&'a Set>| set.and_then(|set| set.get(element));
+        let (alone, whole) = (of(self.alone), of(self.whole));
+        if whole.is_some_and(|branch| branch.member) {
+            return None;
+        }
+        let left = Self {
+            alone: alone.map(|branch| &branch.below),
+            whole: whole.map(|branch| &branch.below),
+        };
+        Some((alone.is_some_and(|branch| branch.member), left))
+    }
+
+    fn nothing(self) -> bool {
+        self.alone.is_none() && self.whole.is_none()
+    }
+}
+
+fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> {
+    let mut fields = Object::new();
+    match (kind.shape(Some(value)), value) {
+        (None, _) => return Err(TypeError::new("schema error: invalid atom: inlined")),
+        (Some(Shape::Map(map)), Value::Object(members)) if !map.atomic && !members.is_empty() => {
+            for (name, member) in members {
+                let Some(kind) = map.member(name) else {
+                    let error = TypeError::new("field not declared in schema");
+                    return Err(error.below(&Element::field(name)));
+                };
+                if left.nothing() {
+                    put(&mut fields, format!("f:{name}"), walk(member, kind, left)?);
+                    continue;
+                }
+                let found = one(&Element::field(name), member, kind, left)?;
+                put(&mut fields, format!("f:{name}"), found);
+            }
+        }
+        (Some(Shape::List(list)), Value::Array(items))
+            if list.relation != Relation::Atomic && !items.is_empty() =>
+        {
+            let mut seen = std::collections::BTreeMap::<Element, Vec<&Value>>::new();
+            for (index, item) in items.iter().enumerate() {
+                let element = check::element(list, item)
+                    .map_err(|why| TypeError::new(format!("element {index}: {why}")))?;
+                seen.entry(element).or_default().push(item);
+            }
+            for (element, items) in &seen {
+                let found = match items.as_slice() {
+                    [item] => one(element, item, &list.items, left)?,
+                    // What occurs several times is one piece.
+                    _ => one(element, &Value::Null, &Type::Untyped, left)?,
+                };
+                put(&mut fields, element.to_key(), found);
+            }
+        }
+        _ => return Ok(Owned::Itself),
+    }
+    Ok(Owned::Below {
+        itself: true,
+        fields,
+    })
+}
+
+/// What is owned of a member.
+fn one(element: &Element, value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> {
+    let Some((alone, left)) = left.below(element) else {
+        // It has to be of its type all the same.
+        let nothing = Left {
+            alone: None,
+            whole: None,
+        };
+        walk(value, kind, nothing)?;
+        return Ok(Owned::Nothing);
+    };
+    Ok(match walk(value, kind, left)? {
+        Owned::Itself if alone => Owned::Nothing,
+        Owned::Below { fields, .. } if alone => Owned::Below {
+            itself: false,
+            fields,
+        },
+        found => found,
+    })
+}
+
+fn put(fields: &mut Object<String, Value>, key: String, found: Owned) {
+    let below = match found {
+        Owned::Nothing => return,
+        Owned::Itself => Object::new(),
+        Owned::Below {
+            itself,
+            fields: mut below,
+        } => {
+            if below.is_empty() && !itself {
+                return;
+            }
+            if itself && !below.is_empty() {
+                below.insert(".".to_owned(), Value::Object(Object::new()));
+            }
+            below
+        }
+    };
+    fields.insert(key, Value::Object(below));
+}
