@@ -454,6 +454,6 @@ pub(super) const BOUND: &[(&str, &str)] = &[
     ),
     (
         "kubectl --kubeconfig fleet.kubeconfig get buoys",
-        "error: the server doesn't have a resource type \"buoys\"\n",
+        "could not find the requested resource|the server doesn't have a resource type",
     ),
 ];

@@ -350,6 +350,7 @@ fn own_words(document: &mut Value) {
 fn config_maps(document: &mut Value) {
     let mut schemas = document["components"]["schemas"].take();
     without_defaults(&mut schemas);
+    without_values(&mut schemas);
     let names = [
         "io.k8s.api.core.v1.ConfigMap",
         "io.k8s.api.core.v1.Secret",
@@ -404,30 +405,36 @@ fn without_defaults(value: &mut Value) {
     }
 }
 
+/// Without the values of enumerations, and what is required in any order.
+fn without_values(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("enum");
+            if let Some(Value::Array(required)) = map.get_mut("required") {
+                required.sort_by_key(Value::to_string);
+            }
+            // They are told in the description as well.
+            if let Some(Value::String(text)) = map.get_mut("description")
+                && let Some(end) = text.find("\n\nPossible enum values:")
+            {
+                text.truncate(end);
+            }
+            map.values_mut().for_each(without_values);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_values),
+        _ => {}
+    }
+}
+
 /// All that is described of the kinds of a group, without what all groups share, and without the values of
 /// enumerations.
 fn types_of_group(document: &mut Value) {
-    fn without_values(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.remove("enum");
-                // They are told in the description as well.
-                if let Some(Value::String(text)) = map.get_mut("description")
-                    && let Some(end) = text.find("\n\nPossible enum values:")
-                {
-                    text.truncate(end);
-                }
-                map.values_mut().for_each(without_values);
-            }
-            Value::Array(list) => list.iter_mut().for_each(without_values),
-            _ => {}
-        }
-    }
     let mut schemas = document["components"]["schemas"].take();
     without_defaults(&mut schemas);
     without_values(&mut schemas);
     if let Some(schemas) = schemas.as_object_mut() {
-        schemas.retain(|name, _| name.starts_with("io.k8s.api."));
+        // Lists are described in words of their own.
+        schemas.retain(|name, _| name.starts_with("io.k8s.api.") && !name.ends_with("List"));
     }
     *document = schemas;
 }
