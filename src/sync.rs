@@ -30,6 +30,7 @@ pub mod view;
 #[cfg(test)]
 use crate::object::Object;
 pub use act::{Cluster, Dialect, Report, run};
+pub(crate) use content::agrees;
 pub use decide::{Decision, Outcome, decide};
 pub use look::{PassView, Store};
 pub use memo::{Memo, Print, Prints};

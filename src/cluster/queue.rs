@@ -163,6 +163,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.change(|fair| fair.forget(gone));
     }
 
+    /// Lets keys that failed come back at once: what they failed for has changed.
+    pub fn retry(&self, meant: impl FnMut(&K) -> bool) {
+        let now = self.shared.now();
+        self.shared.change(|fair| fair.retry(meant, now));
+    }
+
     /// Hands out nothing more: every worker that waits or comes back is told to end.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;

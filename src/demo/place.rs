@@ -12,7 +12,7 @@ use super::DemoError;
 use crate::cluster::connection::{AskError, Call, Connection, Limits};
 
 /// How long one step may take before it is given up, and how long is waited before the next try.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Place {

@@ -5,6 +5,7 @@
 //! | [`account`] | who a program is to Google where a file says it |
 //! | [`credentials`] | who the robot is in the cloud: tokens that an endpoint tells, renewed in time |
 //! | [`following`] | the definitions on the robot, and which syncers follow from them |
+//! | [`health`] | whether the cloud takes our credentials |
 //! | [`link`] | whether the cloud answers |
 //! | [`numbers`] | what is counted, by the names that dashboards know |
 //! | [`passes`] | the work on one object: what may be sent, and when it is looked at again |
@@ -18,6 +19,7 @@
 pub mod account;
 pub mod credentials;
 pub mod following;
+pub mod health;
 pub mod link;
 pub mod numbers;
 pub mod passes;

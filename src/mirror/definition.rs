@@ -229,6 +229,19 @@ pub fn compile(crd: &Value, settings: &Arc<Settings>) -> Result<Option<Definitio
     }))
 }
 
+/// Why all objects of a definition are meant although it has a filter, where that is put up with.
+pub fn ignored_filter(crd: &Value, settings: &Settings) -> Option<Refusal> {
+    let strict = Settings {
+        unclear_filter: UnclearFilter::Refuse,
+        ..settings.clone()
+    };
+    let filter = crd["metadata"]["annotations"][FILTER_BY_ROBOT_NAME].as_str();
+    let filter = filter.filter(|filter| !filter.is_empty());
+    (settings.unclear_filter == UnclearFilter::Ignore)
+        .then(|| robot(filter, &strict).err())
+        .flatten()
+}
+
 /// The robot whose objects are meant.
 fn robot(filter: Option<&str>, settings: &Settings) -> Result<Option<Arc<str>>, Refusal> {
     let lenient = settings.unclear_filter == UnclearFilter::Ignore;

@@ -76,6 +76,8 @@ pub enum Tokens {
     RobotJwt(String),
     /// An address that answers a document with a token.
     AccessToken(String),
+    /// The same, of the machine of a cloud, which nobody said that this is.
+    Machine(String),
     /// A file with an account for Google.
     Account(PathBuf),
 }
@@ -151,6 +153,9 @@ impl Given {
                 if self.remote_token_url.is_empty() && !self.credentials_file.is_empty() =>
             {
                 Tokens::Account((&*self.credentials_file).into())
+            }
+            ("", false) if self.remote_token_url.is_empty() && self.metadata_host.is_empty() => {
+                Tokens::Machine(url("token"))
             }
             ("", false) => Tokens::AccessToken(url("token")),
             (file, _) => Tokens::File(file.into()),
@@ -323,6 +328,7 @@ mod tests {
             of(true, "", "", ""),
             Tokens::RobotJwt(at(usual, "identity"))
         );
+        assert_eq!(of(false, "", "", ""), Tokens::Machine(at(usual, "token")));
         assert_eq!(
             of(false, "", "", "m:1"),
             Tokens::AccessToken(at("m:1", "token"))

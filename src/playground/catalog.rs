@@ -166,6 +166,9 @@ pub struct Resource {
     pub name_rule: NameRule,
     /// For custom resources: of this version. Built-in kinds have their strategy instead.
     pub schema: Option<Arc<dyn ObjectSchema>>,
+    /// Of the storage version, where that is another one: what it does not know is not kept, and its
+    /// defaults are the ones that are read.
+    pub storage_schema: Option<Arc<dyn ObjectSchema>>,
     /// What of an object is one piece and what has owners of its own, in this version.
     pub fields: fields::Type,
     /// Defaults, validation and admission beyond the schema.
@@ -179,6 +182,8 @@ pub struct Resource {
     pub only: Option<Arc<Accept>>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
+    /// What clients of a deprecated version are warned of.
+    pub deprecation: Option<Name>,
     /// Shows objects as rows of tables; `None` where there are no objects to show.
     pub printer: Option<Arc<dyn Printer>>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.

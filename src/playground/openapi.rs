@@ -17,6 +17,7 @@ pub(crate) mod builtin;
 mod custom;
 mod lists;
 mod paths;
+pub(super) mod protobuf;
 mod v2;
 
 use super::catalog::{Catalog, Flavour, Resource, Version};
@@ -38,9 +39,30 @@ pub(super) struct Document {
 
 /// A document that is asked for.
 pub(super) struct Wanted {
-    /// The path of a group version; `None` for all of them.
-    path: Option<String>,
+    what: What,
     digest: String,
+}
+
+enum What {
+    /// The path of a group version.
+    Version(String),
+    All,
+    AllInProtobuf,
+}
+
+impl What {
+    fn of(&self, catalog: &Catalog) -> Vec<u8> {
+        match self {
+            Self::All => swagger(catalog).to_string().into(),
+            Self::AllInProtobuf => protobuf::document(&swagger(catalog)),
+            Self::Version(path) => {
+                let mut all = versions(catalog);
+                let found = all.find(|(group, version)| path_of(group, &version.name) == *path);
+                let document = found.map(|(group, version)| v3(group, version));
+                document.unwrap_or_default().to_string().into()
+            }
+        }
+    }
 }
 
 /// The documents that have been asked for.
@@ -97,7 +119,7 @@ impl Documents {
         let (group, version) =
             versions(catalog).find(|(group, version)| path_of(group, &version.name) == path)?;
         Some(Wanted {
-            path: Some(path.to_owned()),
+            what: What::Version(path.to_owned()),
             digest: digest("v3", [(group, version)]),
         })
     }
@@ -105,8 +127,16 @@ impl Documents {
     /// Everything in one document, for clients of v2.
     pub(super) fn of_all(catalog: &Catalog) -> Wanted {
         Wanted {
-            path: None,
+            what: What::All,
             digest: digest("v2", versions(catalog)),
+        }
+    }
+
+    /// The same in protobuf.
+    pub(super) fn of_all_in_protobuf(catalog: &Catalog) -> Wanted {
+        Wanted {
+            what: What::AllInProtobuf,
+            digest: digest("v2 in protobuf", versions(catalog)),
         }
     }
 
@@ -128,16 +158,8 @@ impl Documents {
         }
         let (catalog, kept) = (Arc::clone(catalog), Arc::clone(&self.kept));
         let made = tokio::task::spawn_blocking(move || {
-            let value = match &wanted.path {
-                None => swagger(&catalog),
-                Some(path) => {
-                    let mut all = versions(&catalog);
-                    let found = all.find(|(group, version)| path_of(group, &version.name) == *path);
-                    found.map_or(Value::Null, |(group, version)| v3(group, version))
-                }
-            };
             let document = Arc::new(Document {
-                body: Bytes::from(value.to_string()),
+                body: wanted.what.of(&catalog).into(),
                 digest: wanted.digest,
             });
             kept.lock().put(Arc::clone(&document));

@@ -45,13 +45,25 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 /// Applies a merge patch (`application/merge-patch+json`).
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
-        return Err(PatchError::Malformed(
-            "error decoding patch: a merge patch must be a JSON object".to_owned(),
-        ));
+        let message = undecoded(patch, "map[string]interface {}");
+        return Err(PatchError::Malformed(message));
     }
     let mut object = object.clone();
     merge::apply(&mut object, patch);
     Ok(object)
+}
+
+/// What is said of a patch that is no document of its kind, in the words that people know.
+fn undecoded(found: &Value, wanted: &str) -> String {
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
 /// Applies a strategic merge patch (`application/strategic-merge-patch+json`). What the table of

@@ -2,8 +2,8 @@
 //! send nothing else for built-in kinds and do not fall back.
 //!
 //! Field numbers are facts of the published API; they stand in tables and one loop reads by them.
-//! The kinds nest only a few levels and none contains itself, so that depth needs no bound of its
-//! own. Unknown fields are skipped, as newer clients may send them.
+//! Schemas contain schemas, so that depth has a bound, the one of JSON. Unknown fields are skipped, as
+//! newer clients may send them.
 
 use serde_json::{Map, Value};
 
@@ -37,6 +37,11 @@ pub enum ProtobufError {
     Truncated(&'static str),
     #[error("number in the protobuf body takes more than ten bytes")]
     LongVarint,
+    #[error(
+        "the protobuf body is nested more than {} levels deep",
+        convert::MAX_DEPTH
+    )]
+    TooDeep,
     #[error("field number 0 in the protobuf body")]
     FieldZero,
     #[error("wire type {0} in the protobuf body is not supported")]
@@ -81,7 +86,7 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
         });
     };
     let mut object = Map::new();
-    convert::message(envelope.raw, message, &mut object)?;
+    convert::message(envelope.raw, message, &mut object, 0)?;
     object.insert("apiVersion".into(), envelope.api_version.into());
     object.insert("kind".into(), envelope.kind.into());
     Ok(Value::Object(object))

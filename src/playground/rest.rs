@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, Entry, IF_NONE_MATCH, VARY, WARNING};
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
 use super::openapi::Documents;
 use super::status::Status;
-use super::store::{Outcome, Read, Store, Tx};
+use super::store::{Name, Outcome, Read, Store, Tx};
 use super::yaml;
 use accept::{Accepts, Discovery, Form, Notation};
 use aside::{Aside, SMALL};
@@ -111,10 +111,11 @@ impl Rest {
                 accepts,
                 clock: self.store.clock(),
             };
-            return self.serve(&call).await;
+            let deprecation = self.deprecation(&call);
+            return warned(deprecation, self.serve(&call).await);
         }
         if target == Target::Health {
-            return Ok(text("ok"));
+            return Ok(health(request));
         }
         if target == Target::Nothing {
             return Err(self.nowhere(request));
@@ -274,6 +275,15 @@ impl Rest {
             return Err(Status::method_not_allowed());
         }
         self.watch(call).await
+    }
+
+    /// What is said to clients of a deprecated version; core kinds have none.
+    fn deprecation(&self, call: &Call<'_>) -> Option<Name> {
+        if call.path.group.is_empty() {
+            return None;
+        }
+        let found = self.store.read(|read| self.address(read, call));
+        found.ok()?.deprecation.clone()
     }
 
     fn is_built_in(&self, call: &Call<'_>) -> Result<bool, Status> {
@@ -530,11 +540,50 @@ fn full(status: u16, body: Bytes) -> ApiResponse {
     }
 }
 
-fn text(text: &'static str) -> ApiResponse {
-    let mut response = full(200, Bytes::from_static(text.as_bytes()));
+/// All is well, in a word or check by check.
+fn health(request: &ApiRequest) -> ApiResponse {
+    let query = Query::parse(request.query.as_deref());
+    let path = request.path.trim_matches('/');
+    if query.given("verbose").is_none() || path.contains('/') {
+        return text("ok".to_owned());
+    }
+    text(format!(
+        "[+]ping ok\n[+]log ok\n[+]etcd ok\n{path} check passed\n"
+    ))
+}
+
+fn text(text: String) -> ApiResponse {
+    let mut response = full(200, Bytes::from(text));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers.insert(CONTENT_TYPE, plain);
     response
+}
+
+/// Says a warning before all others, with an answer of any kind.
+fn warned(
+    warning: Option<Name>,
+    answer: Result<ApiResponse, Status>,
+) -> Result<ApiResponse, Status> {
+    let Some(warning) = warning.map(|warning| warning.to_string()) else {
+        return answer;
+    };
+    match answer {
+        Ok(mut response) => {
+            let others: Vec<HeaderValue> = match response.headers.entry(WARNING) {
+                Entry::Occupied(said) => said.remove_entry_mult().1.collect(),
+                Entry::Vacant(_) => Vec::new(),
+            };
+            api::warn(&mut response.headers, &[warning]);
+            for other in others {
+                response.headers.append(WARNING, other);
+            }
+            Ok(response)
+        }
+        Err(mut status) => {
+            status.warnings.insert(0, warning);
+            Err(status)
+        }
+    }
 }
 
 fn written(written: Written) -> ApiResponse {

@@ -27,6 +27,9 @@ const LOGGERS: &str = "syncagent";
 /// Where events of our own come from; of everybody else's only warnings are told.
 const OURS: &[&str] = &["hawser", LOGGERS];
 
+/// Tells without a word on whom or what for that a request failed, which whoever sent it tells with both.
+const REPEATED: &str = "kube_client::client::builder";
+
 /// The keys of a line that are not fields of its event.
 const RESERVED: &[&str] = &["level", "time", "logger", "caller", "msg"];
 
@@ -141,6 +144,9 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         let target = metadata.target();
         let ours = OURS.iter().any(|name| target.starts_with(name));
+        if target.starts_with(REPEATED) && self.options.verbosity != Verbosity::Debug {
+            return false;
+        }
         *metadata.level()
             <= match (ours, self.options.verbosity) {
                 (true, Verbosity::Debug) => Level::DEBUG,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -48,11 +49,14 @@ pub enum Pages {
     Site(Arc<dyn Site>),
 }
 
-/// Pages that somebody makes up when they are asked for. It must not take long.
+/// Pages that somebody makes up when they are asked for, in less time than a connection is kept.
 pub trait Site: Send + Sync {
     /// Status, content type and text of the page at a path, where there is one.
-    fn page(&self, path: &str) -> Option<(StatusCode, &'static str, String)>;
+    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>>;
 }
+
+/// Status, content type and text.
+pub type SitePage = (StatusCode, &'static str, String);
 
 /// An address that is taken, and nobody is served at yet.
 #[derive(Debug)]
@@ -169,8 +173,8 @@ async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<(Tc
 
 async fn converse(stream: TcpStream, pages: Pages) {
     let service = service_fn(|request: Request<Incoming>| {
-        let response = answer(&pages, &request);
-        async move { Ok::<_, Infallible>(response) }
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(answer(&pages, &request).await) }
     });
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -182,9 +186,9 @@ async fn converse(stream: TcpStream, pages: Pages) {
     }
 }
 
-fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let page = if matches!(*request.method(), Method::GET | Method::HEAD) {
-        pages.page(request.uri().path())
+        pages.page(request.uri().path()).await
     } else {
         Page::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")
     };
@@ -198,7 +202,7 @@ fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {
 // === impl Pages ===
 
 impl Pages {
-    fn page(&self, path: &str) -> Page {
+    async fn page(&self, path: &str) -> Page {
         let path = path.trim_end_matches('/');
         match (self, path) {
             (Self::Metrics(metrics), "/metrics") => Page {
@@ -206,7 +210,7 @@ impl Pages {
                 content_type: metrics::CONTENT_TYPE,
                 text: metrics.render(),
             },
-            (Self::Site(site), path) => match site.page(path) {
+            (Self::Site(site), path) => match site.page(path).await {
                 Some((status, content_type, text)) => Page {
                     status,
                     content_type,

@@ -49,6 +49,12 @@ impl Claim {
         Value::Object(claim)
     }
 
+    /// Whether it is about something that kcp may not know: of a group that not every workspace has,
+    /// maybe, and without the identity of an export.
+    fn is_doubtful(&self) -> bool {
+        !self.group.is_empty() && self.identity.is_empty()
+    }
+
     fn is_for_the_same(&self, other: &Self) -> bool {
         self.group == other.group && self.resource == other.resource
     }
@@ -150,6 +156,11 @@ pub enum ClaimProblem {
          correct identityHash, or replace the claim", claim.identity
     )]
     OtherIdentity { claim: Claim, there: String },
+    #[error(
+        "kcp does not take a claim on {claim}, which is left out: correct group and resource, or set \
+         identityHash to the identity in the status of the APIExport that it comes from ({why})"
+    )]
+    NotTaken { claim: Claim, why: String },
 }
 
 impl ClaimProblem {
@@ -158,8 +169,27 @@ impl ClaimProblem {
         match self {
             Self::Selected(claim)
             | Self::Verbs { claim, .. }
-            | Self::OtherIdentity { claim, .. } => claim,
+            | Self::OtherIdentity { claim, .. }
+            | Self::NotTaken { claim, .. } => claim,
         }
+    }
+}
+
+/// Which of the claims in a list kcp means when it refuses the list with these words: those that it
+/// names or numbers, else all that it may not know.
+pub fn refused(added: &[Claim], list: &[Value], words: &str) -> Vec<Claim> {
+    let doubtful = || added.iter().filter(|claim| claim.is_doubtful());
+    let at = |claim: &Claim| list.iter().position(|one| Claim::read(one) == *claim);
+    let named = |claim: &&Claim| {
+        let number = at(claim).map(|at| format!("permissionClaims[{at}]"));
+        let name = format!("{}.{}", claim.resource, claim.group);
+        words.contains(&name) || number.is_some_and(|number| words.contains(&number))
+    };
+    let named: Vec<Claim> = doubtful().filter(named).cloned().collect();
+    if named.is_empty() {
+        doubtful().cloned().collect()
+    } else {
+        named
     }
 }
 

@@ -63,6 +63,16 @@ pub fn merge(
     agent: &str,
     published: &[Published<'_>],
 ) -> Result<Merge, UnreadableExport> {
+    merge_without(export, agent, published, &[])
+}
+
+/// The same, without claims that kcp does not take.
+pub fn merge_without(
+    export: &Value,
+    agent: &str,
+    published: &[Published<'_>],
+    refused: &[ClaimProblem],
+) -> Result<Merge, UnreadableExport> {
     let listed = list(export, "latestResourceSchemas")?;
     let claimed = list(export, "permissionClaims")?;
     for (field, value) in [
@@ -86,12 +96,16 @@ pub fn merge(
     for one in published {
         wanted.extend(one.needs.claims(&own).cloned());
     }
+    for problem in refused {
+        wanted.remove(problem.claim());
+    }
     let claims = claims::merge(claimed, &full_claims(export), &wanted);
     let marked = export["metadata"]["annotations"][marks::AGENT_NAME] == agent;
 
     let changed = schemas.differs() || !claims.added.is_empty() || !marked;
     let problems = schemas.problems.into_iter().map(ExportProblem::from);
-    let problems = problems.chain(claims.problems.into_iter().map(ExportProblem::from));
+    let claim_problems = claims.problems.into_iter().chain(refused.iter().cloned());
+    let problems = problems.chain(claim_problems.map(ExportProblem::from));
     Ok(Merge {
         problems: problems.collect(),
         object: changed.then(|| {

@@ -18,7 +18,7 @@
 //! | `SynchronizationDisabled` | True | published; objects are left alone, as asked |
 //! | `Synchronizing` | True | published, and objects are kept in step |
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub struct Facts {
     /// The generation that all of this is about.
     pub generation: i64,
     pub schema: SchemaFact,
-    /// What is wrong with the rules.
+    /// What is wrong with the rules, and warnings of them.
     pub rules: Vec<Problem>,
     /// What keeps it from being in the export as asked, in words.
     pub export: Vec<String>,
@@ -46,6 +46,10 @@ pub struct Facts {
     pub held: Option<HeldDeletions>,
     /// What the agent was refused, such as `delete secrets on the service cluster`.
     pub missing_rights: BTreeSet<String>,
+    /// Kinds that workspaces do not let the agent write, and how many workspaces that are.
+    pub unaccepted: BTreeMap<String, usize>,
+    /// Kinds of related objects that nobody serves, in words.
+    pub unserved: Vec<String>,
     /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
     pub unseen: Vec<String>,
     /// What holds nothing up but should be known, in words.
@@ -114,6 +118,25 @@ pub fn judge(facts: &Facts) -> Verdict {
             ("Unknown", "Pending", vec![told])
         }
     };
+    let (_, warnings) = rules(facts);
+    if !warnings.is_empty() {
+        sentences.push(format!("warning: {}", some(warnings.into_iter())));
+    }
+    if !facts.unserved.is_empty() {
+        let told = some(facts.unserved.iter().cloned());
+        sentences.push(format!("related kinds are not served: {told}"));
+    }
+    let unaccepted = facts.unaccepted.iter().map(|(kind, count)| {
+        let (workspaces, their) = match count {
+            1 => ("workspace does", "its"),
+            _ => ("workspaces do", "their"),
+        };
+        format!(
+            "{count} {workspaces} not let the agent write {kind}: {their} APIBinding has to accept \
+             the permission claim"
+        )
+    });
+    sentences.extend(unaccepted);
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
         status,
@@ -133,8 +156,9 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
         SchemaFact::Pending => false,
         SchemaFact::Published(_) => true,
     };
-    if !facts.rules.is_empty() {
-        let told = some(facts.rules.iter().map(in_words));
+    let (mistakes, _) = rules(facts);
+    if !mistakes.is_empty() {
+        let told = some(mistakes.into_iter());
         let published = if published {
             "the API is published, but "
         } else {
@@ -186,6 +210,13 @@ fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
             format!("synchronized with {count} workspaces"),
         ),
     }
+}
+
+/// What is wrong with the rules, and what they may not have been meant to do.
+fn rules(facts: &Facts) -> (Vec<String>, Vec<String>) {
+    let (mistakes, warnings): (Vec<_>, Vec<_>) = facts.rules.iter().partition(|p| p.is_error());
+    let told = |problems: Vec<&Problem>| problems.into_iter().map(in_words).collect();
+    (told(mistakes), told(warnings))
 }
 
 fn in_words(problem: &Problem) -> String {

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::object::{Gvk, Object};
 use crate::sync::{Found, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View};
 
@@ -79,6 +81,24 @@ impl Kinds {
     }
 }
 
+/// A kind of the service cluster whose objects may be copies, each of which belongs to a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    pub group: String,
+    pub kind: String,
+    /// As its copies are watched, and whether they live in namespaces; none while they are not.
+    pub watched: Option<(Arc<Gvk>, bool)>,
+}
+
+impl Published {
+    /// Whether an owner reference names an object of this kind, in whatever version.
+    fn is_named_by(&self, owner: &Value) -> bool {
+        let group = owner["apiVersion"].as_str().unwrap_or_default();
+        let group = group.split_once('/').map_or("", |(group, _)| group);
+        self.group == group && owner["kind"].as_str() == Some(&*self.kind)
+    }
+}
+
 /// Whether an object has not been changed for a while.
 pub trait Quiet: Send + Sync {
     fn is_quiet(&self, key: &Key, object: &Object) -> bool;
@@ -98,6 +118,8 @@ impl Quiet for AlwaysQuiet {
 pub struct Surroundings<'a> {
     pub kinds: &'a Kinds,
     pub ledger: &'a Ledger,
+    /// All kinds that the agent publishes, whichever the published object is of.
+    pub published: &'a [Published],
     pub quiet: &'a dyn Quiet,
 }
 
@@ -161,6 +183,13 @@ fn own_copy(
         .collect();
     ours.sort_by_cached_key(|(key, object)| (uid.is_none() || object.uid() != uid, key.clone()));
     ours.into_iter().next().map(|(_, object)| object)
+}
+
+/// The identifier of the entry that a link is of; none for links of another sort.
+pub fn entry_of(id: &LinkId) -> Option<String> {
+    let identity = Identity::read(id);
+    let made = identity.map(|identity| identity.identifier().to_owned());
+    made.or_else(|| links::refused_entry(id).map(str::to_owned))
 }
 
 /// The two ends of a related link, each with what its kind is called in paths.

@@ -394,6 +394,6 @@ fn missing(patch: &mut Map<String, Value>, field: &str, live: Option<&Value>, wa
 }
 
 /// Whether everything that is desired is there already.
-pub(super) fn agrees(desired: &Object, live: &Object) -> bool {
+pub(crate) fn agrees(desired: &Object, live: &Object) -> bool {
     overwrite(live, desired).is_empty()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::object::Object;
 
 use super::delete::{Extent, retract};
-use super::memory::MemoryPlace;
+use super::memory::{CopyRecord, Entry, MemoryPlace};
 use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
 use super::reason::{Class, Code, Reason};
 use super::related::{Below, turn, waves};
@@ -234,16 +234,36 @@ impl Pass<'_> {
         Some(Turn::step(request, Effect::Forgotten))
     }
 
+    /// Whether all that is to be remembered is which copies were made, while something else is still
+    /// being written: what comes of that is remembered with it.
+    fn can_wait(&self) -> bool {
+        let writes = self.steps.iter().any(|step| step.request.writes());
+        let is_uid = |(link, change): (&LinkId, &Option<Entry>)| {
+            let before = self.memory.entries.get(link);
+            before.zip(change.as_ref()).is_some_and(|(before, after)| {
+                matches!(before.copy, CopyRecord::Intended(_))
+                    && matches!(after.copy, CopyRecord::Created { .. })
+                    && before.snapshot == after.snapshot
+            })
+        };
+        writes && self.changes.iter().all(is_uid)
+    }
+
     /// One write for what all links want remembered.
     fn write_memory(&mut self, outcomes: &mut [Outcome]) {
         let Some(memory) = self
             .subject
             .memory
             .as_ref()
-            .filter(|_| !self.changes.is_empty())
+            .filter(|_| !self.changes.is_empty() && !self.can_wait())
         else {
             return;
         };
+        // What others are about to become is told with what these have become.
+        let goes_on = self.steps.iter().any(|step| step.request.writes());
+        if goes_on && self.changes.iter().all(|change| self.only_confirms(change)) {
+            return;
+        }
         let stored = self.stored.as_deref();
         let links = &self.subject.links;
         let dying = stored.is_some_and(Object::in_deletion);
@@ -285,6 +305,17 @@ impl Pass<'_> {
                     outcome.reason = reason.clone();
                 }
             }
+        }
+    }
+
+    /// Whether a change says no more than that what was about to be made is there.
+    fn only_confirms(&self, (id, now): (&LinkId, &Option<Entry>)) -> bool {
+        let before = self.memory.entries.get(id).map(|entry| &entry.copy);
+        match (before, now.as_ref().map(|entry| &entry.copy)) {
+            (Some(CopyRecord::Intended(before)), Some(CopyRecord::Created { key, .. })) => {
+                before == key
+            }
+            _ => false,
         }
     }
 

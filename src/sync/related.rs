@@ -87,10 +87,16 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
     if let (Source::Live(key), Some(finalizer)) = (&link.source, &link.policy.hold)
         && !source.has_finalizer(&finalizer.0)
     {
-        let mut turn = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
-        // What is about to be made is remembered meanwhile, in one write with the others'.
-        turn.memory = synced(pass, link, &source).0.memory;
-        return (turn, false);
+        let (turn, exists) = synced(pass, link, &source);
+        // A hold that no memory tells of would stay once nothing leads here any more: what is refused is
+        // not held, and what is about to be made is remembered first.
+        let remembers = pass.remembers() && link.policy.content.is_remembered();
+        if remembers && pass.entry(link).is_none() {
+            return (turn, exists);
+        }
+        let mut held = Turn::step(hold(key, &source, finalizer), Effect::Accepted);
+        held.memory = turn.memory;
+        return (held, false);
     }
     synced(pass, link, &source)
 }

@@ -311,7 +311,8 @@ func leaderElection(ctx context.Context, g *ground) error {
 		options := func() ctrl.Options {
 			return ctrl.Options{
 				LeaderElection: true, LeaderElectionID: "judge", LeaderElectionNamespace: ns, LeaderElectionReleaseOnCancel: true,
-				LeaseDuration: ptr.To(3 * time.Second), RenewDeadline: ptr.To(2 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
+				// On a slow machine, too, the Lease goes from one to the other only when it is given up.
+				LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
 			}
 		}
 		var managers []ctrl.Manager

@@ -107,12 +107,13 @@ func revisions(ctx context.Context, g *ground) error {
 		if err != nil {
 			return err
 		}
-		if _, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}); err != nil {
+		second, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
+		if err != nil {
 			return err
 		}
 		then, err := secrets.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 		m.be(err == nil && len(then.Items) == 1 && then.ResourceVersion == first.ResourceVersion, "the list of then: %v %v", then, err)
-		now, err := secrets.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		now, err := secrets.List(ctx, metav1.ListOptions{ResourceVersion: second.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		m.be(err == nil && len(now.Items) == 2, "a list not older than then: %v %v", now, err)
 		// Once: the client would ask again for most of a minute.
 		err = client.CoreV1().RESTClient().Get().Namespace(ns).Resource("secrets").Param("resourceVersion", "999999999999").MaxRetries(0).Do(ctx).Error()

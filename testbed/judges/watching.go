@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,9 +154,7 @@ func story(ctx context.Context, client *kubernetes.Clientset, ns string, informe
 	stop := make(chan struct{})
 	defer close(stop)
 	go informer.Run(stop)
-	synced, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if !cache.WaitForCacheSync(synced.Done(), informer.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return fmt.Errorf("the cache never synced")
 	}
 	if err := eventually(ctx, "what was there", seen.has("add before")); err != nil {

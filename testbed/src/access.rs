@@ -4,7 +4,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -16,11 +15,9 @@ use kube::{Client, Config};
 
 use crate::binaries;
 use crate::certificates::Certified;
+use crate::eventually::SOON;
 use crate::names::unique;
 use crate::process::Launch;
-
-/// kubectl and helm get that long.
-const TOOL_DEADLINE: Duration = Duration::from_mins(2);
 
 /// One user's way to one control plane.
 #[derive(Debug, Clone)]
@@ -138,7 +135,7 @@ impl Access {
             .args(args)
             .env("KUBECONFIG", self.file.as_os_str())
             .env("HOME", self.scratch.as_os_str())
-            .run(&self.scratch, TOOL_DEADLINE)
+            .run(&self.scratch, SOON)
             .await?;
         let said = output.stderr.trim();
         ensure!(

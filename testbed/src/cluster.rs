@@ -20,17 +20,14 @@ use tokio::sync::OnceCell;
 use crate::access::Access;
 use crate::binaries;
 use crate::certificates::{Authority, Certified, token_keys};
-use crate::eventually::within;
+use crate::eventually::{SOON, within};
 use crate::names::unique;
 use crate::place::Place;
 use crate::ports::Port;
 use crate::process::{Exit, Launch, Process};
 
 /// A server that isn't ready by then won't be.
-const READY_WITHIN: Duration = Duration::from_secs(90);
-const STOPPED_WITHIN: Duration = Duration::from_mins(1);
-/// A definition is established and served within that.
-const SERVED_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_mins(5);
 
 /// The servers of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,7 +174,7 @@ impl ServiceCluster {
             let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &names.kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, &names.plural);
             let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            let served = within(SERVED_WITHIN, async || -> Result<()> {
+            let served = within(SOON, async || -> Result<()> {
                 all.list_metadata(&ListParams::default().limit(1)).await?;
                 let found = client
                     .list_api_group_resources(&resource.api_version)
@@ -196,7 +193,7 @@ impl ServiceCluster {
     /// Ends a server by SIGTERM.
     pub async fn stop(&mut self, component: Component) -> Result<Exit> {
         let process = self.take(component)?;
-        process.stop(STOPPED_WITHIN).await
+        process.stop(SOON).await
     }
 
     /// Ends a server by SIGKILL.

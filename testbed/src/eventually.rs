@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{self, Instant};
 
+/// What should happen at once does within that, however slow and busy the machine is. It only guards
+/// against waiting without end, so it costs nothing where all is well.
+pub const SOON: Duration = Duration::from_mins(2);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
@@ -14,8 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 ///
 /// ```no_run
 /// # async fn example(pods: kube::Api<k8s_openapi::api::core::v1::Pod>) {
-/// # use std::time::Duration;
-/// let pod = testbed::eventually(Duration::from_secs(10), "the pod is there", async || {
+/// let pod = testbed::eventually(testbed::SOON, "the pod is there", async || {
 ///     pods.get("web").await
 /// })
 /// .await;

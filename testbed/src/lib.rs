@@ -8,6 +8,7 @@
 //! | [`link`] | a link that can be slow, deaf, refusing or cut |
 //! | [`process`] | one child process: output, signals, end, memory; never outlives its owner |
 //! | [`mod@eventually`] | awaiting a condition with a deadline and a message |
+//! | [`ports`] | ports that nobody else takes while they are held |
 //! | [`names`] | names that no other test uses |
 //! | [`binaries`] | where the programs are that were built for the tests |
 //! | [`generated`] | files that are generated and checked in |
@@ -33,13 +34,14 @@ pub mod generated;
 pub mod link;
 pub mod names;
 mod place;
-mod ports;
+pub mod ports;
 pub mod process;
 
 pub use access::Access;
 pub use cluster::{Component, Options, ServiceCluster};
 pub use entry::Entry;
-pub use eventually::{eventually, within};
+pub use eventually::{SOON, eventually, within};
 pub use link::Link;
 pub use names::unique;
+pub use ports::Port;
 pub use process::{Exit, Launch, Process, Signal};

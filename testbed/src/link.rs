@@ -15,11 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::eventually::within;
+use crate::eventually::{SOON, within};
 use crate::ports::Port;
-
-/// A port that was listened at a moment ago may take as long to be had again.
-const BOUND_WITHIN: Duration = Duration::from_secs(10);
 
 /// How the link is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +98,8 @@ impl Link {
 
     async fn listen(&self) -> Result<()> {
         let bind = async || TcpListener::bind(self.address()).await;
-        let bound = within(BOUND_WITHIN, bind).await;
+        // A port that was listened at a moment ago may take a moment to be had again.
+        let bound = within(SOON, bind).await;
         let listener = bound
             .map_err(anyhow::Error::msg)
             .context("listening for a link")?;

@@ -15,13 +15,13 @@ const FIRST: u16 = 16_000;
 const COUNT: u16 = 14_000;
 
 /// A port of ours until this is dropped.
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _lock: File,
 }
 
 impl Port {
-    pub(crate) fn reserve() -> Result<Self> {
+    pub fn reserve() -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // Processes begin at places of their own, so that they seldom meet.
         let start = u16::try_from(process::id() % u32::from(COUNT)).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Port {
         )
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

@@ -19,10 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::time;
 
 use crate::binaries;
-use crate::eventually::within;
-
-/// How long a killed process may take to be gone.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+use crate::eventually::{SOON, within};
 
 /// What to start, and how.
 #[derive(Debug, Clone)]
@@ -306,7 +303,7 @@ impl Process {
     /// Kills it (SIGKILL) and awaits its end.
     pub async fn kill(&self) -> Result<Exit> {
         self.signal(Signal::Kill)?;
-        self.wait(GONE_WITHIN).await
+        self.wait(SOON).await
     }
 
     /// What it wrote to its log.
@@ -371,7 +368,7 @@ impl Drop for Process {
         self.orders.lock().take();
         let mut exit = self.ended.exit.lock();
         if exit.is_none() {
-            self.ended.changed.wait_for(&mut exit, GONE_WITHIN);
+            self.ended.changed.wait_for(&mut exit, SOON);
         }
     }
 }

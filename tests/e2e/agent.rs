@@ -9,11 +9,10 @@
     reason = "documents are written down where they are passed"
 )]
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use sha1::{Digest as _, Sha1};
 use sha3::Sha3_256;
+use testbed::SOON;
 
 /// Runs each of these tests on both grounds.
 macro_rules! on_both_grounds {
@@ -25,6 +24,18 @@ macro_rules! on_both_grounds {
             })*
         }
         mod with_our_crd_and_rights {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::agent::world::run(crate::agent::service::Ground::Ours, super::$name).await;
+            })*
+        }
+    };
+}
+
+/// Runs each of these tests on a real kube-apiserver with our CRD: they need what the original's lacks.
+macro_rules! on_our_ground {
+    ($($name:ident),* $(,)?) => {
+        mod with_our_crd_only {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 crate::agent::world::run(crate::agent::service::Ground::Ours, super::$name).await;
@@ -67,9 +78,6 @@ mod takeover;
 mod variants;
 mod workspaces;
 mod world;
-
-/// What should happen at once does within that, on a busy machine too.
-const SOON: Duration = Duration::from_secs(30);
 
 fn sha1_hex(text: &str) -> String {
     hex(&Sha1::digest(text))

@@ -3,18 +3,13 @@
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use testbed::{Launch, Process, Signal, binaries, eventually};
-
-const SOON: Duration = Duration::from_secs(30);
-/// How long it may take until everything has happened.
-const PLAYED: Duration = Duration::from_secs(5);
+use testbed::{Launch, Process, SOON, Signal, binaries, eventually};
 
 const OBJECT: &str = "/apis/databases.example.org/v1alpha1/namespaces/default/databases";
 const COPIES: &str = "/apis/db.internal.example.com/v1/postgresclusters";
@@ -43,8 +38,8 @@ impl Demo {
         Ok(fs::read_to_string(self.scratch.path().join("said"))?)
     }
 
-    async fn says(&self, within: Duration, wanted: &str) -> Result<String> {
-        eventually(within, wanted, async || {
+    async fn says(&self, wanted: &str) -> Result<String> {
+        eventually(SOON, wanted, async || {
             let said = self.said()?;
             ensure!(
                 said.lines().any(|line| line.starts_with(wanted)),
@@ -150,9 +145,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
     fs::write(&tokens, "topsecret,anna,1111,\"developers\"\n")?;
     let tokens = tokens.display().to_string();
     let demo = Demo::start(&["--dir", "my place", "--token-file", &tokens])?;
-    let said = demo
-        .says(PLAYED, "ready: kcp at https://127.0.0.1:")
-        .await?;
+    let said = demo.says("ready: kcp at https://127.0.0.1:").await?;
     ensure!(said.lines().last().is_some_and(|l| l.starts_with("ready:")));
     let dir = demo.dir("my place");
 
@@ -232,7 +225,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_pages_say_of_it_works() -> Result<()> {
     let demo = Demo::start(&[])?;
-    demo.says(SOON, "ready:").await?;
+    demo.says("ready:").await?;
     for (page, from, to, shown) in [
         ("README.md", "## Try it", "## Test", "ObjectStatusSynced"),
         (
@@ -259,11 +252,11 @@ async fn what_the_pages_say_of_it_works() -> Result<()> {
 async fn several_run_beside_each_other_and_end_wherever_they_are() -> Result<()> {
     let begun = Demo::start(&[])?;
     let played = Demo::start(&["--dir", "elsewhere"])?;
-    begun.says(SOON, "service cluster:").await?;
+    begun.says("service cluster:").await?;
     begun.process.signal(Signal::Interrupt)?;
     let exit = begun.process.wait(SOON).await?;
     ensure!(exit.success(), "it ended with {exit:?}");
-    played.says(SOON, "ready:").await?;
+    played.says("ready:").await?;
     ensure!(played.dir("elsewhere/service.kubeconfig").exists());
     played.end().await
 }
@@ -278,6 +271,6 @@ async fn it_comes_through_what_goes_wrong_on_demand() -> Result<()> {
         "--fault=verb=create resource=publishedresources times=1 when=after status=500",
     ];
     let demo = Demo::start(&faults)?;
-    demo.says(SOON, "ready:").await?;
+    demo.says("ready:").await?;
     demo.end().await
 }

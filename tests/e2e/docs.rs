@@ -5,18 +5,15 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::{Playground, PlaygroundOptions};
 use http::Request;
 use serde_json::Value;
 use testbed::binaries::{self, repository};
-use testbed::{Launch, ServiceCluster};
+use testbed::{Launch, SOON, ServiceCluster};
 
 use crate::workspaces::{self, create};
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// The pages for users.
 fn pages() -> Result<Vec<PathBuf>> {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,12 +18,9 @@ use kube::api::{
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
-use testbed::{Component, ServiceCluster, eventually, unique};
+use testbed::{Component, SOON, ServiceCluster, eventually, unique};
 use tokio::sync::mpsc;
 
-const SOON: Duration = Duration::from_secs(30);
-/// A server of a busy machine may take its time to come back.
-const RESTARTED: Duration = Duration::from_mins(2);
 /// Set for a test process that another test starts in order to kill it.
 const VICTIM: &str = "HAWSER_E2E_VICTIM";
 
@@ -214,7 +210,7 @@ async fn write_through(
         let name = format!("map-{number}");
         let map: ConfigMap =
             typed(json!({ "metadata": { "name": &name }, "data": { "count": "1" } }));
-        eventually(RESTARTED, "the object is created", async || {
+        eventually(SOON, "the object is created", async || {
             match maps.create(&PostParams::default(), &map).await {
                 Ok(_) => Ok(()),
                 // An earlier try came through, only its answer did not.
@@ -226,13 +222,13 @@ async fn write_through(
         created.insert(name.clone());
         if number % 3 == 0 {
             let patch = Patch::Merge(json!({ "data": { "count": "2" } }));
-            eventually(RESTARTED, "the object is patched", async || {
+            eventually(SOON, "the object is patched", async || {
                 maps.patch(&name, &PatchParams::default(), &patch).await
             })
             .await;
         }
         if number % 5 == 0 {
-            eventually(RESTARTED, "the object is deleted", async || {
+            eventually(SOON, "the object is deleted", async || {
                 match maps.delete(&name, &DeleteParams::default()).await {
                     Ok(_) => Ok(()),
                     Err(error) if code(&error) == 404 => Ok(()),
@@ -299,7 +295,7 @@ async fn a_live_watcher_loses_nothing_when_kube_apiserver_is_killed_and_restarte
         }
         anyhow::Ok(())
     };
-    match tokio::time::timeout(RESTARTED, caught_up).await {
+    match tokio::time::timeout(SOON, caught_up).await {
         Ok(ended) => ended?,
         Err(_) => bail!(
             "the watcher saw {} of {} objects",
@@ -329,7 +325,7 @@ async fn etcd_killed_and_restarted_keeps_what_was_written() -> Result<()> {
     write_through(maps.clone(), 1, 1).await?;
     cluster.kill(Component::Etcd).await?;
     cluster.restart(Component::Etcd).await?;
-    eventually(RESTARTED, "the object is still there", async || {
+    eventually(SOON, "the object is still there", async || {
         maps.get("map-1").await
     })
     .await;
@@ -420,14 +416,12 @@ async fn controllers_empty_a_deleted_namespace_where_they_run() -> Result<()> {
         .kubectl(&["delete", "namespace", &name, "--wait=false"])
         .await?;
     let all: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin().client()?);
-    eventually(
-        Duration::from_mins(1),
-        "the namespace is gone",
-        async || match all.get_opt(&name).await? {
+    eventually(SOON, "the namespace is gone", async || {
+        match all.get_opt(&name).await? {
             Some(_) => bail!("it is still there"),
             None => Ok(()),
-        },
-    )
+        }
+    })
     .await;
     Ok(())
 }

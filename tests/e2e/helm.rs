@@ -463,11 +463,9 @@ async fn the_chart_is_installed_upgraded_and_uninstalled_and_the_definition_stay
     let rendered = render("crd.yaml", LEAST).await?;
     assert_eq!(rendered["spec"], own["spec"]);
     let all: Api<DynamicObject> = Api::all_with(admin.client()?, &published_resources());
-    testbed::eventually(
-        std::time::Duration::from_secs(30),
-        "it is served",
-        async || all.list(&ListParams::default()).await,
-    )
+    testbed::eventually(testbed::SOON, "it is served", async || {
+        all.list(&ListParams::default()).await
+    })
     .await;
     let example = repository().join("examples/crontabs/published-resource.yaml");
     let example = example.display().to_string();

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::{Playground, PlaygroundOptions};
@@ -13,11 +12,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::binaries::repository;
-use testbed::{Launch, Process, ServiceCluster, eventually};
+use testbed::{Launch, Process, SOON, ServiceCluster, eventually};
 
 use crate::workspaces::{self, create};
 
-const SOON: Duration = Duration::from_mins(1);
 const EXPORT: &str = "wares.example.org";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 const VALUES: &str = "\
@@ -278,7 +276,7 @@ async fn the_examples_are_used_through_an_agent_with_the_rights_of_the_chart() -
         let wait = "--for=jsonpath={.status.conditions[0].reason}=Synchronizing";
         it.kubectl(&["wait", wait, &name, "--timeout=60s"]).await?;
     }
-    let exit = it.agent.stop(Duration::from_secs(6)).await?;
+    let exit = it.agent.stop(SOON).await?;
     assert!(exit.success(), "{exit:?}: {}", it.agent.log_tail(20));
     let log = it.agent.log();
     ensure!(!log.contains("forbidden") && !log.contains("403"), "{log}");

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
@@ -13,11 +12,9 @@ use hawser::playground::{Playground, PlaygroundOptions};
 use regex::Regex;
 use serde_json::Value;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Options, ServiceCluster, binaries};
+use testbed::{Launch, Options, SOON, ServiceCluster, binaries};
 
 mod session;
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// Somebody at a keyboard.
 struct Keyboard {

@@ -4,12 +4,12 @@
 mod deletions;
 mod links;
 mod storms;
+mod tells;
 mod types;
 mod ways;
 mod world;
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
@@ -18,9 +18,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use testbed::binaries::repository;
-use testbed::{Access, Launch, Process, ServiceCluster, eventually};
-
-const SOON: Duration = Duration::from_mins(1);
+use testbed::{Access, Launch, Process, SOON, ServiceCluster, eventually};
 
 /// A cloud and a robot with the example's definition and rights in them.
 struct Clusters {
@@ -240,12 +238,9 @@ async fn killed_whenever_it_suits_least_it_brings_everything_in_step() -> Result
     Ok(())
 }
 
-/// The commands of the example's page, up to those for playgrounds.
+/// The commands of the example's page, but for those for playgrounds.
 fn commands(page: &str) -> String {
-    let (commands, _) = page.split_once("For a try").unwrap_or((page, ""));
-    let lines = commands
-        .lines()
-        .filter_map(|line| line.strip_prefix("    "));
+    let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -281,10 +276,12 @@ async fn the_page_of_the_example_works_word_by_word() -> Result<()> {
         .run(directory.path(), SOON * 3)
         .await?;
     ensure!(done.exit.success(), "{}{}", done.stdout, done.stderr);
-    let mission = missions(cloud.admin().client()?)
-        .get("inspect-shelf-4")
-        .await?;
-    assert_eq!(mission.data["status"]["phase"], "done");
+    for cluster in [&cloud, &robot] {
+        let left = missions(cluster.admin().client()?)
+            .get_opt("inspect-shelf-4")
+            .await?;
+        ensure!(left.is_none(), "{left:?}");
+    }
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::{Playground, PlaygroundOptions};
@@ -11,9 +10,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use testbed::{Launch, ServiceCluster, binaries, eventually, unique};
-
-const SOON: Duration = Duration::from_secs(30);
+use testbed::{Launch, SOON, ServiceCluster, binaries, eventually, unique};
 
 /// kubectl at one server.
 struct Kubectl {

@@ -18,9 +18,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
-use testbed::{Launch, Options, ServiceCluster, binaries, eventually, unique};
+use testbed::{Launch, Options, SOON, ServiceCluster, binaries, eventually, unique};
 
-const SOON: Duration = Duration::from_secs(30);
 const JUDGING: Duration = Duration::from_mins(8);
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {

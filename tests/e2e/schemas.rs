@@ -1,7 +1,6 @@
 //! Kinds of a real kube-apiserver that no CRD defines are found, defined and published in kcp.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hawser::cluster::connection::{Call, Connection, Limits};
@@ -12,9 +11,8 @@ use hawser::publish::agent::schemas::{
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use testbed::{ServiceCluster, eventually, unique};
+use testbed::{SOON, ServiceCluster, eventually, unique};
 
-const SOON: Duration = Duration::from_secs(30);
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 

@@ -5,14 +5,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use testbed::process::Reason;
-use testbed::{Launch, Signal, binaries, eventually};
-
-const SOON: Duration = Duration::from_secs(30);
+use testbed::{Launch, SOON, Signal, binaries, eventually};
 
 /// All tools in one: it is called by the names of them. What `cargo test` does, `PLAY` says. What it
 /// starts ends with the test process, whatever becomes of the test command.
@@ -40,6 +37,13 @@ case "$(basename "$0") $*" in
             pass) echo "test result: ok. 3 passed; 0 failed; 0 ignored" ;;
             nothing) echo "test result: ok. 0 passed; 0 failed; 0 ignored" ;;
             killed) kill -KILL $$ ;;
+            fail)
+                printf '%s\n' "failures:" "" "---- it_sails stdout ----" "it sank" "   7: a::frame" "             at frame.rs"
+                seq -f "wave %g" 500
+                printf '%s\n' "---- it_floats stdout ----" "it leaks" "failures:" "    it_sails" "    it_floats"
+                echo "test result: FAILED. 1 passed; 2 failed; 0 ignored"
+                exit 1
+                ;;
             hang) hang ;;
             deaf)
                 trap '' TERM
@@ -196,6 +200,28 @@ async fn tests_that_did_not_run_are_a_failure() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_failed_tests_said_is_shown_whatever_else_they_logged() -> Result<()> {
+    let repository = Repository::new()?;
+    let ended = repository.run("hack/test", &["unit"], "fail").await?;
+    ensure!(ended.reason == Reason::Code(1), "{}", ended.said);
+    for shown in ["it sank\n", "wave 500\n", "it leaks\n", "    it_sails\n"] {
+        ensure!(
+            ended.said.matches(shown).count() == 1,
+            "{shown}{}",
+            ended.said
+        );
+    }
+    ensure!(!ended.said.contains("frame"), "{}", ended.said);
+    ensure!(!ended.said.contains("wave 100\n"), "{}", ended.said);
+    ensure!(
+        ended.said.ends_with("1 passed, 2 failed\n"),
+        "{}",
+        ended.said
+    );
     Ok(())
 }
 

@@ -1,16 +1,12 @@
 //! Workspaces of a playground, and objects in them.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use hawser::playground::Playground;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use testbed::eventually;
-
-const SOON: Duration = Duration::from_secs(30);
+use testbed::{SOON, eventually};
 
 /// A client of one workspace.
 pub(crate) async fn client(playground: &Playground, path: &str) -> Result<Client> {

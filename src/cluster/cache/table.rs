@@ -113,6 +113,8 @@ struct Entry {
     cut: bool,
     /// Somebody asked for it: it stays whole.
     asked: AtomicBool,
+    /// Answers told of it, and the source itself has not: nobody will tell what becomes of it.
+    answered: bool,
 }
 
 struct Grave {
@@ -308,10 +310,12 @@ impl Table {
         };
         if self.coverage.accepts(key, object) {
             let mut state = self.state.write();
+            let is_new = !state.complete && !state.entries.contains_key(key);
             state.put(&self.coverage, key, version, object);
             // Whoever asks for it or writes it has a use for it.
-            if let Some(entry) = state.entries.get(key) {
+            if let Some(entry) = state.entries.get_mut(key) {
                 entry.asked.store(true, Ordering::Relaxed);
+                entry.answered |= is_new;
             }
         }
     }
@@ -321,6 +325,20 @@ impl Table {
         let mut state = self.state.write();
         if let Some(entry) = state.take(key) {
             state.bury(key, entry.uid, entry.version, true);
+        }
+    }
+
+    /// Forgets what only answers told of, as long as the source has not told of everything: what is not
+    /// watched may be another by now.
+    pub fn forget_answers(&self) {
+        let mut state = self.state.write();
+        if state.complete {
+            return;
+        }
+        let answered = state.entries.iter().filter(|(_, entry)| entry.answered);
+        let keys: Vec<Key> = answered.map(|(key, _)| key.clone()).collect();
+        for key in &keys {
+            state.take(key);
         }
     }
 
@@ -338,6 +356,9 @@ impl Table {
         } = listed;
         let mut state = self.state.write();
         let news = state.put(&self.coverage, key, *version, object);
+        if let Some(entry) = state.entries.get_mut(key) {
+            entry.answered = false;
+        }
         let most = self.idle.load(Ordering::Relaxed);
         if most < usize::MAX {
             state.rest(key, most);
@@ -461,6 +482,7 @@ impl State {
             _ => News::Different,
         };
         let asked = known.is_some_and(|entry| entry.asked.load(Ordering::Relaxed));
+        let answered = known.is_some_and(|entry| entry.answered);
         let indexed = coverage.place(|label| object.label(label));
         let before = known.and_then(|entry| entry.indexed);
         if indexed != before {
@@ -477,6 +499,7 @@ impl State {
             version,
             cut: false,
             asked: asked.into(),
+            answered,
             uid: uid.into(),
             print,
             in_deletion: object.in_deletion(),

@@ -244,6 +244,30 @@ fn a_list_takes_away_what_it_lacks_but_not_what_is_newer() {
 }
 
 #[test]
+fn what_only_answers_told_of_is_forgotten_as_long_as_it_is_not_watched() {
+    let shelf = shelf(Coverage::default());
+    shelf.learn("answered", 5, json!({}));
+    shelf.learn("both", 5, json!({}));
+    // A list has begun, and shows one of them.
+    shelf.table.upsert(&shelf.listed("both", 4, json!({})));
+    shelf.table.upsert(&shelf.listed("listed", 4, json!({})));
+    shelf.learn("listed", 6, json!({}));
+    shelf.table.forget_answers();
+    assert_eq!(
+        (shelf.seen("both"), shelf.seen("listed")),
+        (Some(5), Some(6))
+    );
+    let answered = shelf.cache.get(&shelf.key("answered"));
+    assert_eq!(answered, Seen::Unknown, "it may be there");
+    // From now on the source tells of everything.
+    let list = ["both", "listed"].map(|name| shelf.listed(name, 6, json!({})));
+    shelf.replace(&list, 6);
+    shelf.learn("answered", 7, json!({}));
+    shelf.table.forget_answers();
+    assert_eq!(shelf.seen("answered"), Some(7));
+}
+
+#[test]
 fn after_a_source_was_restored_its_list_counts_although_its_versions_are_smaller() {
     let shelf = shelf(Coverage::default());
     shelf.replace(&[shelf.listed("a", 50, json!({}))], 50);

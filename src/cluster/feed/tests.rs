@@ -32,9 +32,10 @@ const QUICK: Pace = Pace {
 };
 /// A watch that is not to be replaced while the test looks at it.
 const PATIENT: Pace = Pace {
-    silence: Duration::from_mins(1),
+    silence: Duration::from_mins(10),
     ..QUICK
 };
+const SOON: Duration = Duration::from_mins(1);
 
 fn path(name: &str) -> String {
     format!("/api/v1/namespaces/default/configmaps{name}")
@@ -95,7 +96,7 @@ fn plain(ground: Ground, pace: Pace) -> Fed {
 
 impl Fed {
     async fn next(&mut self) -> (String, What) {
-        let wait = timeout(Duration::from_secs(20), self.told.recv());
+        let wait = timeout(SOON, self.told.recv());
         let change = wait.await.expect("nothing was told").unwrap();
         (change.key.name.to_string(), change.what)
     }
@@ -170,15 +171,21 @@ async fn a_server_that_streams_no_lists_is_asked_for_pages() {
 async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
     let ground = Ground::start().await;
     create(&ground, "a", json!({})).await;
-    let cut = Action::CutWatch(Duration::from_millis(30));
-    let mut first_three = fault("watch", "configmaps", cut);
-    first_three.times = Some(3);
-    ground.playground.faults().add(first_three);
+    // The first of them lasts until all that is there has been told.
+    let faults = ground.playground.faults();
+    for (millis, times) in [(1000, 1), (30, 2)] {
+        let cut = Action::CutWatch(Duration::from_millis(millis));
+        let mut cut = fault("watch", "configmaps", cut);
+        cut.times = Some(times);
+        faults.add(cut);
+    }
     let mut fed = plain(ground, PATIENT);
     fed.feed.completed().await;
-    for n in 0..10 {
-        create(&fed.ground, &format!("n{n}"), json!({})).await;
-        fed.told_of(&format!("n{n}"), What::Changed).await;
+    let mut told = 0;
+    while told < 10 || fed.ground.playground.faults().struck() != [1, 2] {
+        create(&fed.ground, &format!("n{told}"), json!({})).await;
+        fed.told_of(&format!("n{told}"), What::Changed).await;
+        told += 1;
     }
     let requests = fed.ground.playground.requests().since(0);
     let lists = requests.iter().filter(|r| {
@@ -511,6 +518,6 @@ async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
         let mut held = looks.feed.lock();
         *held = Some(Feed::start(selection, table, listener, PATIENT));
     }
-    let complete = timeout(Duration::from_secs(20), looked.recv()).await;
+    let complete = timeout(SOON, looked.recv()).await;
     assert_eq!(complete.unwrap(), Some(true));
 }

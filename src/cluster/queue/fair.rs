@@ -18,8 +18,8 @@ const BREATH: Duration = Duration::from_secs(1);
 /// An empty queue gives its memory back when it once held more than this.
 const KEPT_SLOTS: usize = 1024;
 
-/// Keys that wait, keys that run, and who is next. Every operation but [`Fair::forget`] and
-/// [`Fair::oldest`] takes time logarithmic in the number of keys.
+/// Keys that wait, keys that run, and who is next. Every operation but [`Fair::forget`],
+/// [`Fair::retry`] and [`Fair::oldest`] takes time logarithmic in the number of keys.
 #[derive(Debug)]
 pub struct Fair<K> {
     index: HashMap<K, u32>,
@@ -238,6 +238,29 @@ impl<K: Clone + Eq + Hash> Fair<K> {
                     self.turns.remove(slot.tenant, slot.urgency, place);
                     self.drop_slot(id);
                 }
+            }
+        }
+    }
+
+    /// What keys that failed, failed for, is not as it was: they are ready now, and as if they had never
+    /// failed. One that runs may have looked at it before.
+    pub fn retry(&mut self, mut meant: impl FnMut(&K) -> bool, now: Duration) {
+        for id in 0..self.slots.len() {
+            let Some(slot) = self.slots[id].as_mut().filter(|slot| meant(&slot.key)) else {
+                continue;
+            };
+            match &mut slot.state {
+                State::Running { again, .. } => {
+                    let urgency = Urgency::Live;
+                    *again = Some(Due { at: now, urgency }.and(*again));
+                }
+                State::Delayed(at) if slot.failures > 0 => {
+                    let id = u32::try_from(id).expect("slots are numbered in 32 bits");
+                    slot.failures = 0;
+                    self.delayed.remove(&(*at, id));
+                    self.line_up(id, now);
+                }
+                State::Delayed(_) | State::Ready(_) => {}
             }
         }
     }

@@ -71,6 +71,7 @@ fn check(script: &str) {
                 let outcome = Outcome::Failed(Some(millis(after)));
                 fair.done(&(*key).to_owned(), outcome, now, MIDDLE);
             }
+            ["retry", tenant] => fair.retry(|key| key.starts_with(tenant), now),
             ["forget", tenant] => fair.forget(|key| key.starts_with(tenant)),
             ["take", expected @ ..] => {
                 assert_eq!(in_words(&fair.take(now)), expected.join(" "), "at: {line}");
@@ -159,6 +160,38 @@ fn again_comes_back_after_its_time_or_when_something_happens() {
          600 take a
          600 again a 0
          600 take a",
+    );
+}
+
+#[test]
+fn what_failed_comes_back_at_once_when_what_it_failed_for_has_changed() {
+    check(
+        "0 add a1 live
+         0 add b1 live
+         0 take a1
+         0 take b1
+         0 failed a1 60000
+         0 failed b1 60000
+         10 add a1 initial
+         10 take nothing until 60000
+         20 retry a
+         20 take a1
+         20 take nothing until 60000
+         30 failed a1 60000
+         40 take nothing until 60000",
+    );
+}
+
+#[test]
+fn what_runs_while_that_changes_runs_once_more() {
+    check(
+        "0 add a1 live
+         0 take a1
+         10 retry a
+         20 failed a1 60000
+         20 take a1 waited 10 attempt 2
+         30 settled a1
+         30 take nothing",
     );
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use jiff::Timestamp;
 use kube::config::AuthInfo;
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::account::{Account, AccountError};
@@ -50,6 +50,11 @@ pub enum TokenError {
     Refused(u16),
     #[error("the token endpoint answered no token: {0}")]
     NoToken(&'static str),
+    #[error(
+        "there are no credentials for the cloud: no metadata server answers at {0}; give --use-robot-jwt, \
+         --remote-token-file or --remote-token-url, or set GOOGLE_APPLICATION_CREDENTIALS"
+    )]
+    Nowhere(String),
     #[error("using the new token")]
     Use(#[source] ConnectError),
 }
@@ -60,6 +65,9 @@ const MARGIN: Duration = Duration::from_mins(1);
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// No token is used for longer, whatever it says.
 const LONGEST: Duration = Duration::from_hours(1);
+
+/// How long a metadata server is looked for that nobody said to be there.
+const SEARCH: Duration = Duration::from_secs(10);
 
 /// How often a file with a token is read, or an endpoint asked whose tokens have ended.
 const LOOK: Duration = Duration::from_secs(10);
@@ -139,6 +147,25 @@ impl Renewal {
         read(&file)?;
         let origin = Origin::Account { file, proxies };
         Ok(Self { origin, config })
+    }
+
+    /// Looks whether the endpoint is there. Whoever answers that we may not ask is something else on the
+    /// way there.
+    pub async fn find(&self) -> Result<(), TokenError> {
+        let Origin::Endpoint { endpoint, path, .. } = &self.origin else {
+            return Ok(());
+        };
+        let searching = async {
+            loop {
+                let asked = endpoint.call(Call::get(path.as_str())).await;
+                if asked.is_ok_and(|reply| reply.status != 403) {
+                    return;
+                }
+                sleep(PAUSES.0).await;
+            }
+        };
+        let nowhere = |_| TokenError::Nowhere(endpoint.url());
+        timeout(SEARCH, searching).await.map_err(nowhere)
     }
 
     /// Hands over a connection's credentials again and again, and tells when there are some.

@@ -19,7 +19,7 @@ use crate::cluster::cache::{Cache, Change, Coverage, Table};
 use crate::cluster::connection::{AskError, Call};
 use crate::cluster::feed::{Clusters, Content, Feed, Listener, Selection};
 use crate::cluster::queue::{Outcome, Queue, Urgency};
-use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile};
+use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile, ignored_filter};
 use crate::mirror::rules::side;
 use crate::object::Gvk;
 use crate::sync::{Key, Scope, Seen, Store as _};
@@ -172,6 +172,9 @@ impl Following {
                     syncer
                 } else {
                     self.stop(name).await;
+                    if let Some(why) = ignored_filter(crd, &self.settings) {
+                        error!(CRD = &**name, Error = %why, "ignoring the filter of a CRD: all its objects are synced");
+                    }
                     let syncer = Syncer::new(definition, &self.planes, &self.numbers, &self.manner);
                     let running = Running {
                         fingerprint,

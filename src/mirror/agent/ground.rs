@@ -153,6 +153,7 @@ impl Clusters {
             per_second: None,
         };
         let planes = Planes::connect(ends, &numbers).unwrap();
+        planes.link.admit();
         let following = Following::new(&planes, &numbers, settings, manner);
         let stop = CancellationToken::new();
         let running = Arc::clone(&following).run(stop.clone(), || {});

@@ -1,9 +1,11 @@
-//! Whether the cloud answers: what is sent over a link that is down only costs time.
+//! Whether the cloud can be asked: nothing is sent to it without credentials, and what is sent over a link
+//! that is down only costs time.
 
 use std::time::Duration;
 
 use http::Method;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cluster::connection::Observer;
@@ -15,13 +17,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 #[derive(Debug)]
 pub struct Link {
     state: Mutex<State>,
+    /// Whether there were credentials once.
+    admitted: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct State {
     heard: Option<Instant>,
-    /// The status of the last answer.
-    code: Option<u16>,
     /// Until when nothing is tried, and for how long the next time.
     down: Option<Instant>,
     pause: Duration,
@@ -32,15 +34,31 @@ impl Default for Link {
         Self {
             state: Mutex::new(State {
                 heard: None,
-                code: None,
                 down: None,
                 pause: PAUSES.0,
             }),
+            admitted: watch::Sender::new(false),
         }
     }
 }
 
 impl Link {
+    /// There are credentials now.
+    pub fn admit(&self) {
+        self.admitted.send_replace(true);
+    }
+
+    pub fn is_admitted(&self) -> bool {
+        *self.admitted.borrow()
+    }
+
+    /// Waits until there are credentials: whoever has none is not to be heard at all.
+    pub async fn admitted(&self) {
+        let mut admitted = self.admitted.subscribe();
+        // Its sender is here.
+        let _ = admitted.wait_for(|admitted| *admitted).await;
+    }
+
     /// How long nothing is to be sent; none where the link is up or is to be tried.
     pub fn pause(&self) -> Option<Duration> {
         let until = self.state.lock().down?;
@@ -54,11 +72,6 @@ impl Link {
         state.heard.is_some() && state.down.is_none()
     }
 
-    /// Whether the cloud did not know us the last time.
-    pub fn is_refused(&self) -> bool {
-        self.state.lock().code == Some(401)
-    }
-
     /// How long ago the cloud answered anything.
     pub fn silence(&self) -> Option<Duration> {
         self.state.lock().heard.map(|heard| heard.elapsed())
@@ -69,7 +82,6 @@ impl Link {
         let now = Instant::now();
         if code.is_some() {
             state.heard = Some(now);
-            state.code = code;
             state.down = None;
             state.pause = PAUSES.0;
         } else if state.down.is_none_or(|down| down <= now) {
@@ -108,8 +120,6 @@ mod tests {
         link.told(None);
         link.told(Some(401));
         assert_eq!(link.pause(), None);
-        assert!(link.is_up() && link.is_refused());
-        link.told(Some(200));
-        assert!(!link.is_refused());
+        assert!(link.is_up());
     }
 }

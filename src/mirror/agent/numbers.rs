@@ -36,7 +36,7 @@ pub enum EventSource {
 }
 
 impl EventSource {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Upstream => "upstream",
             Self::Downstream => "downstream",
@@ -48,10 +48,18 @@ const CALL: &[&str] = &[
     "location",
     "http_request_method",
     "http_response_status_code",
+    "network_protocol_name",
+    "network_protocol_version",
+    "otel_scope_name",
+    "otel_scope_version",
     "server_address",
     "server_port",
     "url_scheme",
 ];
+/// What the connections speak.
+const PROTOCOL: (&str, &str) = ("http", "1.1");
+/// Who measured, as OpenTelemetry has it.
+const SCOPE: (&str, &str) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
 
 /// All numbers of the process.
 pub struct Numbers {
@@ -260,6 +268,10 @@ impl Calls {
             self.location.as_str(),
             call.as_str(),
             &code,
+            PROTOCOL.0,
+            PROTOCOL.1,
+            SCOPE.0,
+            SCOPE.1,
             &self.address,
             &self.port,
             &self.scheme,
@@ -375,7 +387,10 @@ mod tests {
         for line in [
             r#"cr_syncer_cloudrobotics_com_syncs_total{event_source="upstream",resource="missions.example.com"} 1"#,
             r#"cr_syncer_cloudrobotics_com_sync_errors_total{event_source="downstream",resource="missions.example.com"} 1"#,
-            r#"http_client_request_duration_seconds_count{location="remote",http_request_method="PUT",http_response_status_code="200",server_address="cloud.example.com",server_port="443",url_scheme="https"} 1"#,
+            &format!(
+                r#"http_client_request_duration_seconds_count{{location="remote",http_request_method="PUT",http_response_status_code="200",network_protocol_name="http",network_protocol_version="1.1",otel_scope_name="hawser",otel_scope_version="{}",server_address="cloud.example.com",server_port="443",url_scheme="https"}} 1"#,
+                env!("CARGO_PKG_VERSION")
+            ),
             r#"server_port="443",url_scheme="https",le="1024"} 1"#,
             r#"url_scheme="https",le="256"} 0"#,
             r#"target_info{service_name="cr-syncer"} 1"#,

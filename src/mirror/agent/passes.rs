@@ -12,7 +12,7 @@ use super::numbers::EventSource;
 use super::syncer::{Conflict, Syncer, Task};
 use crate::cluster::brake::Verdict;
 use crate::cluster::queue::{self, Work};
-use crate::mirror::definition::Plane;
+use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Carry, Id, side, subject_of};
 use crate::mirror::status::Pair;
 use crate::sync::reason::Class;
@@ -23,12 +23,16 @@ use crate::sync::{
 
 /// What happens on the robot within this time is told to the cloud together.
 const GATHER: Duration = Duration::from_millis(500);
-/// A request to the cloud that failed is sent again after this time, so many times,
+/// A request to the cloud that failed is sent again after this time, until it was sent so many times,
 const SOON: (Duration, u32) = (Duration::from_millis(500), 5);
 /// and then after this time, for ever.
 const LATER: Duration = Duration::from_secs(5);
-/// When somebody has to change something before a request to the robot can succeed.
-const REFUSED: Duration = Duration::from_mins(1);
+
+/// How long it is until the cloud is asked again after so many failures in a row.
+fn wait_after(failures: u32) -> Duration {
+    let (soon, times) = SOON;
+    if failures < times { soon } else { LATER }
+}
 
 /// When a pass may send what is for the cloud.
 enum Turn {
@@ -145,20 +149,21 @@ impl Syncer {
             match reason.code.class() {
                 Class::Refused | Class::Retry => {
                     self.numbers.failed(because, resource);
-                    let queue = match because {
-                        EventSource::Upstream => "upstream",
-                        EventSource::Downstream => "downstream",
-                    };
                     let key = match namespace {
                         "" => name.to_owned(),
                         namespace => format!("{namespace}/{name}"),
+                    };
+                    let kind = &self.definition.kind.kind;
+                    let what = match self.version(id, because) {
+                        Some(version) => format!("{kind} {key} @ {version}: {what}"),
+                        None => format!("{kind} {key}: {what}"),
                     };
                     // What the link is to blame for is told once, not for each object.
                     if self.planes.link.is_up() || reason.code.class() == Class::Refused {
                         warn!(
                             CRD = resource,
                             Key = key,
-                            Queue = queue,
+                            Queue = because.as_str(),
                             reason = code,
                             Error = what,
                             "Syncing key from queue failed"
@@ -169,6 +174,19 @@ impl Syncer {
                     debug!(CRD = resource, namespace, name, reason = code, "{what}");
                 }
             }
+        }
+    }
+
+    /// Of the object on whose side something happened.
+    fn version(&self, id: &Id, because: EventSource) -> Option<String> {
+        let owner = self.definition.owner;
+        let plane = match because {
+            EventSource::Upstream => owner,
+            EventSource::Downstream => owner.other(),
+        };
+        match self.cache.get(&id.at(&self.definition, plane)) {
+            Seen::Present(object) => object.resource_version().map(str::to_owned),
+            Seen::Absent | Seen::Unknown => None,
         }
     }
 
@@ -192,6 +210,7 @@ impl Syncer {
         };
         let mut tasks = self.tasks.lock();
         let task = tasks.entry(id.clone()).or_default();
+        task.is_stuck = false;
         if pair.is_some() {
             task.pair = pair;
         }
@@ -209,20 +228,23 @@ impl Syncer {
     /// When a name is looked at again.
     fn next(&self, id: &Id, report: &Report, sending: &Sending<'_>, turn: &Turn) -> queue::Outcome {
         if let Some(wait) = *sending.settles.lock() {
-            return queue::Outcome::Again(wait);
+            // It does not lose its place before what is only to be written.
+            self.await_deletion(id, wait);
+            return queue::Outcome::Settled;
         }
         if sending.failed_in_cloud.load(Ordering::Relaxed) {
             let failures = self.tasks.lock().get(id).map_or(0, |task| task.failures);
-            let (soon, times) = SOON;
-            let wait = if failures <= times { soon } else { LATER };
-            return queue::Outcome::Again(wait);
+            return queue::Outcome::Again(wait_after(failures));
         }
         let classes = report.outcomes.iter().map(|o| o.reason.code.class());
         match (classes.max(), turn, report.recheck) {
-            (Some(Class::Retry | Class::Working), ..) | (None, _, Some(_)) => {
+            // What is refused may be taken in a moment: a server that just began knows nobody's rights yet.
+            (Some(Class::Retry | Class::Working | Class::Refused), ..) | (None, _, Some(_)) => {
+                if let Some(task) = self.tasks.lock().get_mut(id) {
+                    task.is_stuck = true;
+                }
                 queue::Outcome::Failed(None)
             }
-            (Some(Class::Refused), ..) => queue::Outcome::Failed(Some(REFUSED)),
             (_, Turn::After(wait), _) => queue::Outcome::Again(*wait),
             (_, Turn::Now, Some(after)) => queue::Outcome::Again(after),
             (_, Turn::Now, None) => queue::Outcome::Settled,
@@ -296,6 +318,13 @@ impl Sending<'_> {
         }
     }
 
+    /// Whether a write to the cloud does nothing but take off a finalizer.
+    fn only_sheds(&self, request: &Request) -> bool {
+        let definition = &self.syncer.definition;
+        let whole = definition.owner == Plane::Robot || definition.status == Status::InObject;
+        !whole && matches!(request, Request::Replace { .. })
+    }
+
     async fn to_cloud(&self, request: &Request) -> Answer {
         let owner = self.syncer.definition.owner;
         let allowed = match request {
@@ -313,9 +342,7 @@ impl Sending<'_> {
         match &answer {
             Answer::Failed(failure) => {
                 // A finalizer that may not be taken off holds up nothing.
-                if !matches!(failure, Failure::Forbidden(_))
-                    || !matches!(request, Request::Replace { .. })
-                {
+                if !matches!(failure, Failure::Forbidden(_)) || !self.only_sheds(request) {
                     self.failed_in_cloud.store(true, Ordering::Relaxed);
                 }
                 if *failure == Failure::Conflict {
@@ -356,5 +383,22 @@ impl Cluster for Sending<'_> {
             );
         }
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cloud_is_asked_five_times_in_a_row_and_then_every_five_seconds() {
+        // The first time half a second after something happened.
+        let mut at = GATHER;
+        let mut asked = vec![at.as_millis()];
+        for failures in 1..8 {
+            at += wait_after(failures);
+            asked.push(at.as_millis());
+        }
+        assert_eq!(asked, [500, 1000, 1500, 2000, 2500, 7500, 12_500, 17_500]);
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -11,7 +13,7 @@ use tracing::info;
 
 use super::credentials::{Form, Renewal, TokenError};
 use super::following::Following;
-use super::link::Link;
+use super::health::CloudHealth;
 use super::numbers::Numbers;
 use super::planes::{Ends, Planes};
 use super::syncer::Manner;
@@ -22,7 +24,7 @@ use crate::cluster::connection::{ConnectError, Connection};
 use crate::cluster::feed::Pace;
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use crate::process::metrics;
-use crate::process::serve::{self, Health, Pages, ServeError, Site};
+use crate::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
 
 /// What ends a mirror for good.
 #[derive(Debug, thiserror::Error)]
@@ -90,12 +92,28 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     let site = Arc::new(Status {
         numbers: Arc::clone(&numbers),
         health: Arc::clone(&health),
-        link: Arc::clone(&planes.link),
+        cloud: CloudHealth::new(&planes),
+        following: Arc::clone(&following),
     });
+    let renewal = renewal(&options, to_cloud)?;
+    if let (
+        Some(renewal),
+        Cloud::Server {
+            tokens: Tokens::Machine(_),
+            ..
+        },
+    ) = (&renewal, &options.cloud)
+    {
+        match stop.run_until_cancelled(renewal.find()).await {
+            Some(found) => found?,
+            None => return Ok(()),
+        }
+    }
     let _pages = match &options.listen_address {
         None => None,
         Some(address) => {
             let bound = serve::bind("--listen-address", address).await?;
+            info!(address = %bound.address(), "serving pages");
             let serving = bound.serve(Pages::Site(site), stop.clone());
             Some(AbortOnDropHandle::new(tokio::spawn(serving)))
         }
@@ -107,7 +125,7 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
     };
     let _robot = follow(robot_watched, &planes.robot);
     let _cloud = cloud_watched.map(|watched| follow(watched, &planes.cloud));
-    let _tokens = tokens(&options, to_cloud, &planes, &health)?;
+    let _tokens = tokens(renewal, &planes, &health);
     let counted = Arc::clone(&following);
     let beaten = Arc::clone(&health);
     let _numbers = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -179,16 +197,13 @@ fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
     found.map(|certificate| certificate.to_vec()).collect()
 }
 
-fn tokens(
-    options: &MirrorOptions,
-    cloud: kube::Config,
-    planes: &Planes,
-    health: &Arc<Health>,
-) -> Result<Option<AbortOnDropHandle<()>>, MirrorError> {
-    let renewal = match &options.cloud {
+fn renewal(options: &MirrorOptions, cloud: kube::Config) -> Result<Option<Renewal>, TokenError> {
+    Ok(match &options.cloud {
         Cloud::Server { tokens, .. } => match tokens {
             Tokens::RobotJwt(url) => Some(Renewal::new(url, Form::Jwt, cloud)?),
-            Tokens::AccessToken(url) => Some(Renewal::new(url, Form::AccessToken, cloud)?),
+            Tokens::AccessToken(url) | Tokens::Machine(url) => {
+                Some(Renewal::new(url, Form::AccessToken, cloud)?)
+            }
             Tokens::Account(file) => {
                 let proxies = Proxies::of_process();
                 Some(Renewal::account(file.clone(), cloud, proxies)?)
@@ -196,29 +211,47 @@ fn tokens(
             Tokens::File(file) => Some(Renewal::file(file.clone(), cloud)),
         },
         Cloud::Kubeconfig(_) => None,
-    };
+    })
+}
+
+fn tokens(
+    renewal: Option<Renewal>,
+    planes: &Planes,
+    health: &Arc<Health>,
+) -> Option<AbortOnDropHandle<()>> {
     let Some(renewal) = renewal else {
+        planes.link.admit();
         health.found("credentials");
-        return Ok(None);
+        return None;
     };
-    let health = Arc::clone(health);
+    let (health, link) = (Arc::clone(health), Arc::clone(&planes.link));
     let told = move |result: Result<(), String>| match result {
-        Ok(()) => health.found("credentials"),
+        Ok(()) => {
+            link.admit();
+            health.found("credentials");
+        }
         Err(problem) => health.lost("credentials", &problem),
     };
     let running = renewal.run(planes.cloud.clone(), told);
-    Ok(Some(AbortOnDropHandle::new(tokio::spawn(running))))
+    Some(AbortOnDropHandle::new(tokio::spawn(running)))
 }
 
 /// What is said to whoever asks.
 struct Status {
     numbers: Arc<Numbers>,
     health: Arc<Health>,
-    link: Arc<Link>,
+    cloud: CloudHealth,
+    following: Arc<Following>,
 }
 
 impl Site for Status {
-    fn page(&self, path: &str) -> Option<(StatusCode, &'static str, String)> {
+    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
+        self.said(path).boxed()
+    }
+}
+
+impl Status {
+    async fn said(&self, path: &str) -> Option<SitePage> {
         let plain = "text/plain; charset=utf-8";
         let check = |problems: Vec<String>| {
             if problems.is_empty() {
@@ -229,49 +262,24 @@ impl Site for Status {
             }
         };
         Some(match path {
-            "/metrics" => (StatusCode::OK, metrics::CONTENT_TYPE, self.numbers.render()),
+            "/metrics" => {
+                // As it is now, not as it was some seconds ago.
+                self.following.count();
+                (StatusCode::OK, metrics::CONTENT_TYPE, self.numbers.render())
+            }
             "/debug" => {
                 let html = "text/html; charset=utf-8";
                 (StatusCode::OK, html, self.numbers.traces.page())
             }
             // Only credentials that the cloud does not take are a reason to begin anew.
-            "/health" if self.link.is_refused() => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                plain,
-                "unhealthy".to_owned(),
-            ),
-            "/health" => (StatusCode::OK, plain, String::new()),
+            "/health" if self.cloud.is_well().await => (StatusCode::OK, plain, String::new()),
+            "/health" => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                (status, plain, "unhealthy".to_owned())
+            }
             "/healthz" => check(self.health.not_alive().into_iter().collect()),
             "/readyz" => check(self.health.not_ready()),
             _ => return None,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_say_how_it_is() {
-        let status = Status {
-            numbers: Numbers::new(),
-            health: Arc::new(Health::missing(["robot"])),
-            link: Arc::new(Link::default()),
-        };
-        let code = |path: &str| status.page(path).map(|(code, ..)| code.as_u16());
-        assert_eq!((code("/health"), code("/healthz")), (Some(200), Some(200)));
-        assert_eq!((code("/readyz"), code("/other")), (Some(503), None));
-        assert_eq!(code("/debug"), Some(200));
-        status.health.found("robot");
-        assert_eq!(code("/readyz"), Some(200));
-        let answered = |code| {
-            crate::cluster::connection::Observer::answered(&*status.link, &http::Method::GET, code);
-        };
-        answered(Some(403));
-        answered(None);
-        assert_eq!(code("/health"), Some(200));
-        answered(Some(401));
-        assert_eq!(code("/health"), Some(500));
     }
 }

@@ -83,6 +83,8 @@ pub struct Task {
     pub gone: Option<Duration>,
     /// Failed requests to the cloud in a row.
     pub failures: u32,
+    /// Whether it is tried again ever more seldom.
+    pub is_stuck: bool,
     pub pair: Option<Pair>,
     pub memo: Option<Memo>,
 }
@@ -134,6 +136,8 @@ impl Syncer {
         for _ in 0..WORKERS {
             workers.spawn(Arc::clone(&self).work());
         }
+        let admitted = self.planes.link.admitted();
+        self.stopped.run_until_cancelled(admitted).await;
         while !self.stopped.is_cancelled() {
             let feeds = self.watch();
             let complete = async {
@@ -228,7 +232,7 @@ impl Syncer {
         });
         // Proxies on the way to the cloud may know how long a request is to take by this.
         let seconds = self.manner.pace.lasts.1 + 5;
-        let timeout = (plane == Plane::Cloud).then(|| format!("timeout={seconds}s"));
+        let timeout = (plane == Plane::Cloud).then(|| format!("timeout={}", duration(seconds)));
         let all: Vec<String> = selector.into_iter().chain(timeout).collect();
         (!all.is_empty()).then(|| all.join("&"))
     }
@@ -251,6 +255,21 @@ impl Syncer {
         for id in names {
             self.queue.add(id, &self.everybody, urgency);
         }
+    }
+
+    /// What failed on a side that is well again is tried again at once.
+    fn free_stuck(&self) {
+        let tasks = self.tasks.lock();
+        let stuck = tasks.iter().filter(|(_, task)| task.is_stuck);
+        for (id, _) in stuck {
+            self.queue.add(id.clone(), &self.everybody, Urgency::Live);
+        }
+    }
+
+    /// Looks at a name again when a copy may go.
+    pub fn await_deletion(&self, id: &Id, wait: Duration) {
+        self.queue
+            .add_after(id.clone(), &self.everybody, Urgency::Live, wait);
     }
 
     /// How many objects are known on one side.
@@ -407,6 +426,14 @@ impl Syncer {
         }
     }
 
+    fn direction(&self, plane: Plane) -> EventSource {
+        if plane == self.definition.owner {
+            EventSource::Upstream
+        } else {
+            EventSource::Downstream
+        }
+    }
+
     fn heard(&self, plane: Plane, change: &Change) {
         let id = Id::of(&change.key);
         let now = Instant::now();
@@ -435,10 +462,24 @@ impl Syncer {
             Urgency::Initial
         };
         debug!(
-            Event = ?change.what, Direction = plane.as_str(), Kind = self.definition.kind.kind,
-            Name = &*change.key.name, Version = change.object.resource_version(), "Got Event"
+            Event = if is_gone { "delete" } else { "update" },
+            Direction = self.direction(plane).as_str(),
+            Kind = self.definition.kind.kind,
+            Name = &*change.key.name,
+            Version = change.object.resource_version(),
+            "Got Event"
         );
         self.queue.add(id, &self.everybody, urgency);
+    }
+}
+
+/// Seconds as Go writes them, such as `5m5s`.
+fn duration(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
     }
 }
 
@@ -501,7 +542,23 @@ impl Listener for Ear {
         }
         // What waits for this side need not wait any longer.
         if self.syncer.is_open() {
+            self.syncer.free_stuck();
             self.syncer.queue_all(Urgency::Resync);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn times_in_queries_are_written_as_go_does() {
+        let of = |seconds| duration(seconds);
+        assert_eq!(
+            (of(5), of(60), of(305)),
+            ("5s".into(), "1m0s".into(), "5m5s".into())
+        );
+        assert_eq!(of(7200), "2h0m0s");
     }
 }

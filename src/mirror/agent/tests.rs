@@ -11,6 +11,7 @@ use crate::playground::server::{Action, When};
 mod definitions;
 mod deletions;
 mod links;
+mod offline;
 mod process;
 
 fn r1() -> Settings {

@@ -62,9 +62,26 @@ fn an_unclear_filter_means_everything_only_where_that_was_asked_for() {
             ..Settings::of_robot(robot)
         };
         assert_eq!(
-            compiled(&annotations, settings).unwrap().unwrap().robot,
+            compiled(&annotations, settings.clone())
+                .unwrap()
+                .unwrap()
+                .robot,
             None
         );
+        // And why that is so can be told, but for where nobody asked for it, or all is well.
+        let told = |filter: &str, settings: &Settings| {
+            let annotations = json!({SPEC_SOURCE: "cloud", FILTER_BY_ROBOT_NAME: filter});
+            ignored_filter(&crd(&annotations), settings)
+        };
+        let why = if robot.is_empty() {
+            Refusal::NoRobotName
+        } else {
+            Refusal::Filter(filter.to_owned())
+        };
+        assert_eq!(told(filter, &settings), Some(why));
+        assert_eq!(told("false", &settings), None);
+        assert_eq!(told("", &settings), None);
+        assert_eq!(told(filter, &Settings::of_robot(robot)), None);
     }
 }
 

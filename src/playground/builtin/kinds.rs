@@ -314,6 +314,7 @@ impl Row {
             flavour: self.flavour,
             name_rule: self.name_rule,
             schema: Some(self.schema()),
+            storage_schema: None,
             fields: fields::builtin::kind(self.group, self.kind)
                 .map_or(fields::Type::Deduced, |(kind, _)| kind),
             strategy: Some(self.strategy(identify)),
@@ -322,6 +323,7 @@ impl Row {
             required_label: None,
             only: None,
             selectable_fields: names(self.selectable),
+            deprecation: None,
             printer: (self.verbs != Verbs::CreateOnly).then(|| table::builtin(self.kind)),
             incarnation: 0,
         })

@@ -108,6 +108,14 @@ impl Strategy for Reviews {
             answer.root_mut().insert("spec".into(), json!({}));
         }
         answer.root_mut().insert("status".into(), status);
+        // Reviews are answered, not kept: they have no identity, and one of them its time.
+        let metadata = answer.metadata_mut();
+        metadata.remove("uid");
+        if self.question == Question::SelfSubject {
+            metadata.retain(|field, _| field == "creationTimestamp");
+        } else {
+            metadata.remove("creationTimestamp");
+        }
         Some(answer)
     }
 }

@@ -1,11 +1,13 @@
 //! From a definition to the resources that it serves.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::order::prefer;
 use super::{FittedSchema, hash};
 use crate::object::Object;
 use crate::playground::catalog::{self, Flavour, ObjectSchema, Resource, Verbs};
-use crate::playground::crd::{Conversion, Definition};
+use crate::playground::crd::{Conversion, Definition, Version};
 use crate::playground::fields;
 use crate::playground::names::Scope;
 use crate::playground::status::Status;
@@ -32,7 +34,16 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
     let names = &definition.names;
     let group: Name = definition.group.as_str().into();
     let mut resources = Vec::new();
-    for version in definition.versions {
+    let storage_schema = definition.storage_version().map(|version| {
+        let schema = FittedSchema::new(version.schema.clone(), &version.schema_document);
+        Arc::new(schema) as Arc<dyn ObjectSchema>
+    });
+    let warnings: Vec<_> = definition
+        .versions
+        .iter()
+        .map(|version| deprecation(&definition, version))
+        .collect();
+    for (version, deprecation) in definition.versions.into_iter().zip(warnings) {
         if !version.served {
             continue;
         }
@@ -56,6 +67,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
             flavour: Flavour::Custom,
             name_rule: definition.name_rule,
             schema: Some(Arc::new(schema) as Arc<dyn ObjectSchema>),
+            storage_schema: storage_schema.clone().filter(|_| *version.name != *storage),
             fields,
             strategy: None,
             conversion: (definition.conversion == Conversion::Webhook && *version.name != *storage)
@@ -67,11 +79,36 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
                 .iter()
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
+            deprecation,
             printer: Some(Arc::new(Custom::new(&version.columns)) as Arc<dyn Printer>),
             incarnation: hash((origin.uid, origin.identity, namespaced, &names.kind)),
         });
     }
     resources
+}
+
+/// What clients of a version are warned of, if it is deprecated: in the definition's own words, or
+/// in those that lead to the best version that is not.
+fn deprecation(definition: &Definition, version: &Version) -> Option<Name> {
+    if !version.deprecated {
+        return None;
+    }
+    if let Some(warning) = &version.deprecation_warning {
+        return Some(warning.as_str().into());
+    }
+    let (group, kind) = (&definition.group, &definition.names.kind);
+    let better = definition
+        .versions
+        .iter()
+        .filter(|other| other.served && !other.deprecated)
+        .filter(|other| prefer(&other.name, &version.name).is_lt())
+        .min_by(|a, b| prefer(&a.name, &b.name));
+    let mut warning = format!("{group}/{} {kind} is deprecated", version.name);
+    if let Some(better) = better {
+        // Writing into a text cannot fail.
+        let _ = write!(warning, "; use {group}/{} {kind}", better.name);
+    }
+    Some(warning.as_str().into())
 }
 
 /// Stands for a conversion webhook: other versions than the stored one are refused, not guessed.

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{MAX_DEPTH, MAX_OPERATIONS, PatchError};
+use super::{MAX_DEPTH, MAX_OPERATIONS, PatchError, undecoded};
 use crate::playground::{field::quote, json};
 
 /// Values that may be visited or moved by one patch: ten thousand insertions into a list of five
@@ -17,9 +17,8 @@ pub(super) fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> 
         Value::Null => return Ok(object.clone()),
         Value::Array(operations) => operations,
         _ => {
-            return Err(PatchError::Malformed(
-                "error decoding patch: a JSON patch must be a list of operations".to_owned(),
-            ));
+            let message = undecoded(patch, "[]handlers.jsonPatchOp");
+            return Err(PatchError::Malformed(message));
         }
     };
     if operations.len() > MAX_OPERATIONS {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, merge};
+use super::{PatchError, merge, undecoded};
 use crate::playground::fields::builtin::{Patch, Struct};
 
 mod order;
@@ -25,9 +25,8 @@ type Members = Map<String, Value>;
 
 pub(super) fn apply(object: &Value, patch: &Value, kind: Known) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
-        return Err(PatchError::Malformed(
-            "error decoding patch: a strategic merge patch must be a JSON object".to_owned(),
-        ));
+        let message = undecoded(patch, "map[string]interface {}");
+        return Err(PatchError::Malformed(message));
     };
     Ok(Value::Object(merge_map(object.clone(), patch, kind)?))
 }

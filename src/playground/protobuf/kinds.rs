@@ -1,6 +1,9 @@
 //! The kinds that clients send in protobuf: for each message the number, name and type of its
 //! fields, and whether JSON shows an empty one.
 
+mod admission;
+mod definitions;
+
 use Kind::{
     Bool, Bytes, Int32, Int64, Message as Nested, MicroTime, Quantity, RawJson, Text, Texts, Time,
 };
@@ -12,6 +15,7 @@ pub(super) enum Kind {
     Bool,
     Int32,
     Int64,
+    Double,
     Time,
     MicroTime,
     Quantity,
@@ -20,6 +24,8 @@ pub(super) enum Kind {
     /// A list of texts inside of a message.
     Texts,
     Message(&'static Message),
+    /// A message that stands for one of its fields: `schema`, or else what else was sent.
+    OneOf(&'static Message),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +73,15 @@ pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static Message> {
         ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => &SELF_SUBJECT_RULES_REVIEW,
         ("authentication.k8s.io/v1", "TokenReview") => &TOKEN_REVIEW,
         ("authentication.k8s.io/v1", "SelfSubjectReview") => &SELF_SUBJECT_REVIEW,
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => &definitions::DEFINITION,
+        ("admissionregistration.k8s.io/v1", kind) => match kind {
+            "MutatingWebhookConfiguration" => &admission::MUTATING,
+            "ValidatingWebhookConfiguration" => &admission::VALIDATING,
+            "ValidatingAdmissionPolicy" => &admission::POLICY,
+            "ValidatingAdmissionPolicyBinding" => &admission::POLICY_BINDING,
+            _ => return None,
+        },
+        ("certificates.k8s.io/v1", "CertificateSigningRequest") => &admission::CERTIFICATE_REQUEST,
         _ => return None,
     })
 }
@@ -94,6 +109,11 @@ const fn list(number: u32, name: &'static str, kind: Kind) -> Entry {
 
 const fn map(number: u32, name: &'static str, kind: Kind) -> Entry {
     entry(number, name, kind, Shape::Map)
+}
+
+/// A message whose fields stand among those of the message around it.
+const fn inline(number: u32, message: &'static Message) -> Entry {
+    entry(number, "", Nested(message), Shape::Kept)
 }
 
 const METADATA: Entry = kept(1, "metadata", Nested(&OBJECT_META));

@@ -130,3 +130,42 @@ fn fuzz_protobuf() {
         }
     });
 }
+
+#[test]
+fn schemas_are_read_no_deeper_than_json_is() {
+    // `items` of `items`, as a client nests them.
+    let nested = |levels: usize| {
+        let mut schema = Vec::new();
+        for _ in 0..levels {
+            let either = long_field(1, &schema);
+            schema = [vec![0xc2, 0x01], length(either.len()), either].concat();
+        }
+        let validation = long_field(1, &schema);
+        let version = long_field(4, &validation);
+        let spec = long_field(7, &version);
+        let types = [
+            field(1, b"apiextensions.k8s.io/v1"),
+            field(2, b"CustomResourceDefinition"),
+        ]
+        .concat();
+        let raw = long_field(2, &long_field(2, &spec));
+        [MAGIC.to_vec(), field(1, &types), raw].concat()
+    };
+    assert!(decode(&nested(50)).is_ok());
+    refused(&nested(100), &ProtobufError::TooDeep);
+    refused(&nested(5_000), &ProtobufError::TooDeep);
+}
+
+fn long_field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [vec![number << 3 | 2], length(bytes.len()), bytes.to_vec()].concat()
+}
+
+fn length(mut length: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while length >= 0x80 {
+        out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+        length >>= 7;
+    }
+    out.push(u8::try_from(length).unwrap());
+    out
+}

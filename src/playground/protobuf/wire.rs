@@ -6,8 +6,10 @@ use super::ProtobufError;
 pub(super) enum Payload<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of four or eight bytes; none of our kinds has one.
-    Fixed(u8),
+    /// Eight bytes.
+    Fixed64(u64),
+    /// Four bytes; none of our kinds has one.
+    Fixed32,
 }
 
 impl Payload<'_> {
@@ -15,7 +17,8 @@ impl Payload<'_> {
         match self {
             Self::Varint(_) => 0,
             Self::Bytes(_) => 2,
-            Self::Fixed(wire) => *wire,
+            Self::Fixed64(_) => 1,
+            Self::Fixed32 => 5,
         }
     }
 }
@@ -48,8 +51,8 @@ impl<'a> Reader<'a> {
         let payload = match tag & 7 {
             0 => Payload::Varint(self.varint()?),
             1 => {
-                self.take(8)?;
-                Payload::Fixed(1)
+                let bytes = self.take(8)?.iter().rev();
+                Payload::Fixed64(bytes.fold(0, |all, byte| all << 8 | u64::from(*byte)))
             }
             2 => {
                 let length = self.varint()?;
@@ -57,7 +60,7 @@ impl<'a> Reader<'a> {
             }
             5 => {
                 self.take(4)?;
-                Payload::Fixed(5)
+                Payload::Fixed32
             }
             #[expect(clippy::cast_possible_truncation, reason = "three bits")]
             wire => return Err(ProtobufError::WireType(wire as u8)),

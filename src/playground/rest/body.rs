@@ -46,9 +46,9 @@ pub(super) fn document(headers: &HeaderMap, body: &Bytes) -> Result<Document, St
         "" if protobuf::is_protobuf(body) => Encoding::Protobuf,
         "" | "application/json" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
-        other => {
+        _ => {
             return Err(Status::unsupported_media_type(format!(
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, {}; got {other:?}",
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, {}",
                 protobuf::MEDIA_TYPE
             )));
         }
@@ -74,7 +74,7 @@ pub(super) fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, Status> {
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" => PatchKind::Strategic,
         "application/apply-patch+yaml" => PatchKind::Apply,
-        other => return Err(unknown_patch(other, Flavour::BuiltIn)),
+        _ => return Err(unknown_patch(Flavour::BuiltIn)),
     })
 }
 
@@ -84,13 +84,13 @@ pub(super) fn patch(body: &Bytes) -> Result<Document, Status> {
 }
 
 /// A strategic merge patch needs a kind that says how its lists are merged.
-pub(super) fn unknown_patch(given: &str, flavour: Flavour) -> Status {
+pub(super) fn unknown_patch(flavour: Flavour) -> Status {
     let strategic = match flavour {
         Flavour::Custom => "",
         _ => ", application/strategic-merge-patch+json",
     };
     Status::unsupported_media_type(format!(
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json{strategic}, application/apply-patch+yaml; got {given:?}"
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json{strategic}, application/apply-patch+yaml"
     ))
 }
 
@@ -142,9 +142,61 @@ fn refuse_protobuf(error: ProtobufError) -> Status {
     }
 }
 
+/// What is said of metadata of the wrong types, in the words that people know.
+fn mistyped(value: &Value, resource: &Resource) -> Option<Status> {
+    let metadata = value.get("metadata")?.as_object()?;
+    let wrong = |found: &Value, wanted: &str| !found.is_null() && word(found) != wanted;
+    let named = ["name", "namespace", "uid", "resourceVersion"].map(|field| (field, "string"));
+    let maps = ["labels", "annotations"].map(|field| (field, "object"));
+    let lists = [("finalizers", "array")];
+    let mut found = named.iter().chain(&maps).chain(&lists);
+    let (field, found, go) = found.find_map(|(field, wanted)| {
+        let value = metadata.get(*field)?;
+        if wrong(value, wanted) {
+            let go = match *wanted {
+                "object" => "map[string]string",
+                "array" => "[]string",
+                _ => "string",
+            };
+            return Some((field, value, go));
+        }
+        let members: Vec<&Value> = match value {
+            Value::Object(map) => map.values().collect(),
+            Value::Array(list) => list.iter().collect(),
+            _ => return None,
+        };
+        let member = members.into_iter().find(|one| wrong(one, "string"))?;
+        Some((field, member, "string"))
+    })?;
+    // Typed kinds tell the way from their root.
+    let way = match resource.flavour {
+        Flavour::Custom => "",
+        Flavour::BuiltIn | Flavour::BuiltInWithGeneration => "metadata.",
+    };
+    let (kind, found) = (&resource.kind, word(found));
+    Some(Status::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {found} into Go struct field ObjectMeta.{way}{field} of type {go}",
+        resource.version
+    )))
+}
+
+/// What a value is, as clients in Go know it.
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// The document as an object of this resource: of its kind and version, metadata without nulls.
 pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status> {
-    let mut object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+    let mistyped = mistyped(&value, resource);
+    let mut object = Object::new(value)
+        .map_err(|error| mistyped.unwrap_or_else(|| Status::bad_request(error.to_string())))?;
     let expected = Gvk::new(&resource.group, &resource.version, &resource.kind);
     if resource.flavour == Flavour::Custom {
         for (field, value) in [

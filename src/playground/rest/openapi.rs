@@ -9,7 +9,7 @@ use super::query::Query;
 use super::target::Target;
 use super::{Rest, full, view};
 use crate::playground::api::{ApiRequest, ApiResponse};
-use crate::playground::openapi::{Document, Documents};
+use crate::playground::openapi::{Document, Documents, protobuf};
 use crate::playground::status::Status;
 
 impl Rest {
@@ -19,10 +19,7 @@ impl Rest {
         request: &ApiRequest,
         target: &Target,
     ) -> Result<ApiResponse, Status> {
-        // Of the index there is one form, whatever is asked for.
-        if *target != Target::OpenApi {
-            accepts_json(&request.headers)?;
-        }
+        let form = Form::accepted(&request.headers, target).ok_or_else(refuse)?;
         let scope = &request.scope;
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
         let documents = &self.documents;
@@ -34,7 +31,10 @@ impl Rest {
                 return Ok(index);
             }
             Target::OpenApiOf(path) => Documents::of_version(&catalog, path),
-            Target::Swagger => Some(Documents::of_all(&catalog)),
+            Target::Swagger => Some(match form {
+                Form::Json => Documents::of_all(&catalog),
+                Form::Protobuf => Documents::of_all_in_protobuf(&catalog),
+            }),
             _ => None,
         };
         let wanted = document.ok_or_else(Status::no_such_path)?;
@@ -42,7 +42,12 @@ impl Rest {
             Some(document) => document,
             None => documents.make(&catalog, wanted).await?,
         };
-        Ok(answer(request, &document))
+        let mut response = answer(request, &document);
+        if form == Form::Protobuf {
+            let media_type = HeaderValue::from_static(protobuf::MEDIA_TYPE);
+            response.headers.insert(CONTENT_TYPE, media_type);
+        }
+        Ok(response)
     }
 }
 
@@ -77,25 +82,44 @@ fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
     response
 }
 
-/// Documents are JSON here, whatever else a client may like better.
-fn accepts_json(headers: &HeaderMap) -> Result<(), Status> {
-    let values: Vec<Cow<'_, str>> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
-        .collect();
-    let mut types = values
-        .iter()
-        .flat_map(|value| value.split(','))
-        .map(|accept| accept.split(';').next().unwrap_or_default().trim())
-        .filter(|accept| !accept.is_empty())
-        .peekable();
-    if types.peek().is_none()
-        || types.any(|accept| matches!(accept, "application/json" | "application/*" | "*/*"))
-    {
-        return Ok(());
+/// How a document is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+impl Form {
+    /// The form that a client names first of those that there are: protobuf is one of v2 alone.
+    fn accepted(headers: &HeaderMap, target: &Target) -> Option<Self> {
+        // Of the index there is one form, whatever is asked for.
+        if *target == Target::OpenApi {
+            return Some(Self::Json);
+        }
+        let values: Vec<Cow<'_, str>> = headers
+            .get_all(ACCEPT)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        let mut types = values
+            .iter()
+            .flat_map(|value| value.split(','))
+            .map(|accept| accept.split(';').next().unwrap_or_default().trim())
+            .filter(|accept| !accept.is_empty())
+            .peekable();
+        if types.peek().is_none() {
+            return Some(Self::Json);
+        }
+        types.find_map(|accept| match accept {
+            "application/json" | "application/*" | "*/*" => Some(Self::Json),
+            protobuf::ASKED | protobuf::MEDIA_TYPE if matches!(target, Target::Swagger) => {
+                Some(Self::Protobuf)
+            }
+            _ => None,
+        })
     }
-    Err(Status::not_acceptable(
-        "only the following media types are accepted: application/json",
-    ))
+}
+
+fn refuse() -> Status {
+    Status::not_acceptable("only the following media types are accepted: application/json")
 }

@@ -56,7 +56,7 @@ impl<'a> Query<'a> {
     }
 
     /// The value, unless it is missing.
-    fn given(&self, name: &str) -> Option<&str> {
+    pub(super) fn given(&self, name: &str) -> Option<&str> {
         let found = self.pairs.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| &**value)
     }

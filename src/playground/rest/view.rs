@@ -296,8 +296,15 @@ pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Statu
     match &resource.schema {
         Some(schema) if resource.flavour == Flavour::Custom => {
             let mut value = object.into_value();
+            // Defaults are those of the version that is stored.
+            if let Some(storage) = &resource.storage_schema {
+                storage.prune(&mut value);
+                storage.default(&mut value);
+            }
             schema.prune(&mut value);
-            schema.default(&mut value);
+            if resource.storage_schema.is_none() {
+                schema.default(&mut value);
+            }
             Object::new(value).map_err(Status::internal)
         }
         _ => Ok(object),

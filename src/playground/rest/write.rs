@@ -148,12 +148,7 @@ impl Rest {
         if !stored {
             let strategy = resource.strategy.as_ref();
             let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
-            let mut answer = answer.unwrap_or(shaped.object);
-            // Reviews are answered, not kept: they have no identity.
-            for field in ["uid", "creationTimestamp"] {
-                answer.metadata_mut().remove(field);
-            }
-            return Ok(Left::new(resource, Some(answer)));
+            return Ok(Left::new(resource, Some(answer.unwrap_or(shaped.object))));
         }
         let key = named(call, &resource, &name)?;
         if let Some(there) = tx.get(&key) {
@@ -363,6 +358,10 @@ impl Rest {
                 known.drop_empty(&mut value);
             }
             self.account(tx, admission, account, &mut value);
+            if let Some(storage) = &resource.storage_schema {
+                storage.prune(&mut value);
+                storage.default(&mut value);
+            }
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
             let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
             object.set_gvk(&storage);
@@ -651,8 +650,7 @@ fn patched(
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
         PatchKind::Strategic if resource.flavour == Flavour::Custom => {
-            let given = "application/strategic-merge-patch+json";
-            return Err(body::unknown_patch(given, resource.flavour));
+            return Err(body::unknown_patch(resource.flavour));
         }
         PatchKind::Strategic => {
             let known = fields::builtin::kind(&resource.group, &resource.kind);

@@ -45,7 +45,7 @@ pub(crate) struct Exchange {
 
 /// What is taken of a body that nobody reads.
 pub(super) const MAX_DRAINED: usize = 32 * 1024 * 1024;
-const DRAINED_WITHIN: Duration = Duration::from_secs(1);
+const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A request whose body is still on its way.
 struct Incomplete<'a> {

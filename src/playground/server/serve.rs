@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How long a client may take for its TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// How long open exchanges may go on once the server is told to stop.
 const DRAIN: Duration = Duration::from_millis(500);

@@ -124,7 +124,7 @@ impl Term {
 
     /// Gives the Lease up, if it is still ours. Who waits for the end of the process does not wait long.
     pub(super) async fn give_up_in_time(&mut self) -> Result<(), String> {
-        let limit = self.options.terms.retry;
+        let limit = self.options.terms.renew_deadline / 5;
         let given_up = timeout(limit, self.give_up()).await;
         given_up.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")))
     }
@@ -269,7 +269,7 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
     });
     let path = format!("/api/v1/namespaces/{namespace}/events");
     let call = Call::post(path, &event).class(CallClass::Event);
-    let sent = timeout(terms.retry / 2, connection.ask(call)).await;
+    let sent = timeout(terms.renew_deadline / 10, connection.ask(call)).await;
     match sent {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "nobody was told who leads"),

@@ -11,13 +11,24 @@ use crate::cluster::connection::Call;
 use crate::cluster::ground::{Ground, fault};
 use crate::playground::server::{Action, When};
 
+/// For those that keep and hand over: however slow the machine is, nothing runs out.
+const LONG: Terms = Terms {
+    duration: Duration::from_mins(2),
+    renew_deadline: Duration::from_mins(1),
+    retry: Duration::from_millis(200),
+};
+/// For those that wait until it has run out.
 const SHORT: Terms = Terms {
     duration: Duration::from_secs(3),
     renew_deadline: Duration::from_secs(2),
     retry: Duration::from_millis(200),
 };
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/syncagent.one";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(100);
+/// Between two looks: whoever looks without end takes the time from what is looked at.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a server keeps silent that does not answer.
+const SILENCE: Duration = Duration::from_mins(10);
 
 struct Scene {
     ground: Ground,
@@ -32,19 +43,23 @@ impl Scene {
         }
     }
 
-    fn candidate(&self, identity: &str) -> impl Future<Output = Leadership> + use<> {
+    fn candidate(&self, identity: &str, terms: Terms) -> impl Future<Output = Leadership> + use<> {
         let options = LeaseOptions {
             namespace: "default".to_owned(),
             name: "syncagent.one".to_owned(),
             identity: identity.to_owned(),
-            terms: SHORT,
+            terms,
             metrics: Arc::clone(&self.metrics),
         };
         elect(self.ground.service.clone(), options)
     }
 
     async fn leader(&self, identity: &str) -> Leadership {
-        in_time(self.candidate(identity)).await
+        self.leader_on(identity, LONG).await
+    }
+
+    async fn leader_on(&self, identity: &str, terms: Terms) -> Leadership {
+        in_time(self.candidate(identity, terms)).await
     }
 
     async fn lease(&self) -> Value {
@@ -57,20 +72,42 @@ impl Scene {
         self.ground.service.ask(call).await.unwrap();
     }
 
-    /// Waits for the Lease to be renewed this often.
-    async fn renewals(&self, times: usize) {
+    /// Waits for the Lease to be renewed this often; a moment before the last time.
+    async fn renewals(&self, times: usize) -> Instant {
         let mut before = self.lease().await["spec"]["renewTime"].clone();
+        let mut earlier = Instant::now();
         for _ in 0..times {
             before = in_time(async {
                 loop {
+                    let asked = Instant::now();
                     let now = self.lease().await["spec"]["renewTime"].clone();
                     if now != before {
                         return now;
                     }
+                    earlier = asked;
+                    sleep(PAUSE).await;
                 }
             })
             .await;
         }
+        earlier
+    }
+
+    /// Waits until a fault has struck.
+    async fn struck(&self) {
+        in_time(async {
+            while self
+                .ground
+                .playground
+                .faults()
+                .struck()
+                .iter()
+                .all(|times| *times == 0)
+            {
+                sleep(PAUSE).await;
+            }
+        })
+        .await;
     }
 
     fn strike(&self, verb: &str, action: Action, times: Option<u64>) {
@@ -102,12 +139,12 @@ async fn one_leads_and_the_next_takes_over_what_is_released() {
     let scene = Scene::start().await;
     let first = scene.leader("first").await;
     assert_eq!(first.fence().check(), Ok(()));
-    let mut second = tokio::spawn(scene.candidate("second"));
+    let mut second = tokio::spawn(scene.candidate("second", LONG));
     scene.renewals(3).await;
     assert!(!second.is_finished());
     let lease = scene.lease().await;
     assert_eq!(lease["spec"]["holderIdentity"], "first");
-    assert_eq!(lease["spec"]["leaseDurationSeconds"], 3);
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 120);
 
     let fence = first.fence().clone();
     first.release().await;
@@ -116,7 +153,7 @@ async fn one_leads_and_the_next_takes_over_what_is_released() {
     let second = in_time(&mut second).await.unwrap();
     // Long before the duration of the Lease is over.
     assert!(
-        released.elapsed() < SHORT.duration / 2,
+        released.elapsed() < LONG.duration / 2,
         "{:?}",
         released.elapsed()
     );
@@ -140,18 +177,23 @@ async fn what_is_released_belongs_to_nobody() {
 #[tokio::test]
 async fn after_a_crash_the_next_waits_until_the_lease_has_run_out() {
     let scene = Scene::start().await;
-    let first = scene.leader("first").await;
-    let second = tokio::spawn(scene.candidate("second"));
-    scene.renewals(2).await;
+    // Twice as long, so that the first one is not late with what it renews.
+    let terms = Terms {
+        duration: SHORT.duration * 2,
+        renew_deadline: SHORT.renew_deadline * 2,
+        ..SHORT
+    };
+    let first = scene.leader_on("first", terms).await;
+    let second = tokio::spawn(scene.candidate("second", terms));
+    let renewed = scene.renewals(2).await;
     let fence = first.fence().clone();
     drop(first);
-    let crashed = Instant::now();
     assert_eq!(fence.check(), Err(Fenced));
     in_time(second).await.unwrap();
     assert!(
-        crashed.elapsed() > SHORT.duration * 9 / 10,
+        renewed.elapsed() >= terms.duration,
         "{:?}",
-        crashed.elapsed()
+        renewed.elapsed()
     );
     assert_eq!(scene.lease().await["spec"]["leaseTransitions"], 1);
 }
@@ -193,14 +235,14 @@ async fn an_answer_that_is_lost_does_not_keep_a_candidate_from_leading() {
     let begun = Instant::now();
     let leader = scene.leader("first").await;
     // It knows its own Lease again, and need not wait for it to run out.
-    assert!(begun.elapsed() < SHORT.duration, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < LONG.duration, "{:?}", begun.elapsed());
     leader.release().await;
 }
 
 #[tokio::test]
 async fn who_cannot_renew_stops_before_another_may_begin() {
     let scene = Scene::start().await;
-    let first = scene.leader("first").await;
+    let first = scene.leader_on("first", SHORT).await;
     let fence = first.fence().clone();
     // It does not reach the Lease any more; others do.
     let cut = fault(
@@ -217,7 +259,7 @@ async fn who_cannot_renew_stops_before_another_may_begin() {
     assert_eq!(scene.lease().await["spec"]["holderIdentity"], "first");
 
     scene.ground.playground.faults().clear();
-    let second = scene.leader("second").await;
+    let second = scene.leader_on("second", SHORT).await;
     assert_eq!(fence.check(), Err(Fenced));
     assert_eq!(second.fence().check(), Ok(()));
     // Nothing is left to be released.
@@ -227,57 +269,47 @@ async fn who_cannot_renew_stops_before_another_may_begin() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_ends_a_term_in_time() {
+    // Who could not renew for so long has given up by the time that others may begin, and there is
+    // room between the two for a machine that is slow.
+    let terms = Terms {
+        duration: Duration::from_mins(1),
+        ..SHORT
+    };
     let scene = Scene::start().await;
-    let first = scene.leader("first").await;
+    let first = scene.leader_on("first", terms).await;
     for verb in ["get", "update"] {
-        scene.strike(verb, Action::Latency(PATIENCE), None);
+        scene.strike(verb, Action::Latency(SILENCE), None);
     }
     let begun = Instant::now();
     in_time(first.lost().cancelled()).await;
-    assert!(begun.elapsed() < SHORT.duration, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < terms.duration, "{:?}", begun.elapsed());
     assert_eq!(first.fence().check(), Err(Fenced));
 }
 
 #[tokio::test]
 async fn a_release_does_not_wait_for_a_server_that_does_not_answer() {
     let scene = Scene::start().await;
-    let first = scene.leader("first").await;
+    // It waits for a fifth of the time that there is to renew.
+    let terms = Terms {
+        renew_deadline: Duration::from_secs(10),
+        ..LONG
+    };
+    let first = scene.leader_on("first", terms).await;
     for verb in ["get", "update"] {
-        scene.strike(verb, Action::Latency(PATIENCE), None);
+        scene.strike(verb, Action::Latency(SILENCE), None);
     }
-    in_time(async {
-        while scene
-            .ground
-            .playground
-            .faults()
-            .struck()
-            .iter()
-            .all(|times| *times == 0)
-        {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    scene.struck().await;
     let begun = Instant::now();
     first.release().await;
-    assert!(
-        begun.elapsed() < SHORT.renew_deadline / 2,
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn a_release_in_the_middle_of_a_renewal_still_releases() {
     let scene = Scene::start().await;
     let first = scene.leader("first").await;
-    scene.strike("update", Action::Latency(SHORT.retry / 2), Some(1));
-    in_time(async {
-        while scene.ground.playground.faults().struck() == [0] {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    scene.strike("update", Action::Latency(LONG.retry / 2), Some(1));
+    scene.struck().await;
     first.release().await;
     assert_eq!(scene.lease().await["spec"]["holderIdentity"], "");
 }
@@ -314,7 +346,7 @@ async fn whatever_happens_no_two_may_write_at_the_same_time() {
     for number in 0..3 {
         let (fences, terms) = (Arc::clone(&fences), Arc::clone(&terms));
         let elections: Vec<_> = (0..20)
-            .map(|life| scene.candidate(&format!("candidate {number}, life {life}")))
+            .map(|life| scene.candidate(&format!("candidate {number}, life {life}"), SHORT))
             .collect();
         candidates.spawn(async move {
             for (life, election) in elections.into_iter().enumerate() {
@@ -354,7 +386,7 @@ async fn a_stolen_lease_is_lost_at_once() {
         .await;
     in_time(first.lost().cancelled()).await;
     assert!(
-        begun.elapsed() < SHORT.renew_deadline,
+        begun.elapsed() < LONG.renew_deadline,
         "{:?}",
         begun.elapsed()
     );
@@ -390,6 +422,7 @@ async fn a_lease_that_is_deleted_is_made_again() {
             if let Ok(lease) = reply.ok() {
                 return lease;
             }
+            sleep(PAUSE).await;
         }
     })
     .await;
@@ -404,7 +437,7 @@ async fn changes_of_the_lead_are_told() {
     let first = scene.leader("first").await;
     in_time(async {
         while scene.events().await != ["first became leader"] {
-            tokio::task::yield_now().await;
+            sleep(PAUSE).await;
         }
     })
     .await;

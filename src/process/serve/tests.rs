@@ -129,7 +129,8 @@ async fn clients_that_say_nothing_do_not_keep_the_process_from_ending() {
     let begun = Instant::now();
     served.stop.cancel();
     served.task.await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    // Not even as long as it has to say what it wants.
+    assert!(begun.elapsed() < HEADERS);
     drop(silent);
 }
 

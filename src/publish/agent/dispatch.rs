@@ -105,10 +105,14 @@ impl Dispatch {
         let uid = Arc::clone(&publication.plan.uid);
         let mut running = self.running.write();
         let mut uids = running.uids.clone();
-        if let Some(before) = uids.insert(uid, Arc::clone(publication)) {
-            before.stop();
-        }
+        let replaced = uids.insert(Arc::clone(&uid), Arc::clone(publication));
         *running = Arc::new(Running::of(uids));
+        drop(running);
+        if let Some(before) = replaced {
+            before.stop();
+            // What was wrong with an object may have been its rules.
+            self.queue.retry(|id| id.publication == uid);
+        }
     }
 
     /// Takes a publication out. Nothing more is written for it, and nothing of it waits any longer.

@@ -4,6 +4,7 @@
 //! through of a refusal. Events are worth little: they are sent one at a time on a lane of their own,
 //! within a rate an object and a rate a tenant, and whatever goes wrong drops them.
 
+use crate::publish::related;
 use crate::publish::rules::PRIMARY;
 use crate::sync::reason::Class;
 use crate::sync::{Code, Effect, Key, LinkId, Outcome, Report};
@@ -18,6 +19,9 @@ pub use announcer::Announcer;
 pub use body::About;
 use plain::Hidden;
 pub use recorder::{Counts, Note, Recorder, Sender, line};
+
+/// So many different refusals are told of an object.
+const MOST_REFUSALS: usize = 3;
 
 /// What an event says: a reason out of a closed list, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +40,7 @@ pub enum Reason {
     Placed,
     Cleanup,
     Deleted,
+    StatusMissing,
     Refused,
 }
 
@@ -48,6 +53,7 @@ impl Reason {
             Self::Placed => "ObjectPlaced",
             Self::Cleanup => "ObjectCleanup",
             Self::Deleted => "ObjectDeleted",
+            Self::StatusMissing => "StatusSubresourceMissing",
             Self::Refused => "ReconcilingError",
         }
     }
@@ -55,7 +61,7 @@ impl Reason {
     /// `Normal` or `Warning`.
     pub fn kind(self) -> &'static str {
         match self {
-            Self::Refused => "Warning",
+            Self::StatusMissing | Self::Refused => "Warning",
             _ => "Normal",
         }
     }
@@ -85,17 +91,40 @@ impl Reason {
             Self::Placed => "The object was handed over to the service.",
             Self::Cleanup => "The service is cleaning up after the object.",
             Self::Deleted => "The service has cleaned up after the object.",
+            Self::StatusMissing => "A status cannot be carried over.",
             Self::Refused => "The object could not be processed.",
         }
     }
 }
 
-/// The one event of a pass over an object: why it is refused, else the most telling of what happened.
+/// The one event of a pass over an object: why it or what belongs to it is refused, else the most telling of what happened.
 /// None where nothing changed and nothing is refused.
 pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
-    if let Some(outcome) = report.outcomes.iter().find(refused) {
-        return Some(refusal(outcome, report, own));
+    let mut told: Vec<String> = Vec::new();
+    for outcome in report.outcomes.iter().filter(refused) {
+        let message = refusal(outcome, report, own);
+        if !told.contains(&message) {
+            told.push(message);
+        }
+    }
+    if !told.is_empty() {
+        told.truncate(MOST_REFUSALS);
+        return Some(Telling {
+            reason: Reason::Refused,
+            message: told.join(" "),
+        });
+    }
+    // What is missing there is not missed again until the status changes: now or never it is told.
+    let lacks_status = |o: &&Outcome| o.reason.code == Code::StatusNotServed && !is_its_own(o);
+    if let Some(outcome) = report.outcomes.iter().find(lacks_status) {
+        return Some(Telling {
+            reason: Reason::StatusMissing,
+            message: format!(
+                "The status of {} cannot be carried over: it has none where it is copied to.",
+                belonging(&outcome.link)
+            ),
+        });
     }
     // What happens to related objects is not what happens to this one.
     let its_own = |link: Option<&LinkId>| link.is_none_or(|link| *link.0 == *PRIMARY);
@@ -108,16 +137,41 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     })
 }
 
-fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
-    let whose = if *outcome.link.0 == *PRIMARY {
-        "The object"
+fn is_its_own(outcome: &Outcome) -> bool {
+    *outcome.link.0 == *PRIMARY
+}
+
+/// What a link that is not of the object itself is about, as far as its owner knows of it.
+fn belonging(link: &LinkId) -> String {
+    let entry = related::entry_of(link).map(|entry| format!(" ({entry})"));
+    format!(
+        "an object that belongs to this one{}",
+        entry.unwrap_or_default()
+    )
+}
+
+/// Why one link is refused.
+fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
+    let is_its_own = is_its_own(outcome);
+    let whose = if is_its_own {
+        "The object".to_owned()
     } else {
-        "An object that belongs to this one"
+        belonging(&outcome.link).replacen('a', "A", 1)
     };
     let code = outcome.reason.code;
-    let mut message = format!("{whose} {}.", words(code));
+    let in_its_workspace = outcome
+        .copy
+        .as_ref()
+        .is_some_and(|copy| copy.side == own.side);
+    let words = if code == Code::Forbidden && in_its_workspace {
+        "cannot be processed: this workspace does not let the service write it; its APIBinding has \
+         to accept the permission claim"
+    } else {
+        words(code)
+    };
+    let mut message = format!("{whose} {words}.");
     // Of related objects nothing is quoted: they may be Secrets.
-    if code == Code::Invalid && *outcome.link.0 == *PRIMARY {
+    if code == Code::Invalid && is_its_own {
         let copies = report.outcomes.iter().filter_map(|o| o.copy.as_ref());
         let hidden = Hidden::of(own, copies);
         let detail = &outcome.reason.detail;
@@ -130,10 +184,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> Telling {
             message = format!("{message}: {why}");
         }
     }
-    Telling {
-        reason: Reason::Refused,
-        message,
-    }
+    message
 }
 
 /// What a refusal means for the owner of the object, who knows nothing of copies.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::connection::{Call, Connection};
 use crate::cluster::ground::Ground;
@@ -16,7 +16,9 @@ pub(super) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefin
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 pub(super) const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
+/// Between two looks: whoever looks without end takes the time from what is looked at.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct Scene {
     pub(super) ground: Ground,
@@ -150,19 +152,20 @@ pub(super) async fn until(
     path: &str,
     fits: impl Fn(&Value) -> bool,
 ) -> Value {
+    let mut last = Value::Null;
     let asking = async {
         loop {
-            if let Ok(found) = connection.ask(Call::get(path)).await
-                && fits(&found)
-            {
-                return found;
+            if let Ok(found) = connection.ask(Call::get(path)).await {
+                if fits(&found) {
+                    return found;
+                }
+                last = found;
             }
-            tokio::task::yield_now().await;
+            sleep(PAUSE).await;
         }
     };
-    timeout(SOON, asking)
-        .await
-        .expect("what is waited for comes")
+    let found = timeout(SOON, asking).await;
+    found.unwrap_or_else(|_| panic!("{path} stays {last:#}"))
 }
 
 /// The definition of crontabs, in one version.

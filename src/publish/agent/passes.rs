@@ -106,6 +106,8 @@ impl Passes {
             return settled;
         }
         self.dispatch.company.teach(self.wire.atlas());
+        // Before the pass: what changes meanwhile is for the next one.
+        let rules = publication.rules();
         let started = tokio::time::Instant::now();
         let front = Front {
             publication: &publication,
@@ -146,7 +148,6 @@ impl Passes {
             let tenant = Arc::clone(&id.cluster);
             self.dispatch.queue.add(id.clone(), &tenant, work.urgency);
         }
-        let rules = publication.compiled().fingerprint();
         publication.remember(id, Memo::of(&report, rules));
         let pass = Pass {
             publication: &publication,
@@ -363,7 +364,8 @@ impl Dialect for Front<'_> {
         let path = self.path(view)?;
         let (rules, plain) = self.plain(path.as_deref());
         let kinds = self.publication.related.kinds();
-        let around = self.company.around(&kinds);
+        let published = self.company.published();
+        let around = self.company.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;
         if !self.workspaces.is_bound(&self.id.cluster)
             && self.publication.compiled().keeps_on_unbind()

@@ -1,6 +1,6 @@
 //! One published resource at work: its rules, the feeds it lives on, and what its objects came to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,6 +78,8 @@ pub struct Publication {
     copies_of: Mutex<HashMap<Key, SubjectId>>,
     /// What the servers do not allow, in words.
     refused: Mutex<BTreeSet<String>>,
+    /// What workspaces have not accepted that the agent does there, by kind.
+    unaccepted: Mutex<BTreeSet<(String, Arc<str>)>>,
     /// What travels with its objects.
     pub related: Works,
     stopped: AtomicBool,
@@ -182,6 +184,7 @@ impl Publication {
             memos: Mutex::default(),
             copies_of: Mutex::default(),
             refused: Mutex::default(),
+            unaccepted: Mutex::default(),
             related,
             stopped: AtomicBool::new(false),
         })
@@ -239,20 +242,46 @@ impl Publication {
 
     /// Takes note of whether a request was allowed; whether that is news.
     pub fn allowed(&self, request: &Request, answer: &Answer) -> bool {
-        let right = || {
-            let key = request.key()?;
-            let place = self.place(&key.side);
-            Some(format!("{} {} {place}", request.verb(), key.kind.kind))
+        let Some(key) = request.key() else {
+            return false;
         };
-        let mut refused = self.refused.lock();
-        match answer {
-            Answer::Failed(Failure::Forbidden(_)) => {
-                right().is_some_and(|right| refused.insert(right))
-            }
-            Answer::Failed(_) => false,
-            _ if refused.is_empty() => false,
-            _ => right().is_some_and(|right| refused.remove(&right)),
+        let forbidden = matches!(answer, Answer::Failed(Failure::Forbidden(_)));
+        if !forbidden && matches!(answer, Answer::Failed(_)) {
+            return false;
         }
+        // Of what travels along, that is up to each workspace, and no right of the agent.
+        if key.side == self.sides.kcp && key.kind != self.remote_kind {
+            let mut unaccepted = self.unaccepted.lock();
+            if !forbidden && unaccepted.is_empty() {
+                return false;
+            }
+            let told = (key.kind.kind.clone(), Arc::clone(&key.cluster));
+            return if forbidden {
+                unaccepted.insert(told)
+            } else {
+                request.writes() && unaccepted.remove(&told)
+            };
+        }
+        let mut refused = self.refused.lock();
+        if !forbidden && refused.is_empty() {
+            return false;
+        }
+        let place = self.place(&key.side);
+        let right = format!("{} {} {place}", request.verb(), key.kind.kind);
+        if forbidden {
+            refused.insert(right)
+        } else {
+            refused.remove(&right)
+        }
+    }
+
+    /// Kinds that workspaces do not let the agent write, and how many workspaces.
+    pub fn unaccepted(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for (kind, _) in self.unaccepted.lock().iter() {
+            *counts.entry(kind.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// What the servers do not allow.
@@ -384,11 +413,17 @@ impl Publication {
         }
     }
 
+    /// The print of all that passes go by and that is no object.
+    pub fn rules(&self) -> u64 {
+        let compiled = self.compiled().fingerprint();
+        compiled.wrapping_add(self.related.edition())
+    }
+
     /// Whether nothing has changed since this object came to rest.
     pub fn rests(&self, id: &SubjectId, cache: &Cache) -> bool {
         let memos = self.memos.lock();
         let memo = memos.get(id);
-        memo.is_some_and(|memo| memo.holds(self.compiled().fingerprint(), cache))
+        memo.is_some_and(|memo| memo.holds(self.rules(), cache))
     }
 
     pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {
@@ -404,6 +439,8 @@ impl Publication {
         self.memos.lock().retain(|id, _| *id.cluster != *cluster);
         let mut copies = self.copies_of.lock();
         copies.retain(|_, id| *id.cluster != *cluster);
+        let mut unaccepted = self.unaccepted.lock();
+        unaccepted.retain(|(_, workspace)| **workspace != *cluster);
     }
 
     pub fn stop(&self) {

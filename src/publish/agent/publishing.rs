@@ -32,7 +32,9 @@ use crate::object::{Gvk, Object};
 use crate::process::metrics::{Metrics, Reconciled};
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
+use crate::publish::naming::LocalScope;
 use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
+use crate::publish::related::Published;
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
 use crate::sync::{Seen, Store as _};
@@ -95,6 +97,8 @@ pub struct Publishing {
 pub struct Known {
     uid: Arc<str>,
     group: String,
+    /// The kind whose objects it makes copies of, if it makes any.
+    kind: Option<String>,
     member: Member,
     facts: Facts,
     /// What is at work or about to be.
@@ -140,9 +144,13 @@ impl Publishing {
         } else if let Some((_, group)) = change.key.name.split_once('.') {
             self.schemas.discovery.invalidate(group);
             let known = self.known.lock();
-            let of_group = known.iter().filter(|(_, known)| known.group == group);
-            for (name, _) in of_group {
-                self.wake(name);
+            for (name, known) in known.iter() {
+                if known.group == group {
+                    self.wake(name);
+                }
+                if let Some(running) = &known.running {
+                    running.related.defined_anew(running.compiled(), group);
+                }
             }
         }
     }
@@ -155,6 +163,7 @@ impl Publishing {
             }
         }
         self.tell_members();
+        self.tell_kinds();
     }
 
     fn wake(&self, name: &Arc<str>) {
@@ -189,6 +198,7 @@ impl Publishing {
         self.schemas.forget(&known.uid);
         self.conditions.forget(&known.uid);
         self.tell_members();
+        self.tell_kinds();
     }
 
     /// Makes it known before anything is found out about it.
@@ -213,9 +223,12 @@ impl Publishing {
             progress: Progress::Pending,
             needs: Arc::default(),
         };
+        let manifest = Manifest::read(object.as_value()).ok();
+        let spec = manifest.as_ref().map(|manifest| &manifest.spec);
         let new = Known {
             uid,
-            group: String::new(),
+            group: spec.map_or_else(String::new, |spec| spec.resource.api_group.clone()),
+            kind: spec.and_then(|spec| self.copied(spec)),
             member,
             facts: Facts::default(),
             running: None,
@@ -223,8 +236,20 @@ impl Publishing {
         self.known.lock().insert(Arc::clone(name), new);
     }
 
+    /// The kind of which there are copies by this.
+    fn copied(&self, spec: &PublishedResourceSpec) -> Option<String> {
+        let kind = &spec.resource.kind;
+        self.synchronizes(spec).then(|| kind.clone())
+    }
+
     async fn follow(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
         self.introduce(name, object);
+        let outcome = self.followed(name, object).await;
+        self.tell_kinds();
+        outcome
+    }
+
+    async fn followed(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
         let manifest = match Manifest::read(object.as_value()) {
             Ok(manifest) => manifest,
             Err(problem) => {
@@ -242,6 +267,7 @@ impl Publishing {
         let needs = Arc::new(Needs::of(&manifest.spec));
         self.note(name, |known| {
             known.group.clone_from(&manifest.spec.resource.api_group);
+            known.kind = self.copied(&manifest.spec);
             known.facts.generation = manifest.generation;
             known.member.needs = needs;
         });
@@ -410,6 +436,11 @@ impl Publishing {
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {
+            if known.facts.rules != warnings {
+                for warning in &warnings {
+                    warn!(publishedresource = %name, "{warning}");
+                }
+            }
             known.facts.rules = warnings;
             known.facts.synchronization = SynchronizationFact::default();
         });
@@ -450,6 +481,7 @@ impl Publishing {
         if !self.still(&name, &publication, start) {
             return;
         }
+        self.tell_kinds();
         info!(publishedresource = %name, "its objects are kept in step from now on");
         self.attach(&publication);
         self.follow_related(publication).await;
@@ -529,6 +561,14 @@ impl Publishing {
         known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
+        known.facts.unaccepted = running
+            .map(|running| running.unaccepted())
+            .unwrap_or_default();
+        // Without a workspace nobody can ask what is served in them.
+        known.facts.unserved = match (running, self.workspaces.engaged()) {
+            (Some(running), 1..) => running.related.unserved(running.compiled()),
+            _ => Vec::new(),
+        };
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {
@@ -582,6 +622,36 @@ impl Publishing {
                 return;
             }
             self.report_all();
+        }
+    }
+
+    /// Whose copies there are, to those who meet an object that belongs to one. Nothing is known of the
+    /// copies of a kind before what publishes it has begun.
+    fn tell_kinds(&self) {
+        let known = self.known.lock();
+        let published = known.values().filter_map(|known| {
+            let at_work = self.dispatch.publication(&known.uid);
+            let watched = at_work.map(|at_work| {
+                let scope = at_work.compiled().types().local_scope;
+                let namespaced = scope == LocalScope::Namespaced;
+                (Arc::clone(&at_work.local_kind), namespaced)
+            });
+            Some(Published {
+                group: known.group.clone(),
+                kind: known.kind.clone()?,
+                watched,
+            })
+        });
+        let some_are_new = self.dispatch.company.publishes(published.collect());
+        drop(known);
+        if !some_are_new {
+            return;
+        }
+        for publication in self.dispatch.running().all() {
+            if !publication.compiled().related().is_empty() {
+                publication.related.renew();
+                self.again(publication);
+            }
         }
     }
 

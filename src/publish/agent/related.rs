@@ -6,9 +6,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::atlas::Places;
@@ -23,7 +26,9 @@ use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
-use crate::publish::related::{Claimant, Ends, Kinds, Ledger, RelatedKind, Surroundings, TypeName};
+use crate::publish::related::{
+    Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
+};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use crate::sync::decide::Question;
@@ -44,6 +49,7 @@ pub struct Company {
     quieting: Quieting,
     /// What was heard of and whose names nobody has learned yet.
     names: Mutex<Vec<Ends>>,
+    published: RwLock<Arc<[Published]>>,
 }
 
 impl Company {
@@ -53,6 +59,7 @@ impl Company {
             ledger: Ledger::default(),
             quieting: Quieting::default(),
             names: Mutex::default(),
+            published: RwLock::default(),
         }
     }
 
@@ -97,10 +104,28 @@ impl Company {
         }
     }
 
-    pub fn around<'a>(&'a self, kinds: &'a Kinds) -> Surroundings<'a> {
+    /// All kinds that are published.
+    pub fn published(&self) -> Arc<[Published]> {
+        Arc::clone(&self.published.read())
+    }
+
+    /// From now on exactly these kinds are published; whether some were not before.
+    pub fn publishes(&self, now: Vec<Published>) -> bool {
+        let mut published = self.published.write();
+        let is_new = |one: &Published| {
+            let mut before = published.iter();
+            !before.any(|before| (&before.group, &before.kind) == (&one.group, &one.kind))
+        };
+        let some_are_new = now.iter().any(is_new);
+        *published = now.into();
+        some_are_new
+    }
+
+    pub fn around<'a>(&'a self, kinds: &'a Kinds, published: &'a [Published]) -> Surroundings<'a> {
         Surroundings {
             kinds,
             ledger: &self.ledger,
+            published,
             quiet: &self.quieting,
         }
     }
@@ -124,7 +149,14 @@ pub struct Works {
     remote: RwLock<HashMap<SourceId, ByKind>>,
     index: Mutex<Index>,
     /// Nothing waits any longer for kinds that nobody serves.
-    begun: std::sync::atomic::AtomicBool,
+    begun: AtomicBool,
+    /// Goes up whenever passes would find something else though no object has changed.
+    edition: AtomicU64,
+    /// Since when a definition of one of the types may not be served as it is.
+    defined: Mutex<Option<Instant>>,
+    /// When the types of workspaces were asked for last.
+    asked: Mutex<Instant>,
+    stirred: Notify,
 }
 
 /// Whether an object of a workspace is still there.
@@ -139,6 +171,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often what cannot be watched is looked at.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
+/// For how long types are asked for again after a definition has changed: what is served follows it.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How often the types of workspaces are asked for: of what other exports change in them nobody tells.
+const OUTDATED: Duration = Duration::from_secs(30);
 
 /// Of how many bytes of objects that nobody asked for the bodies are kept, of each kind and source. Most
 /// Secrets of a cluster are none of ours, and consumers may have as many as they like.
@@ -159,7 +195,11 @@ impl Works {
             local: RwLock::default(),
             remote: RwLock::default(),
             index: Mutex::default(),
-            begun: std::sync::atomic::AtomicBool::new(false),
+            begun: AtomicBool::new(false),
+            edition: AtomicU64::new(0),
+            defined: Mutex::default(),
+            asked: Mutex::new(Instant::now()),
+            stirred: Notify::new(),
         };
         if works.unknown(compiled).is_empty() {
             works.begin();
@@ -168,25 +208,93 @@ impl Works {
     }
 
     fn begin(&self) {
-        self.begun.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.begun.store(true, Ordering::SeqCst);
     }
 
     pub fn kinds(&self) -> Arc<Kinds> {
         Arc::clone(&self.kinds.read())
     }
 
+    /// Of what passes find apart from objects.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::SeqCst)
+    }
+
+    /// Passes would find something else from now on.
+    pub fn renew(&self) {
+        self.edition.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A definition of this group has changed, on the service cluster: types of it, and those of
+    /// workspaces that are made from it, may be others from now on.
+    pub fn defined_anew(&self, compiled: &Compiled, group: &str) {
+        let mut entries = compiled.related().iter();
+        if entries.any(|e| {
+            [e.on_service(), e.in_workspaces()]
+                .iter()
+                .any(|t| t.group == group)
+        }) {
+            *self.defined.lock() = Some(Instant::now());
+            self.stirred.notify_one();
+        }
+    }
+
+    /// Types that are known and may be others by now.
+    fn outdated(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
+        let settling = {
+            let mut defined = self.defined.lock();
+            *defined = defined.filter(|since| since.elapsed() < SETTLING);
+            defined.is_some()
+        };
+        let mut asked = self.asked.lock();
+        let remote = settling || asked.elapsed() >= OUTDATED;
+        if remote {
+            *asked = Instant::now();
+        }
+        drop(asked);
+        let kinds = self.kinds();
+        let mut all = types(compiled);
+        all.retain(|(side, name)| {
+            let due = match side {
+                Origin::Service => settling,
+                Origin::Kcp => remote,
+            };
+            due && !name.group.is_empty() && kinds.get(*side, name).is_some()
+        });
+        all
+    }
+
+    fn is_settling(&self) -> bool {
+        self.defined.lock().is_some()
+    }
+
     /// Types that no side has told of yet.
     fn unknown(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
         let kinds = self.kinds();
-        let wanted = compiled.related().iter().flat_map(|entry| {
-            [
-                (Origin::Service, entry.on_service().clone()),
-                (Origin::Kcp, entry.in_workspaces().clone()),
-            ]
-        });
-        wanted
-            .filter(|(side, name)| kinds.get(*side, name).is_none())
-            .collect()
+        let mut all = types(compiled);
+        all.retain(|(side, name)| kinds.get(*side, name).is_none());
+        all
+    }
+
+    /// Types that are looked for and not found, in words.
+    pub fn unserved(&self, compiled: &Compiled) -> Vec<String> {
+        if !self.begun.load(std::sync::atomic::Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let words = |(side, name): (Origin, TypeName)| {
+            let TypeName {
+                group,
+                version,
+                resource,
+            } = name;
+            let place = match side {
+                Origin::Kcp => "in workspaces",
+                Origin::Service => "on the service cluster",
+            };
+            let dot = if group.is_empty() { "" } else { "." };
+            format!("{resource}{dot}{group} in version {version} {place}")
+        };
+        self.unknown(compiled).into_iter().map(words).collect()
     }
 
     /// What has to be watched on one side: kinds, and what they are called in paths.
@@ -245,13 +353,20 @@ impl Works {
             let health = feed.health();
             health.complete || health.problem.is_some()
         };
-        self.begun.load(std::sync::atomic::Ordering::SeqCst)
+        self.begun.load(Ordering::SeqCst)
             && self.local.read().values().all(settled)
             && self
                 .remote
                 .read()
                 .get(source)
                 .is_none_or(|feeds| feeds.values().all(settled))
+    }
+
+    /// What nobody tells of is read again by the passes that come.
+    fn look_anew(&self) {
+        for feed in self.feeds() {
+            feed.table().forget_answers();
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -326,7 +441,7 @@ impl Publishing {
             return;
         }
         let works = &publication.related;
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let mut wait = FIRST / 4;
         let mut told = BTreeSet::new();
         let mut watched = false;
@@ -341,17 +456,23 @@ impl Publishing {
                 wait = FIRST / 4;
             }
             // Endpoints come and go: what is watched of all today is not watched of a new one.
-            if !(all && watched) {
+            if learned || !(all && watched) {
+                works.look_anew();
                 self.again(&publication);
             }
             watched = all;
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(LAST);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LAST),
+                () = works.stirred.notified() => wait = FIRST / 4,
+            }
+            if works.is_settling() {
+                wait = wait.min(FIRST);
+            }
         }
     }
 
     /// Every object of a publication that can be looked at.
-    fn again(&self, publication: &Publication) {
+    pub(super) fn again(&self, publication: &Publication) {
         for source in publication.sources() {
             if publication.sees(&source) {
                 self.dispatch.initial(publication, &source, None);
@@ -367,22 +488,39 @@ impl Publishing {
         let works = &publication.related;
         let compiled = publication.compiled();
         let mut learned = false;
-        for (side, name) in works.unknown(compiled) {
+        let outdated = works.outdated(compiled);
+        for (side, name) in works.unknown(compiled).into_iter().chain(outdated) {
+            let known = works.kinds().get(side, &name).cloned();
+            if known.is_some() && side == Origin::Service {
+                self.schemas.discovery.invalidate(&name.group);
+            }
             match self.find_related(side, &name).await {
                 Ok(Some(kind)) => {
                     let kind = related_kind(&kind, &name);
+                    if known.as_ref() == Some(&kind) {
+                        continue;
+                    }
                     let at = match side {
                         Origin::Kcp => &self.sides.kcp,
                         Origin::Service => &self.sides.service,
                     };
                     self.places.learn_kind(at, &kind.kind, &name.resource);
-                    info!(publishedresource = %publication.plan.name, kind = %kind.kind, side = %at, "a related kind was found");
+                    let news = if known.is_none() {
+                        "was found"
+                    } else {
+                        "has changed"
+                    };
+                    info!(publishedresource = %publication.plan.name, kind = %kind.kind, side = %at, namespaced = kind.namespaced, status = kind.status, "a related kind {news}");
                     let mut kinds = works.kinds.write();
                     let mut more = Kinds::clone(&kinds);
                     more.learn(side, name, kind);
                     *kinds = Arc::new(more);
+                    drop(kinds);
+                    works.renew();
                     learned = true;
                 }
+                // It comes back, or its objects went with it: as long as it is not there, it is what it was.
+                Ok(None) | Err(_) if known.is_some() => {}
                 Ok(None) | Err(_) => {
                     if told.insert((side, name.clone())) {
                         let TypeName {
@@ -426,6 +564,18 @@ impl Publishing {
         }
         answer
     }
+}
+
+/// Every type that entries lead to, on each side.
+fn types(compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
+    let entries = compiled.related().iter();
+    let types = entries.flat_map(|entry| {
+        [
+            (Origin::Service, entry.on_service().clone()),
+            (Origin::Kcp, entry.in_workspaces().clone()),
+        ]
+    });
+    types.collect()
 }
 
 fn related_kind(kind: &Kind, name: &TypeName) -> RelatedKind {

@@ -144,11 +144,7 @@ fn values(spec: &RelatedObjectSpec, engine: Engine, field: &str, problems: &mut 
         let field = format!("{field}.template.template");
         check_template(field, &template.template, engine, problems);
     }
-    if spec.reference.is_none()
-        && spec.selector.is_none()
-        && spec.template.is_none()
-        && field.ends_with(".object")
-    {
+    if spec.reference.is_none() && spec.selector.is_none() && spec.template.is_none() {
         let message = "says not how it is found: set one of reference, selector and template";
         problems.push(Problem::new(field, message));
     }

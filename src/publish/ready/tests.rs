@@ -69,6 +69,33 @@ fn what_is_published_and_in_step_is_ready() {
 }
 
 #[test]
+fn rules_that_may_not_do_what_was_meant_are_used_all_the_same() {
+    let warning = problem("spec.related[0]", Some("look again")).warning();
+    let facts = Facts {
+        rules: vec![warning.clone()],
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; \
+         warning: spec.related[0]: is wrong (look again)",
+    );
+    let facts = Facts {
+        rules: vec![warning, problem("spec.naming.name", None)],
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "RulesInvalid",
+        "the API is published, but no object can be synchronized: spec.naming.name: is wrong; \
+         warning: spec.related[0]: is wrong (look again)",
+    );
+}
+
+#[test]
 fn a_warning_is_told_and_changes_nothing() {
     let facts = Facts {
         warnings: vec!["mind the gap".into()],
@@ -175,6 +202,25 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
         "NotWatched",
         "no object can be synchronized before these can be listed on the service cluster: \
          Thing: things is forbidden",
+    );
+}
+
+#[test]
+fn a_workspace_that_accepts_no_claim_is_no_fault_of_what_is_published() {
+    let facts = Facts {
+        unaccepted: BTreeMap::from([("ConfigMap".to_owned(), 2), ("Secret".to_owned(), 1)]),
+        unserved: vec!["gadgets.b.org in version v1 on the service cluster".into()],
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; \
+         related kinds are not served: gadgets.b.org in version v1 on the service cluster; \
+         2 workspaces do not let the agent write ConfigMap: their APIBinding has to accept the \
+         permission claim; 1 workspace does not let the agent write Secret: its APIBinding has to \
+         accept the permission claim",
     );
 }
 

@@ -38,9 +38,13 @@ impl Guard<'_> {
             return closed("it is the agent's own");
         }
         let is_mapped = self.local.namespace() == Some(namespace);
-        let is_systems = namespace.starts_with("kube-") || namespace == "default";
         // Whoever may name the namespace of a copy does not get at what the system keeps in it.
-        if is_systems && !(is_mapped && self.mapping_is_owners) {
+        let is_open = match namespace {
+            "default" => is_mapped,
+            _ if namespace.starts_with("kube-") => is_mapped && self.mapping_is_owners,
+            _ => true,
+        };
+        if !is_open {
             return closed("it is never open");
         }
         // It is where the owner puts what belongs to this very object.

@@ -10,16 +10,18 @@ use super::identity::{Identity, same_object};
 use super::ledger::{Claimant, Wish};
 use super::resolve::{Ground, Pair, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
-use super::{Ends, RelatedKind, Surroundings};
+use super::{Ends, Published, RelatedKind, Surroundings};
 use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
+use crate::publish::naming::LocalScope;
 use crate::publish::rules::{ObjectRules, Sides};
 use crate::publish::types::Origin;
+use crate::sync::reason::Class;
 use crate::sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
 use crate::sync::{
     Code, CopyRecord, Finalizer, Key, Link, LinkId, Memory, Policy, Reason, Request, Scope, Seen,
-    Side, Source, Subject, Target, View,
+    Side, Source, Subject, Target, View, agrees,
 };
 
 pub(super) struct Making<'a> {
@@ -63,13 +65,8 @@ impl Making<'_> {
             return Err(made.needs);
         }
         // Who neither made a copy nor can make one has no share in what others made.
-        let has_share = |link: &&Link| {
-            let lives = |key: &Key| match self.view.get(key) {
-                Seen::Present(source) => !source.in_deletion(),
-                Seen::Absent | Seen::Unknown => false,
-            };
-            self.memory.entries.contains_key(&link.id) || link.source.key().is_some_and(lives)
-        };
+        let has_share =
+            |link: &&Link| self.memory.entries.contains_key(&link.id) || self.can_make(link);
         let wanted: BTreeSet<Wish> = made
             .links
             .iter()
@@ -208,6 +205,7 @@ impl Making<'_> {
             let said = "the published object cannot be its own related one";
             return Err(Reason::new(Code::ReferenceInvalid, said));
         }
+        let mut owned = Ok(());
         match entry.origin {
             Origin::Service => {
                 guard.place(&source)?;
@@ -216,8 +214,11 @@ impl Making<'_> {
                     return Err(Reason::new(Code::NotLinked, said));
                 }
                 if let Seen::Present(object) = self.view.get(&source) {
-                    guard.original(&object)?;
-                    self.owners(&source, &object)?;
+                    let named = |reason: Reason| {
+                        Reason::new(reason.code, format!("{source}: {}", reason.detail))
+                    };
+                    guard.original(&object).map_err(named)?;
+                    owned = self.owners(&source, &object);
                 }
             }
             Origin::Kcp => {
@@ -233,9 +234,13 @@ impl Making<'_> {
         }
         let finalizer = self.compiled.related_finalizer();
         let id = Identity::new(entry, &source, &target, &finalizer).id();
-        self.settled(entry, &source, kinds.0, &finalizer)
-            .inspect_err(|_| {
-                made.waiting.insert(id.clone());
+        owned
+            .and_then(|()| self.settled(entry, &source, kinds.0, &finalizer))
+            .inspect_err(|reason| {
+                // What is not known takes nothing back, what is known to be another's does.
+                if reason.code.class() != Class::Refused {
+                    made.waiting.insert(id.clone());
+                }
             })?;
         let rules = PairRules {
             entry: Arc::clone(entry),
@@ -257,31 +262,45 @@ impl Making<'_> {
         })
     }
 
-    /// What belongs to the copy of a published object of another workspace is that one's.
+    /// What belongs to the copy of a published object of another workspace is that one's, whichever kind
+    /// that is of.
     fn owners(&self, key: &Key, object: &Object) -> Result<(), Reason> {
-        let local = &self.compiled.types().local;
+        let types = self.compiled.types();
+        let own = Published {
+            group: types.local.group.clone(),
+            kind: types.local.kind.clone(),
+            watched: Some((
+                Arc::clone(&types.local),
+                types.local_scope == LocalScope::Namespaced,
+            )),
+        };
         let owners = object.as_value().pointer("/metadata/ownerReferences");
         for owner in owners
             .and_then(|owners| owners.as_array())
             .into_iter()
             .flatten()
         {
-            let group = owner["apiVersion"].as_str().unwrap_or_default();
-            let group = group.split_once('/').map_or("", |(group, _)| group);
             let Some(name) = owner["name"].as_str() else {
                 continue;
             };
-            if group != local.group || owner["kind"].as_str() != Some(&*local.kind) {
-                continue;
-            }
-            let owner = self.rules.local_scope().key(key.namespace.as_deref(), name);
-            let Seen::Present(owner) = self.view.get(&owner) else {
-                continue;
-            };
-            let cluster = owner.label(marks::CLUSTER);
-            if cluster.is_some_and(|cluster| cluster != self.rules.remote().cluster) {
-                let said = format!("{key} belongs to an object of another workspace");
-                return Err(Reason::new(Code::NotLinked, said));
+            let others = self.around.published.iter();
+            let others = others.filter(|one| (&one.group, &one.kind) != (&own.group, &own.kind));
+            for published in others.chain([&own]).filter(|one| one.is_named_by(owner)) {
+                let Some((kind, namespaced)) = &published.watched else {
+                    let said = format!("{key} belongs to an object of which nothing is known yet");
+                    return Err(Reason::new(Code::NotSeen, said));
+                };
+                let namespace = key.namespace.as_deref().filter(|_| *namespaced);
+                let owner = self.scope(Origin::Service, kind).key(namespace, name);
+                // Copies are all watched: one of which nothing is known is none.
+                let Seen::Present(owner) = self.view.get(&owner) else {
+                    continue;
+                };
+                let cluster = owner.label(marks::CLUSTER);
+                if cluster.is_some_and(|cluster| cluster != self.rules.remote().cluster) {
+                    let said = format!("{key} belongs to an object of another workspace");
+                    return Err(Reason::new(Code::NotLinked, said));
+                }
             }
         }
         Ok(())
@@ -359,6 +378,30 @@ impl Making<'_> {
     /// The last one who wants an object takes it away, and lets go of its original.
     fn count(&self, link: &mut Link) {
         unless(link, |wish| self.around.ledger.is_shared(&self.by, wish));
+    }
+
+    /// Whether a copy can come of a link that has made none yet.
+    fn can_make(&self, link: &Link) -> bool {
+        let present = |key: &Key| match self.view.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let source = link.source.key().and_then(present);
+        let Some(source) = source.filter(|source| !source.in_deletion()) else {
+            return false;
+        };
+        let there = match &link.target {
+            Target::Named(key) => present(key),
+            Target::Marked { .. } => None,
+        };
+        there.is_none_or(|there| match link.policy.adoption {
+            Adoption::Keep | Adoption::Overwrite => true,
+            Adoption::Never => false,
+            Adoption::Equal => {
+                let desired = link.rules.desired(&source, Some(&there));
+                desired.is_ok_and(|desired| agrees(&desired, &there))
+            }
+        })
     }
 
     /// The copies that are wanted and of which the memory tells.
@@ -466,6 +509,11 @@ fn policy(entry: &Entry) -> Policy {
         },
         ..Policy::related()
     }
+}
+
+/// The entry of a link that only says why nothing is done.
+pub(super) fn refused_entry(id: &LinkId) -> Option<&str> {
+    id.0.rsplit_once(": ").map(|(entry, _)| entry)
 }
 
 /// A link that only says why nothing is done.

@@ -29,6 +29,7 @@ pub(super) struct Stage {
     pub(super) compiled: Arc<Compiled>,
     pub(super) kinds: Kinds,
     pub(super) ledger: Ledger,
+    pub(super) published: Vec<Published>,
     pub(super) quiet: bool,
 }
 
@@ -50,6 +51,7 @@ impl Dialect for Front<'_> {
         let around = Surroundings {
             kinds: &stage.kinds,
             ledger: &stage.ledger,
+            published: &stage.published,
             quiet: &stage.quiet,
         };
         extend(subject_of(self.rules.clone()), &self.rules, around, view)
@@ -103,6 +105,7 @@ impl Stage {
             compiled: compiled(&spec),
             kinds: Kinds::default(),
             ledger: Ledger::default(),
+            published: Vec::new(),
             quiet: true,
         }
     }

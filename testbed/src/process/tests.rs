@@ -1,6 +1,5 @@
 use super::*;
-
-const SOON: Duration = Duration::from_secs(20);
+use crate::eventually::SOON;
 
 fn shell(script: &str) -> Launch {
     Launch::new("sh", "/bin/sh").arg("-c").arg(script)

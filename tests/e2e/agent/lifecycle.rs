@@ -57,7 +57,7 @@ async fn synchronization_is_switched_off_and_on(world: &World) -> Result<()> {
     stage
         .edit(json!({"spec": {"synchronization": {"enabled": false}}}))
         .await?;
-    world.await_still(&widgets, &stage.team).await;
+    world.await_noticed(&widgets, &stage.team).await?;
     stage
         .team
         .patch(&stage.kind, "lamp", json!({"spec": {"size": 2}}))
@@ -79,7 +79,7 @@ async fn nothing_is_written_any_more_for_what_was_deleted(world: &World) -> Resu
         .service
         .delete(&format!("{PUBLISHED}/{}", stage.published))
         .await?;
-    world.await_still(&widgets, &stage.team).await;
+    world.await_noticed(&widgets, &stage.team).await?;
     stage
         .team
         .patch(&stage.kind, "lamp", json!({"spec": {"size": 2}}))
@@ -177,7 +177,7 @@ async fn what_cannot_be_published_as_asked_stops_what_was_asked_before(
     ];
     for (mistake, size) in mistakes.into_iter().zip(2..) {
         stage.edit(json!({"spec": mistake})).await?;
-        world.await_still(&widgets, &stage.team).await;
+        world.await_noticed(&widgets, &stage.team).await?;
         stage
             .team
             .patch(&stage.kind, "lamp", json!({"spec": {"size": size}}))

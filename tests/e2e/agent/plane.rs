@@ -1,11 +1,13 @@
 //! Plain requests to a control plane, or to one workspace of it.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::SOON;
 
@@ -36,6 +38,7 @@ pub(super) struct Kind {
     pub(super) name: String,
 }
 
+const PAUSE: Duration = Duration::from_millis(100);
 const MERGE: &str = "application/merge-patch+json";
 
 impl Plane {
@@ -64,6 +67,27 @@ impl Plane {
     }
 
     async fn ask(
+        &self,
+        method: &'static str,
+        path: &str,
+        media_type: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Refused> {
+        let mut answer = self.ask_once(method, path, media_type, body).await;
+        let begin = Instant::now();
+        // A real server asks for patience while it prepares to store a kind.
+        while let Err(refused) = &answer
+            && refused.code == 429
+            && refused.message.contains("(re)initializing")
+            && begin.elapsed() < SOON
+        {
+            sleep(PAUSE).await;
+            answer = self.ask_once(method, path, media_type, body).await;
+        }
+        answer
+    }
+
+    async fn ask_once(
         &self,
         method: &'static str,
         path: &str,

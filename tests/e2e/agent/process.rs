@@ -9,9 +9,9 @@ use hawser::playground::PlaygroundOptions;
 use hawser::playground::server::{Action, Fault, Matcher};
 use serde_json::json;
 use testbed::process::Reason;
-use testbed::{Launch, Process, eventually, unique};
+use testbed::{Launch, Port, Process, eventually, unique};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::SOON;
@@ -25,7 +25,7 @@ on_both_grounds!(
 
 on_the_playground!(
     metrics_and_probes_say_how_it_stands,
-    it_ends_within_five_seconds_of_being_told,
+    it_ends_in_time_in_the_middle_of_its_work,
     it_ends_in_time_also_while_kcp_does_not_answer,
     disabled_controllers_do_nothing,
     credentials_are_read_again_when_their_file_changes,
@@ -34,6 +34,10 @@ on_the_playground!(
     the_host_of_the_service_cluster_can_be_overridden,
     the_export_of_the_slice_may_be_named_the_obsolete_way,
 );
+
+/// It takes five seconds at most; a machine that is slow and busy adds to that. Requests that are under
+/// way would take half a minute longer.
+const ENDED: Duration = Duration::from_secs(20);
 
 const FLAGS: [&str; 15] = [
     "--kubeconfig",
@@ -170,15 +174,9 @@ async fn kubeconfigs_that_are_no_good_end_it_with_one() -> Result<()> {
     Ok(())
 }
 
-/// A port that is free now.
-async fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    Ok(listener.local_addr()?.port())
-}
-
 /// Asks for a page; its status and its text.
-async fn page(port: u16, path: &str) -> Result<(u16, String)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+async fn page(port: &Port, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port.number())).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
@@ -187,7 +185,7 @@ async fn page(port: u16, path: &str) -> Result<(u16, String)> {
     Ok((code.parse()?, answer))
 }
 
-async fn await_ready(port: u16) {
+async fn await_ready(port: &Port) {
     eventually(SOON, "it is ready", async || {
         let (code, text) = page(port, "/readyz").await?;
         ensure!(code == 200, "{text}");
@@ -197,23 +195,23 @@ async fn await_ready(port: u16) {
 }
 
 async fn metrics_and_probes_say_how_it_stands(world: &World) -> Result<()> {
-    let (metrics, health) = (free_port().await?, free_port().await?);
+    let (metrics, health) = (Port::reserve()?, Port::reserve()?);
     let kind = world.gadgets().await?;
     let published = world.publish(&kind, json!({})).await?;
     let missing = Kind::new(&world.group, "v1", "widgets", "Widget");
     let broken = world.publish(&missing, json!({})).await?;
     let _agent = world
         .launch()?
-        .arg(format!("--metrics-address=127.0.0.1:{metrics}"))
-        .arg(format!("--health-address=127.0.0.1:{health}"))
+        .arg(format!("--metrics-address=127.0.0.1:{}", metrics.number()))
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
         .spawn()?;
-    await_ready(health).await;
-    ensure!(page(health, "/healthz").await?.0 == 200);
+    await_ready(&health).await;
+    ensure!(page(&health, "/healthz").await?.0 == 200);
     world.await_published(&published).await;
     let number = async |wanted: u32| {
         let line = format!("sync_agent_published_resource {wanted}");
         eventually(SOON, &line, async || {
-            let (_, text) = page(metrics, "/metrics").await?;
+            let (_, text) = page(&metrics, "/metrics").await?;
             let found = text
                 .lines()
                 .find(|found| found.starts_with("sync_agent_published_resource "));
@@ -231,7 +229,7 @@ async fn metrics_and_probes_say_how_it_stands(world: &World) -> Result<()> {
     number(1).await;
     let team = world.team("team").await?;
     world.await_marker(&kind, &team).await;
-    let (_, text) = page(metrics, "/metrics").await?;
+    let (_, text) = page(&metrics, "/metrics").await?;
     for name in [
         "controller_runtime_reconcile_total",
         "workqueue_depth",
@@ -253,7 +251,7 @@ async fn ending(agent: &Process) -> Result<(Duration, Reason)> {
     Ok((begin.elapsed(), exit.reason))
 }
 
-async fn it_ends_within_five_seconds_of_being_told(world: &World) -> Result<()> {
+async fn it_ends_in_time_in_the_middle_of_its_work(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     for number in 0..50 {
         stage
@@ -263,7 +261,7 @@ async fn it_ends_within_five_seconds_of_being_told(world: &World) -> Result<()> 
     }
     let (took, reason) = ending(&stage.agent).await?;
     ensure!(reason == Reason::Code(0), "{reason:?}");
-    ensure!(took < Duration::from_secs(5), "{took:?}");
+    ensure!(took < ENDED, "{took:?}");
     Ok(())
 }
 
@@ -288,7 +286,7 @@ async fn it_ends_in_time_also_while_kcp_does_not_answer(world: &World) -> Result
     .await;
     let (took, reason) = ending(&stage.agent).await?;
     ensure!(reason == Reason::Code(0), "{reason:?}");
-    ensure!(took < Duration::from_secs(6), "{took:?}");
+    ensure!(took < ENDED, "{took:?}");
     Ok(())
 }
 
@@ -314,12 +312,12 @@ async fn a_standby_takes_over_when_the_leader_is_told_to_end(world: &World) -> R
         "{before}"
     );
 
-    let health = free_port().await?;
+    let health = Port::reserve()?;
     let second = elected()?
-        .arg(format!("--health-address=127.0.0.1:{health}"))
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
         .spawn()?;
     // It is warm once it is ready, and waits.
-    await_ready(health).await;
+    await_ready(&health).await;
     world.await_marker(&kind, &team).await;
     let holder = world.service.get(&lease).await?["spec"]["holderIdentity"].clone();
     ensure!(holder == before, "{holder} leads instead of {before}");
@@ -338,8 +336,8 @@ async fn a_standby_takes_over_when_the_leader_is_told_to_end(world: &World) -> R
     };
     let (exit, took) = tokio::join!(stopping, taking_over);
     ensure!(exit?.reason == Reason::Code(0));
-    // Three seconds, and what a busy machine adds.
-    ensure!(took < Duration::from_secs(5), "{took:?}");
+    // Long before the Lease would have run out.
+    ensure!(took < Duration::from_secs(12), "{took:?}");
     world.await_marker(&kind, &team).await;
     second.kill().await?;
     Ok(())
@@ -498,12 +496,12 @@ async fn the_slice_may_live_in_another_workspace(world: &World) -> Result<()> {
 async fn a_slice_that_is_not_there_yet_is_waited_for(world: &World) -> Result<()> {
     let kind = world.gadgets().await?;
     let published = world.publish(&kind, json!({})).await?;
-    let health = free_port().await?;
+    let health = Port::reserve()?;
     let name = unique("slice");
     let agent = world
         .launch()?
         .arg(format!("--apiexportendpointslice-ref={name}"))
-        .arg(format!("--health-address=127.0.0.1:{health}"))
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
         .spawn()?;
     agent.await_log(SOON, &name).await?;
     let mark = world.requests().mark();
@@ -516,8 +514,8 @@ async fn a_slice_that_is_not_there_yet_is_waited_for(world: &World) -> Result<()
         Ok(())
     })
     .await;
-    ensure!(page(health, "/readyz").await?.0 == 503);
-    ensure!(page(health, "/healthz").await?.0 == 200);
+    ensure!(page(&health, "/readyz").await?.0 == 503);
+    ensure!(page(&health, "/healthz").await?.0 == 200);
     let slice = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice", "metadata": {"name": name},
         "spec": {"export": {"path": "root:org", "name": EXPORT}},
@@ -525,13 +523,13 @@ async fn a_slice_that_is_not_there_yet_is_waited_for(world: &World) -> Result<()
     let path = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
     world.org.create(path, &slice).await?;
     world.await_published(&published).await;
-    await_ready(health).await;
+    await_ready(&health).await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kcp_that_is_not_there_yet_is_waited_for() {
-    let port = free_port().await.expect("a port");
+    let port = Port::reserve().expect("a port");
     let scratch = tempfile::tempdir().expect("a directory");
     let service = super::service::Ground::Playground;
     // The way to a kcp that nobody has started.
@@ -539,7 +537,7 @@ async fn a_kcp_that_is_not_there_yet_is_waited_for() {
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "x",
         "clusters": [{"name": "x", "cluster": {
-            "server": format!("https://127.0.0.1:{port}/clusters/root:org"), "insecure-skip-tls-verify": true,
+            "server": format!("https://127.0.0.1:{}/clusters/root:org", port.number()), "insecure-skip-tls-verify": true,
         }}],
         "users": [{"name": "x", "user": {"token": "kcp-token"}}],
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
@@ -552,11 +550,11 @@ async fn a_kcp_that_is_not_there_yet_is_waited_for() {
             .launch()?
             .arg(format!("--kcp-kubeconfig={}", file.display()))
             .spawn()?;
-        agent.await_log(SOON, &port.to_string()).await?;
+        agent.await_log(SOON, &port.number().to_string()).await?;
         let late = World::start_with(
             service,
             PlaygroundOptions {
-                port,
+                port: port.number(),
                 ..PlaygroundOptions::default()
             },
         )

@@ -10,6 +10,10 @@ use super::stage::Stage;
 use super::world::{World, shown};
 use super::{SOON, definition};
 
+mod kinds;
+mod matrix;
+mod whose;
+
 on_both_grounds!(
     credentials_come_change_and_are_revoked,
     what_a_consumer_provides_goes_along_and_is_taken_back,

@@ -1,12 +1,12 @@
 //! What most tests begin with: gadgets are published, one workspace has bound them, an agent runs.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use testbed::Process;
+use testbed::{Process, eventually};
 
 use super::plane::Kind;
 use super::world::{Of, Team, World};
-use super::{gadgets, service};
+use super::{SOON, gadgets, service};
 
 pub(super) struct Stage<'w> {
     pub(super) world: &'w World,
@@ -48,11 +48,32 @@ impl World {
         self.stage_with(&gadgets(&self.group), more).await
     }
 
+    /// Waits until the export claims what related objects need; what is claimed later is not accepted by
+    /// a workspace that has bound it.
+    async fn await_claimed(&self, spec: &Value) {
+        if spec["related"].as_array().is_none_or(Vec::is_empty) {
+            return;
+        }
+        eventually(SOON, "the export has the claims", async || -> Result<()> {
+            let export = self.export().await?;
+            let claims = export["spec"]["permissionClaims"].as_array();
+            let mut claims = claims.into_iter().flatten();
+            ensure!(
+                claims.any(|claim| claim["resource"] == "namespaces"),
+                "it claims {}",
+                export["spec"]["permissionClaims"]
+            );
+            Ok(())
+        })
+        .await;
+    }
+
     pub(super) async fn stage_with(&self, crd: &Value, more: Value) -> Result<Stage<'_>> {
         let kind = self.install(crd).await?;
-        let published = self.publish(&kind, more).await?;
+        let published = self.publish(&kind, more.clone()).await?;
         let agent = self.start_agent()?;
         self.await_published(&published).await;
+        self.await_claimed(&more).await;
         let team = self.team("team").await?;
         Ok(Stage {
             world: self,

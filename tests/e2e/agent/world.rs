@@ -355,6 +355,20 @@ impl World {
         }
     }
 
+    /// The same, after the agent has seen what was changed about PublishedResources: it has seen another
+    /// one that comes later.
+    pub(super) async fn await_noticed(&self, kind: &Kind, team: &Team) -> Result<()> {
+        let later = unique("later").replace('-', "");
+        let crd = super::definition(&self.group, &format!("{later}s"), &format!("L{later}"));
+        let of = self.install(&crd).await?;
+        let published = self
+            .publish(&of, json!({"synchronization": {"enabled": false}}))
+            .await?;
+        self.await_published(&published).await;
+        self.await_still(kind, team).await;
+        Ok(())
+    }
+
     /// Waits until the conditions of a PublishedResource are written: the last that happens to it.
     pub(super) async fn await_conditions(&self, name: &str) {
         eventually(SOON, "conditions are written", async || {

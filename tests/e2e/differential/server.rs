@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use serde_json::{Map, Value, json};
+use testbed::SOON;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
@@ -19,10 +19,6 @@ use tokio_rustls::TlsConnector;
 use super::normal;
 use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who, YAML};
 
-/// No answer takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What is awaited comes within that.
-const SOON: Duration = Duration::from_mins(1);
 /// Headers that always have to be the same.
 const HEADERS: [&str; 6] = [
     "content-type",
@@ -174,7 +170,7 @@ impl Server {
             Who::Nobody => &self.reach.nobody,
         };
         let request = self.request(ask)?.map(Body::from);
-        Ok(tokio::time::timeout(PATIENCE, client.send(request))
+        Ok(tokio::time::timeout(SOON, client.send(request))
             .await
             .context("no answer")??)
     }
@@ -182,12 +178,12 @@ impl Server {
     async fn collected(&self, ask: &Ask) -> Result<Response<Vec<u8>>> {
         if ask.protocol == Protocol::Http2 {
             let answer = self.reach.send_by_http2(self.request(ask)?);
-            return tokio::time::timeout(PATIENCE, answer)
+            return tokio::time::timeout(SOON, answer)
                 .await
                 .context("no answer")?;
         }
         let (parts, body) = self.send(ask).await?.into_parts();
-        let bytes = tokio::time::timeout(PATIENCE, body.collect_bytes())
+        let bytes = tokio::time::timeout(SOON, body.collect_bytes())
             .await
             .context("no end of the answer")??;
         Ok(Response::from_parts(parts, bytes.to_vec()))
@@ -237,6 +233,18 @@ impl Server {
                 Condition::Names(name) => {
                     let named = json!({"name": name}).to_string();
                     body.to_string().contains(named.trim_matches(['{', '}']))
+                }
+                Condition::Established => {
+                    let conditions = body["status"]["conditions"].as_array();
+                    conditions.is_some_and(|all| {
+                        all.iter()
+                            .any(|one| one["type"] == "Established" && one["status"] == "True")
+                    })
+                }
+                Condition::Version(version) => {
+                    let wanted = self.filled(version);
+                    let versions = body["versions"].as_array();
+                    versions.is_some_and(|all| all.iter().any(|one| one["groupVersion"] == *wanted))
                 }
                 Condition::Nothing(pointer) => body.pointer(pointer).is_none(),
             };
@@ -309,7 +317,7 @@ impl Server {
                 }
             }
         };
-        let ended = tokio::time::timeout(PATIENCE, read).await;
+        let ended = tokio::time::timeout(SOON, read).await;
         ensure!(
             ended.is_ok(),
             "watch {}: what is awaited does not come; so far {found:?}",

@@ -83,6 +83,10 @@ pub(crate) enum Condition {
     Nothing(&'static str),
     /// Something of this name is somewhere in the body.
     Names(String),
+    /// A definition is established; the real server serves it a moment before.
+    Established,
+    /// A group has this version.
+    Version(String),
 }
 
 /// When enough events have come.
@@ -239,6 +243,10 @@ pub(crate) fn install(definition: Value) -> Script {
         &format!("{definitions}/{name}"),
         Condition::At("/status/acceptedNames/plural", json!(plural)),
     ));
+    script.push(until(
+        &format!("{definitions}/{name}"),
+        Condition::Established,
+    ));
     for version in definition["spec"]["versions"]
         .as_array()
         .into_iter()
@@ -252,6 +260,11 @@ pub(crate) fn install(definition: Value) -> Script {
         script.push(until(
             &format!("/apis/{group}/{version}"),
             Condition::Names(plural.to_owned()),
+        ));
+        // The real server learns of groups from somewhere else than of what is in them.
+        script.push(until(
+            &format!("/apis/{group}"),
+            Condition::Version(format!("{group}/{version}")),
         ));
     }
     script

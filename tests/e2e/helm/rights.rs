@@ -1,17 +1,14 @@
 //! What the chart lets the agent do: all that it needs, and nothing else.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use kube::api::{Api, PostParams};
 use serde_json::json;
-use testbed::{Access, ServiceCluster, eventually};
+use testbed::{Access, SOON, ServiceCluster, eventually};
 
 use super::{NO_CRD, chart, helm, with};
-
-pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// A verb on a resource of a group: `group/resource verb`.
 type Right = String;

@@ -91,7 +91,7 @@ async fn a_release_of_the_originals_chart_becomes_one_of_ours_and_goes_back() ->
     let before = deployments.get("ships").await?;
     let example = repository().join("examples/crontabs/published-resource.yaml");
     let example = example.display().to_string();
-    testbed::eventually(super::rights::SOON, "the kind is served", async || {
+    testbed::eventually(testbed::SOON, "the kind is served", async || {
         admin.kubectl(&["create", "--filename", &example]).await
     })
     .await;

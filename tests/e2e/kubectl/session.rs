@@ -113,6 +113,10 @@ spec:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plan, namespace: shop, labels: {pier: a}}\ndata: {a: changed}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: chart, namespace: shop}\ndata: {x: z}\n",
     ),
     (
+        "list.yaml",
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: shop}, data: {a: b}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: second, namespace: shop}, data: {a: b}}\n",
+    ),
+    (
         "map-unknown.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd, namespace: shop}\ndata: {a: b}\nsail: large\n",
     ),
@@ -203,6 +207,9 @@ kubectl replace -f maps.yaml
 kubectl get cm plan -n shop -o jsonpath='{.data}'
 kubectl apply -f maps.yaml --dry-run=server
 kubectl delete -f map-unknown.yaml
+kubectl apply -f list.yaml
+kubectl get -f list.yaml -o yaml
+kubectl delete -f list.yaml
 
 # Server-side apply.
 kubectl apply --server-side -f served.yaml
@@ -279,6 +286,8 @@ kubectl explain boat.spec
 kubectl explain boat.spec.size
 kubectl explain boats --recursive
 kubectl explain boat.spec.none
+kubectl explain boat.spec --output=plaintext-openapiv2 --recursive
+kubectl explain secret --output=plaintext-openapiv2
 kubectl explain configmap
 kubectl explain configmap.data
 kubectl explain secret --recursive

@@ -84,7 +84,7 @@ async fn held_on_the_robot(of: &Type, on: &Sides) -> Result<()> {
     on.cloud.delete("slow").await?;
     let at = before["metadata"]["generation"].clone();
     on.robot.has("slow", "/spec/goal", json!("a")).await;
-    testbed::eventually(super::SOON, "it is in deletion", async || {
+    testbed::eventually(testbed::SOON, "it is in deletion", async || {
         let copy = on.robot.get("slow").await?.context("it is held")?;
         ensure!(copy["metadata"]["deletionTimestamp"].is_string(), "{copy}");
         anyhow::Ok(())

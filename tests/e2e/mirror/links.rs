@@ -213,7 +213,7 @@ async fn a_cloud_that_answers_anything_is_asked_again_and_deletes_nothing_by_it(
         world.entry.fault(lie.clone(), Some(2), watches);
         let mark = world.entry.mark();
         world.entry.link().cut();
-        testbed::eventually(super::SOON, &format!("{lie:?} is told"), async || {
+        testbed::eventually(testbed::SOON, &format!("{lie:?} is told"), async || {
             let told = world
                 .entry
                 .since(mark)

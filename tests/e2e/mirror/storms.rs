@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testbed::entry::What;
 
-use super::world::{MAPS, MISSIONS, SOON, Sides, World};
+use super::world::{MAPS, MISSIONS, Sides, World};
 
 /// Both sides have the same specs and statuses, and nothing but what is in the cloud.
 async fn agree(on: &Sides, count: usize) {
-    testbed::eventually(SOON, "both sides agree", async || {
+    testbed::eventually(testbed::SOON, "both sides agree", async || {
         let (cloud, robot) = (on.cloud.all().await?, on.robot.all().await?);
         ensure!(cloud.len() == count, "the cloud has {}", cloud.len());
         let names = |all: &std::collections::BTreeMap<String, Value>| {
@@ -145,7 +145,7 @@ async fn killed_at_any_moment_with_a_bad_link_it_ends_in_step() -> Result<()> {
     }
     let left = usize::try_from(ROUNDS - ROUNDS / 3)?;
     for on in [&missions, &maps] {
-        testbed::eventually(SOON, "each is there", async || {
+        testbed::eventually(testbed::SOON, "each is there", async || {
             ensure!(on.robot.all().await?.len() == left, "not yet");
             anyhow::Ok(())
         })

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
-use super::world::{MAPS, MISSIONS, SOON, Type, VERSION, World, writes};
+use super::world::{MAPS, MISSIONS, Type, VERSION, World, writes};
 
 /// The status is a subresource of one field that is carried over.
 const CHARTS: Type = Type {
@@ -134,7 +134,7 @@ async fn definitions_come_and_go_on_either_side() -> Result<()> {
     world
         .annotate(&MAPS, "cr-syncer.cloudrobotics.com/spec-source-")
         .await?;
-    testbed::eventually(SOON, "it is left alone", async || {
+    testbed::eventually(testbed::SOON, "it is left alone", async || {
         let log = mirror.log();
         let stops = log.matches("Stopping syncer").count();
         ensure!(
@@ -201,7 +201,7 @@ async fn copies_stay_over_a_restart_while_the_cloud_looks_empty() -> Result<()> 
         on.robot.has("m5", "/spec/goal", json!("a")).await;
         on.robot.has("m0", "/spec/goal", json!("a")).await;
     }
-    testbed::eventually(SOON, "all are there", async || {
+    testbed::eventually(testbed::SOON, "all are there", async || {
         ensure!(
             maps.robot.all().await?.len() + missions.robot.all().await?.len() == 12,
             "not yet"

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::world::{MISSIONS, SOON, World};
+use super::world::{MISSIONS, World};
 
 /// A head of HTTP, up to the empty line.
 async fn head(stream: &mut BufReader<TcpStream>) -> Result<Vec<String>> {
@@ -139,7 +139,7 @@ async fn a_token_in_a_file_is_taken_when_it_comes_and_when_it_changes() -> Resul
     std::fs::write(&file, "wrong\n")?;
     let mirror = world.mirror(&[])?;
     on.cloud.create("a", json!({})).await?;
-    testbed::eventually(SOON, "the wrong token is refused", async || {
+    testbed::eventually(testbed::SOON, "the wrong token is refused", async || {
         let refused = world
             .entry
             .record()

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::Client;
@@ -14,12 +13,14 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use testbed::entry::Recorded;
-use testbed::{Access, Entry, Launch, Link, Process, ServiceCluster, eventually};
+use testbed::{Access, Entry, Launch, Link, Process, SOON, ServiceCluster, eventually};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-pub(super) const SOON: Duration = Duration::from_mins(2);
 pub(super) const PREFIX: &str = "/apis/core.kubernetes";
 pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
+const HEALTH: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
 const GROUP: &str = "fleet.example.com";
 const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 const FILTER: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
@@ -431,6 +432,10 @@ impl World {
 }
 
 fn allowed(types: &[Type], request: &Recorded) -> Result<()> {
+    // What is asked for to find out whether credentials are taken: every robot may.
+    if request.method == "GET" && request.path == HEALTH && request.query == "limit=1" {
+        return Ok(());
+    }
     let path: Vec<&str> = request.path.trim_matches('/').split('/').collect();
     let rest = path
         .strip_prefix(&["apis", GROUP, "v1"])
@@ -492,6 +497,32 @@ impl Mirror {
 
     pub(super) async fn says(&self, text: &str) -> Result<String> {
         self.process.await_log(SOON, text).await
+    }
+
+    /// The lines of the log with this message.
+    pub(super) fn lines(&self, message: &str) -> Vec<Value> {
+        let log = self.log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines
+            .filter(|line: &Value| line["message"] == message)
+            .collect()
+    }
+
+    /// Waits for a page and returns its status and text.
+    pub(super) async fn page(&self, path: &str) -> Result<(u16, String)> {
+        self.says("serving pages").await?;
+        let lines = self.lines("serving pages");
+        let address = lines[0]["address"].as_str().context("an address")?;
+        let mut stream = TcpStream::connect(address).await?;
+        let asked = format!("GET {path} HTTP/1.1\r\nhost: pages\r\nconnection: close\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, text) = answer.split_once("\r\n\r\n").context("a head")?;
+        let code = head.split(' ').nth(1).context("a status")?;
+        Ok((code.parse()?, text.to_owned()))
     }
 
     pub(super) fn lives(&self) -> Result<()> {

@@ -29,6 +29,8 @@ use crate::mirror::agent::process;
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 
 const PREFIX: &str = "/apis/core.kubernetes";
+/// What is asked for to find out whether credentials are taken.
+const HEALTH: &str = "/apis/core.kubernetes/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
 
 /// What the proxy saw: method, path, and the token.
 type Seen = (String, String, String);
@@ -40,6 +42,9 @@ struct Proxy {
     /// Tokens that are known.
     valid: Mutex<Vec<String>>,
     cloud: kube::Client,
+    /// What is answered to whoever asks how it is, and how often that was asked.
+    health: Mutex<u16>,
+    asked: Mutex<usize>,
 }
 
 impl Proxy {
@@ -61,6 +66,8 @@ impl Proxy {
             seen: Mutex::default(),
             valid: Mutex::default(),
             cloud: clusters.client(CLOUD).await,
+            health: Mutex::new(200),
+            asked: Mutex::default(),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let serving = Arc::clone(&proxy);
@@ -97,6 +104,13 @@ impl Proxy {
         };
         let token = header(AUTHORIZATION).unwrap_or_default().to_owned();
         let path = parts.uri.path_and_query().unwrap().as_str().to_owned();
+        if parts.uri.path() == HEALTH {
+            *self.asked.lock() += 1;
+            let answer = *self.health.lock();
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::from_u16(answer).unwrap();
+            return response;
+        }
         let seen = (parts.method.to_string(), path.clone(), token.clone());
         self.seen.lock().push(seen);
         let refuse = |status: StatusCode| {
@@ -173,13 +187,30 @@ async fn run(
     proxy: &Proxy,
     tokens: impl FnOnce(&std::path::Path) -> Tokens,
 ) -> Running {
+    let listens = free().await;
+    let (options, directory) = options(clusters, proxy, tokens, listens);
+    let stop = CancellationToken::new();
+    let config = kube::Config::new(format!("http://{listens}").parse().unwrap());
+    Running {
+        pages: Connection::new(config, Limits::default()).unwrap(),
+        ended: tokio::spawn(process::run(options, stop.clone())),
+        stop,
+        directory,
+    }
+}
+
+fn options(
+    clusters: &Clusters,
+    proxy: &Proxy,
+    tokens: impl FnOnce(&std::path::Path) -> Tokens,
+    listens: SocketAddr,
+) -> (MirrorOptions, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     let text = clusters.robot.service_kubeconfig().to_string();
     std::fs::write(&kubeconfig, text).unwrap();
     let authority = directory.path().join("ca.pem");
     std::fs::write(&authority, &proxy.authority).unwrap();
-    let listens = free().await;
     let options = MirrorOptions {
         cloud: Cloud::Server {
             url: format!("https://{}{PREFIX}", proxy.address),
@@ -195,14 +226,7 @@ async fn run(
         brake: Some(50),
         settings: r1(),
     };
-    let stop = CancellationToken::new();
-    let config = kube::Config::new(format!("http://{listens}").parse().unwrap());
-    Running {
-        pages: Connection::new(config, Limits::default()).unwrap(),
-        ended: tokio::spawn(process::run(options, stop.clone())),
-        stop,
-        directory,
-    }
+    (options, directory)
 }
 
 impl Running {
@@ -287,7 +311,129 @@ async fn tokens_of_the_robot_are_renewed_and_everything_goes_below_the_prefix() 
 }
 
 #[tokio::test]
-async fn a_token_that_the_cloud_does_not_take_makes_the_process_unhealthy_and_nothing_else_does() {
+async fn only_a_cloud_that_does_not_take_our_credentials_makes_the_process_unhealthy() {
+    // Nothing is followed: the cloud is asked all the same.
+    let clusters = Clusters::start().await;
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(&clusters, &mut tasks).await;
+    let mirror = run(&clusters, &proxy, |directory| {
+        let file = directory.join("token");
+        std::fs::write(&file, "secret").unwrap();
+        Tokens::File(file)
+    })
+    .await;
+    mirror.until_page("/readyz", 200).await;
+    for (answer, status, said) in [
+        (200, 200, ""),
+        (401, 500, "unhealthy"),
+        (403, 200, ""),
+        (401, 500, "unhealthy"),
+        (404, 200, ""),
+        (400, 200, ""),
+        (500, 200, ""),
+    ] {
+        *proxy.health.lock() = answer;
+        let asked = *proxy.asked.lock();
+        let reply = mirror.pages.call(Call::get("/health")).await.unwrap();
+        let found = (reply.status, &*reply.body);
+        assert_eq!(found, (status, said.as_bytes()), "{answer}");
+        assert_eq!(*proxy.asked.lock(), asked + 1, "{answer}");
+    }
+    // A cloud that is away is no reason to begin anew.
+    tasks.shutdown().await;
+    mirror.until_page("/health", 200).await;
+    mirror.end().await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_the_cloud_before_there_are_credentials() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(&clusters, &mut tasks).await;
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("token");
+    let mirror = run(&clusters, &proxy, |_| Tokens::File(file.clone())).await;
+    let waits = async {
+        loop {
+            let page = mirror.until_page("/readyz", 503).await;
+            if page.starts_with("credentials: reading ") && !page.contains("robot") {
+                return;
+            }
+            pause().await;
+        }
+    };
+    let waits = tokio::time::timeout(Duration::from_mins(1), waits).await;
+    waits.expect("it says what it waits for");
+    assert_eq!(mirror.until_page("/health", 200).await, "");
+    assert_eq!(mirror.until_page("/healthz", 200).await, "ok\n");
+    let reads = |r: &crate::playground::server::LoggedRequest| {
+        r.resource == "customresourcedefinitions" && r.verb == "get"
+    };
+    clusters.until_sent(ROBOT, 0, reads).await;
+    assert_eq!((proxy.seen.lock().len(), *proxy.asked.lock()), (0, 0));
+    proxy.valid.lock().push(bearer("late"));
+    std::fs::write(&file, "late").unwrap();
+    clusters.until(ROBOT, "a", |_| true).await;
+    mirror.until_page("/readyz", 200).await;
+    for (_, path, token) in &*proxy.seen.lock() {
+        assert_eq!(*token, bearer("late"), "{path}");
+    }
+    mirror.end().await;
+}
+
+/// Answers everybody the same.
+async fn tell_all(status: u16, text: &'static str, tasks: &mut JoinSet<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tasks.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let service = service_fn(|_: Request<Incoming>| async move {
+                let mut response = Response::new(text.to_owned());
+                *response.status_mut() = StatusCode::from_u16(status).unwrap();
+                Ok::<_, Infallible>(response)
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn without_any_credentials_to_be_found_it_ends_and_says_what_there_could_be() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    let mut tasks = JoinSet::new();
+    let proxy = Proxy::start(&clusters, &mut tasks).await;
+    let at = |address| {
+        format!("http://{address}/computeMetadata/v1/instance/service-accounts/default/token")
+    };
+    let nobody = at(free().await);
+    let guard = at(tell_all(403, "no", &mut tasks).await);
+    let ends = async |url: String| {
+        let (options, _directory) =
+            options(&clusters, &proxy, |_| Tokens::Machine(url), free().await);
+        let ended = process::run(options, CancellationToken::new()).await;
+        let said = ended.unwrap_err().to_string();
+        for part in ["no metadata server answers", "--use-robot-jwt"] {
+            assert!(said.contains(part), "{said}");
+        }
+    };
+    tokio::join!(ends(nobody), ends(guard));
+    assert_eq!(proxy.seen.lock().len(), 0);
+
+    let token = r#"{"access_token": "machine", "expires_in": 3600, "token_type": "Bearer"}"#;
+    let machine = at(tell_all(200, token, &mut tasks).await);
+    proxy.valid.lock().push(bearer("machine"));
+    let mirror = run(&clusters, &proxy, |_| Tokens::Machine(machine)).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    mirror.end().await;
+}
+
+#[tokio::test]
+async fn a_token_that_the_cloud_does_not_take_deletes_nothing_and_is_tried_again() {
     let clusters = Clusters::with(true, &json!({})).await;
     clusters.create(ROBOT, "local", &json!({})).await;
     let mut tasks = JoinSet::new();
@@ -298,11 +444,16 @@ async fn a_token_that_the_cloud_does_not_take_makes_the_process_unhealthy_and_no
         Tokens::File(file)
     })
     .await;
-    assert_eq!(mirror.until_page("/health", 500).await, "unhealthy");
+    let refused = async {
+        while proxy.seen.lock().is_empty() {
+            pause().await;
+        }
+    };
+    let refused = tokio::time::timeout(Duration::from_mins(1), refused).await;
+    refused.expect("it asks");
     assert!(clusters.get(ROBOT, "local").await.is_some());
     assert!(mirror.directory.path().join("token").exists());
     proxy.valid.lock().push(bearer("secret"));
     clusters.until_gone(ROBOT, "local").await;
-    mirror.until_page("/health", 200).await;
     mirror.end().await;
 }

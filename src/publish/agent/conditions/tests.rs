@@ -10,10 +10,12 @@ use crate::playground::server::{Action, Fault, When};
 use crate::publish::agent::ground::{Dialect, Scene, of_crontabs, until};
 use crate::publish::ready::{SchemaFact, SynchronizationFact};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
+/// Nothing happens because of what waits for so long.
+const NEVER: Duration = Duration::from_mins(10);
 const QUICK: Quiet = Quiet {
     after: Duration::from_millis(60),
-    most: SOON,
+    most: NEVER,
 };
 
 /// What the test lets the watches see.
@@ -183,7 +185,7 @@ async fn what_is_there_already_is_not_written_even_where_the_watch_is_behind() {
 #[tokio::test]
 async fn changes_that_never_stop_are_written_all_the_same() {
     let quiet = Quiet {
-        after: SOON,
+        after: NEVER,
         most: Duration::from_millis(60),
     };
     let running = Running::start(Dialect::Ours, quiet).await;
@@ -232,7 +234,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     let log = running.scene.ground.playground.requests();
     let noticed = async {
         while running.conditions.desk.lock().drops == Drops::Nobody {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     timeout(SOON, noticed).await.unwrap();

@@ -122,6 +122,73 @@ fn a_refusal_is_told_before_anything_that_happened() {
 }
 
 #[test]
+fn every_entry_whose_objects_are_refused_is_told() {
+    let closed = Code::NamespaceClosed;
+    let report = report(
+        &[],
+        &[
+            (PRIMARY, Code::InStep, ""),
+            (
+                "credentials: pair 0",
+                closed,
+                "kube-system: it is never open",
+            ),
+            (
+                "credentials: pair 1",
+                closed,
+                "kube-public: it is never open",
+            ),
+            ("my: ca: entry", Code::ReferenceInvalid, "spec.ca"),
+        ],
+    );
+    let told = telling(&report, &own()).unwrap();
+    assert_eq!(
+        told.message,
+        "An object that belongs to this one (credentials) cannot be processed: the service does not \
+         open that place to it. An object that belongs to this one (my: ca) cannot be processed: \
+         what refers to it cannot be made out."
+    );
+}
+
+#[test]
+fn whoever_has_not_accepted_a_claim_is_told_so() {
+    let mut report = report(
+        &[],
+        &[(
+            "ca: pair 0",
+            Code::Forbidden,
+            "create kcp Secret: forbidden",
+        )],
+    );
+    report.outcomes[0].copy = Some(own());
+    let told = telling(&report, &own()).unwrap();
+    assert_eq!(
+        told.message,
+        "An object that belongs to this one (ca) cannot be processed: this workspace does not let the \
+         service write it; its APIBinding has to accept the permission claim."
+    );
+}
+
+#[test]
+fn a_status_that_has_nowhere_to_go_is_told() {
+    let happened = [(Some(PRIMARY), Effect::Placed)];
+    let outcomes = [
+        (PRIMARY, Code::InStep, ""),
+        ("gadget: pair 0", Code::StatusNotServed, ""),
+    ];
+    let told = telling(&report(&happened, &outcomes), &own()).unwrap();
+    assert_eq!(
+        (told.reason.as_str(), told.reason.kind(), &*told.message),
+        (
+            "StatusSubresourceMissing",
+            "Warning",
+            "The status of an object that belongs to this one (gadget) cannot be carried over: it \
+             has none where it is copied to."
+        )
+    );
+}
+
+#[test]
 fn an_invalid_object_is_told_what_is_wrong_with_it_and_not_where() {
     check_refused(
         PRIMARY,

@@ -9,12 +9,13 @@ use crate::playground::server::{Action, When};
 use crate::publish::agent::ground::{Dialect, EXPORTS, Scene, until};
 use crate::publish::types::PublishedResourceSpec;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(1);
+/// Nothing happens because of what waits for so long.
+const NEVER: Duration = Duration::from_mins(10);
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-/// Long enough that nothing happens because of it.
 const PATIENT: Pace = Pace {
-    first: SOON,
+    first: NEVER,
     quiet: Duration::from_millis(50),
     rest: Duration::from_millis(50),
     missing: Duration::from_millis(50),
@@ -333,6 +334,43 @@ async fn a_conflict_is_looked_at_and_written_again_at_once() {
 }
 
 #[tokio::test]
+async fn a_claim_that_kcp_does_not_take_keeps_nothing_else_out_of_the_export() {
+    let scene = scene().await;
+    let mut running = Running::start(&scene, PATIENT);
+    let related = |group: &str, resource: &str| {
+        json!({"related": [{
+            "identifier": "x", "origin": "kcp", "group": group, "version": "v1", "resource": resource,
+            "object": {"reference": {"path": "spec.x"}},
+        }]})
+    };
+    let bad = needs(related("nope.io", "gadgets"));
+    let fine = needs(related("rbac.authorization.k8s.io", "roles"));
+    let mut one = settled("v1.as.a.org");
+    one.needs = Arc::clone(&bad);
+    let mut two = settled("v1.bs.a.org");
+    two.needs = Arc::clone(&fine);
+    running.select(&[one, two]);
+    let standing = running.lists(&["v1.as.a.org", "v1.bs.a.org"]).await;
+    let export = export(&scene).await;
+    let claims = export["spec"]["permissionClaims"].as_array().unwrap();
+    let claimed: Vec<_> = claims
+        .iter()
+        .map(|claim| claim["resource"].clone())
+        .collect();
+    assert_eq!(claimed, ["events", "namespaces", "roles"]);
+    let against = standing.against("v1.as.a.org", &bad, "things");
+    assert_eq!(against.len(), 1);
+    assert!(
+        against[0].starts_with("kcp does not take a claim on nope.io/gadgets, which is left out: ")
+            && against[0].contains("set identityHash"),
+        "{against:?}"
+    );
+    let against = standing.against("v1.bs.a.org", &fine, "things");
+    assert_eq!(against, [""; 0], "the other one has nothing to do with it");
+    running.end().await;
+}
+
+#[tokio::test]
 async fn a_failure_is_told_in_words_and_tried_again() {
     let cases = [
         ("get", 500, "get the APIExport things"),
@@ -417,7 +455,7 @@ async fn what_somebody_removes_is_put_back_at_once_but_not_as_fast_as_they_remov
     let mut running = Running::start(
         &scene,
         Pace {
-            pause: SOON,
+            pause: NEVER,
             ..PATIENT
         },
     );
@@ -473,7 +511,7 @@ async fn events_that_are_refused_hold_nothing_up() {
 #[tokio::test]
 async fn the_task_ends_when_told_to_even_where_kcp_does_not_answer() {
     let scene = scene().await;
-    let late = fault("get", "apiexports", Action::Latency(SOON * 10));
+    let late = fault("get", "apiexports", Action::Latency(NEVER));
     scene.ground.playground.faults().add(late);
     let running = Running::start(&scene, PATIENT);
     running.select(&[settled("v1.as.a.org")]);

@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{ExportState, Exporter, Member, Seen, Standing};
-use crate::cluster::connection::{AskError, Call, CallError};
+use crate::cluster::connection::{AskError, Call, CallError, Refusal};
 use crate::publish::agent::notices::{self, Notice};
-use crate::publish::claims::Needs;
-use crate::publish::export::{Merge, Published, merge};
+use crate::publish::claims::{self, ClaimProblem, Needs};
+use crate::publish::export::{Merge, Published, merge_without};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 /// Who events on the export come from, as in the original.
@@ -134,11 +134,18 @@ impl<'e> Writer<'e> {
             })
             .collect();
         let mut export = self.newest(seen).await?;
+        // One that asks for what nobody knows must not keep the others out.
+        let mut refused = Vec::new();
         for _ in 0..ATTEMPTS {
-            let merged = merge(&export, &self.exporter.agent, &published)
+            let merged = merge_without(&export, &self.exporter.agent, &published, &refused)
                 .map_err(|error| Obstacle::Words(error.to_string()))?;
+            let written = if refused.is_empty() {
+                Outcome::InStep
+            } else {
+                Outcome::Failed(LONGEST_PAUSE)
+            };
             let Some(object) = &merged.object else {
-                return Ok((Outcome::InStep, standing(&export, &merged)));
+                return Ok((written, standing(&export, &merged)));
             };
             if let Some(pause) = self.pause_if_undone(members) {
                 return Ok((Outcome::Undone(pause), standing(&export, &merged)));
@@ -149,7 +156,14 @@ impl<'e> Writer<'e> {
                     let answer = Arc::new(answer);
                     self.held = Some(Arc::clone(&answer));
                     self.wrote(members, &answer, &merged);
-                    return Ok((Outcome::InStep, standing(&answer, &merged)));
+                    return Ok((written, standing(&answer, &merged)));
+                }
+                Err(AskError::Refused(refusal)) if is_about_content(&refusal) => {
+                    let more = not_taken(&merged, object, &refusal.message);
+                    if more.is_empty() {
+                        return Err(Obstacle::Ask("update", AskError::Refused(refusal)));
+                    }
+                    refused.extend(more);
                 }
                 Err(error) if error.code() == Some(409) => export = self.read().await?,
                 Err(error) if error.code() == Some(404) => return Err(Obstacle::Missing),
@@ -291,20 +305,38 @@ fn standing(export: &Value, merged: &Merge) -> Standing {
     }
 }
 
+/// Whether a refusal is about what stands in the export, and not about who writes it. kcp calls some
+/// of the former forbidden, too, and names the field.
+fn is_about_content(refusal: &Refusal) -> bool {
+    refusal.code == 422 || refusal.code == 403 && refusal.message.contains(": spec.")
+}
+
+/// The claims for which an export was refused.
+fn not_taken(merged: &Merge, object: &Value, words: &str) -> Vec<ClaimProblem> {
+    let list = object["spec"]["permissionClaims"].as_array();
+    let list = list.map(Vec::as_slice).unwrap_or_default();
+    let claims = claims::refused(&merged.added_claims, list, words).into_iter();
+    let problem = |claim| ClaimProblem::NotTaken {
+        claim,
+        why: words.to_owned(),
+    };
+    claims.map(problem).collect()
+}
+
 fn in_words(obstacle: &Obstacle, export: &str) -> String {
     match obstacle {
         Obstacle::Missing => super::missing(export),
         Obstacle::Words(words) => words.clone(),
-        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 403 => format!(
-            "the agent may not {verb} the APIExport {export} in kcp: grant it this right ({})",
-            refusal.message
-        ),
-        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 422 => {
+        Obstacle::Ask(verb, AskError::Refused(refusal)) if is_about_content(refusal) => {
             format!(
                 "kcp refused to {verb} the APIExport {export}: {}",
                 refusal.message
             )
         }
+        Obstacle::Ask(verb, AskError::Refused(refusal)) if refusal.code == 403 => format!(
+            "the agent may not {verb} the APIExport {export} in kcp: grant it this right ({})",
+            refusal.message
+        ),
         Obstacle::Ask(verb, error) => format!("{verb} the APIExport {export}: {error}"),
     }
 }

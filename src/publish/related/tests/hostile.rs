@@ -454,6 +454,18 @@ fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
 }
 
 #[test]
+fn where_copies_are_put_into_default_it_is_open_to_what_belongs_to_them() {
+    for naming in ["{{ .Object.metadata.namespace }}", "default"] {
+        let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});
+        let stage = Stage::of(spec);
+        stage.put(&stage.secret("service", "", "default", "given"), "v");
+        let object = json!({"name": "given"});
+        let codes = stage.rest_in(C, "default", "a", object);
+        assert_eq!(codes, [Code::InStep], "{naming}");
+    }
+}
+
+#[test]
 fn lists_as_long_as_an_object_can_be_cost_no_more_than_what_is_used_of_them() {
     let names: Vec<_> = (0..20_000).map(|n| format!("{n:05}")).collect();
     let object = in_namespace(by_path("spec.names"), by_path("spec.names"));
@@ -489,4 +501,72 @@ fn of_the_many_that_a_selector_finds_no_more_are_looked_at_than_are_used() {
     let held = stage.hands.objects();
     let held = held.values().filter(|o| o.finalizers().next().is_some());
     assert_eq!(held.count(), 1 + 3);
+}
+
+#[test]
+fn what_belongs_to_another_workspaces_copy_is_its_own_whichever_kind_that_is_of() {
+    let thing = Arc::new(Gvk::new("local.com", "v1", "Thing"));
+    let widget = Arc::new(Gvk::new("widgets.com", "v2", "Widget"));
+    let realm = Arc::new(Gvk::new("widgets.com", "v1", "Realm"));
+    let published = |kind: &Arc<Gvk>, watched: bool, namespaced: bool| Published {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        watched: watched.then(|| (Arc::clone(kind), namespaced)),
+    };
+    let check = |owner: &Arc<Gvk>, published: Option<Published>, of: &str, want: Code| {
+        let mut stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
+        let namespaced = published
+            .iter()
+            .all(|one| one.watched.as_ref().is_none_or(|w| w.1));
+        stage.published.extend(published);
+        let key = stage.secret("service", "", C, "s");
+        stage.put(&key, "v");
+        // Owners are named in whatever version somebody had at hand.
+        let reference = json!({"apiVersion": format!("{}/v1beta1", owner.group),
+            "kind": owner.kind, "name": "o", "uid": "u"});
+        let references = json!({"metadata": {"ownerReferences": [reference]}});
+        stage.hands.patch(&key, references);
+        let scope = Scope::new(&crate::sync::Side::new("service"), owner, "");
+        let owner = scope.key(namespaced.then_some(C), "o");
+        stage.put(&owner, "o");
+        stage.hands.patch(
+            &owner,
+            json!({"metadata": {"labels": {marks::CLUSTER: of}}}),
+        );
+        stage.create(C, "a", json!({"name": "s"}));
+        assert_eq!(stage.rest(C, "a"), [want], "{owner} of {of}");
+        let copy = stage.secret("kcp", C, "default", "s");
+        assert_eq!(stage.value(&copy).is_some(), want == Code::InStep);
+    };
+    for (of, want) in [(C, Code::InStep), ("c2", Code::NotLinked)] {
+        check(&thing, None, of, want);
+        check(&widget, Some(published(&widget, true, true)), of, want);
+        check(&realm, Some(published(&realm, true, false)), of, want);
+        // Whose it is will be known in a moment.
+        let soon = published(&widget, false, true);
+        check(&widget, Some(soon), of, Code::NotSeen);
+        // Nobody publishes such a kind: nothing of it belongs to a workspace.
+        check(&widget, None, of, Code::InStep);
+    }
+}
+
+#[test]
+fn while_nobody_knows_whose_it_is_what_was_given_stays() {
+    let mut stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
+    let key = stage.secret("service", "", C, "s");
+    stage.put(&key, "v");
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    let reference =
+        json!({"apiVersion": "widgets.com/v2", "kind": "Widget", "name": "o", "uid": "u"});
+    let references = json!({"metadata": {"ownerReferences": [reference]}});
+    stage.hands.patch(&key, references);
+    stage.published.push(Published {
+        group: "widgets.com".to_owned(),
+        kind: "Widget".to_owned(),
+        watched: None,
+    });
+    assert_eq!(stage.rest(C, "a"), [Code::NotSeen]);
+    let copy = stage.secret("kcp", C, "default", "s");
+    assert!(stage.value(&copy).is_some());
 }

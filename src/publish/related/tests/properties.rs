@@ -187,6 +187,30 @@ fn happen(stage: &mut Stage, event: &Event) {
     }
 }
 
+#[test]
+fn what_is_held_is_let_go_again_whichever_request_the_process_was_killed_at() {
+    for nth in 0..12 {
+        for after in [false, true] {
+            let mut stage = Stage::of(spec(true));
+            let events = [
+                Event::Provide(0, Some(0)),
+                Event::Create(0),
+                Event::Killed(0, nth, after),
+                Event::Up(0, None),
+                Event::Pass(0),
+            ];
+            for event in &events {
+                happen(&mut stage, event);
+            }
+            stage.rest(C, OBJECTS[0]);
+            let Keys { up, up_copy, .. } = keys(&stage, 0);
+            let up = stage.hands.object(&up).unwrap();
+            assert_eq!(up.finalizers().count(), 0, "killed at {nth}, {after}");
+            assert_eq!(stage.value(&up_copy), None, "killed at {nth}, {after}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]

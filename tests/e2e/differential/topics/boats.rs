@@ -100,7 +100,9 @@ fn definitions() -> Script {
             &one,
             Condition::At("/status/acceptedNames/kind", json!("Boat"))
         ),
+        until(&one, Condition::Established),
         until("/apis/$group/v1/boats", Condition::Code(200)),
+        until("/apis/$group/v1beta1/boats", Condition::Code(200)),
         patch(&one, MERGE, json!({"spec": {"scope": "Cluster"}})),
         patch(&one, MERGE, json!({"spec": {"group": "other.com"}})).tolerate("the name is compared with the group that was sent, too").only_in(&["/body/details/causes", "/body/message"]),
         get("/apis/$group/v1beta1/boats"),

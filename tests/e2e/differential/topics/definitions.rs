@@ -12,7 +12,6 @@ const SETTLED: &str = "definitions are settled with the write: finalizer, accept
 
 const STORED: &str = "what has no version or no storage version is not told of its stored ones as well, and an empty definition is not completed before it is refused";
 const ENDS: &str = "a definition ends with the write, the real one a moment later";
-const DEPRECATED: &str = "nobody is warned of deprecated versions";
 
 const FINALIZER: &str =
     "a definition has its finalizer from the beginning, the real one gets it when it is deleted";
@@ -22,6 +21,7 @@ pub(super) fn topic() -> Topic {
         .then(schemas())
         .then(life())
         .then(versions())
+        .then(other_versions())
         .then(names())
         .then(instances())
 }
@@ -340,6 +340,51 @@ fn sorted_conditions(body: &mut Value) {
     }
 }
 
+/// Versions that know different fields: what is kept is what the stored one knows, with its defaults.
+fn other_versions() -> Script {
+    let fields = |properties: Value| json!({"spec": {"type": "object", "properties": properties}});
+    let mut rafts = definition(
+        "rafts",
+        "Raft",
+        fields(
+            json!({"a": {"type": "integer", "maximum": 5}, "both": {"type": "string"}, "b": {"type": "string", "default": "x"}}),
+        ),
+    );
+    let mut other = rafts["spec"]["versions"][0].clone();
+    other["name"] = json!("v2");
+    other["storage"] = json!(false);
+    other["schema"]["openAPIV3Schema"]["properties"] = fields(
+        json!({"a": {"type": "integer"}, "both": {"type": "string", "default": "y"}, "c": {"type": "string"}}),
+    );
+    if let Some(versions) = rafts["spec"]["versions"].as_array_mut() {
+        versions.push(other);
+    }
+    let one =
+        |version: &str, name: &str| format!("/apis/$group/{version}/namespaces/$ns/rafts{name}");
+    let raft = |version: &str, name: &str, spec: Value| json!({"apiVersion": format!("$group/{version}"), "kind": "Raft", "metadata": {"name": name}, "spec": spec});
+    script![
+        install(rafts),
+        until("/apis/$group/v2/rafts", Condition::Code(200)),
+        post(
+            &one("v2", ""),
+            raft("v2", "a", json!({"a": 9, "c": "lost"}))
+        ),
+        get(&one("v1", "/a")),
+        get(&one("v2", "/a")),
+        post(&one("v1", ""), raft("v1", "b", json!({"a": 1}))),
+        get(&one("v2", "/b")),
+        get(&one("v2", "")),
+        patch(
+            &one("v2", "/b"),
+            MERGE,
+            json!({"spec": {"a": 2, "c": "lost"}})
+        ),
+        get(&one("v1", "/b")),
+        patch(&one("v1", "/a"), MERGE, json!({"spec": {"both": "z"}})),
+        delete(&one("v2", "/a")),
+    ]
+}
+
 fn versions() -> Script {
     let one = format!("{ALL}/floats.$group");
     let mut floats = definition(
@@ -365,28 +410,30 @@ fn versions() -> Script {
         post(
             old,
             json!({"apiVersion": "$group/v1beta1", "kind": "Float", "metadata": {"name": "a"}, "spec": {"a": "1", "b": "2"}})
-        ).tolerate(DEPRECATED).only_in(&["/headers/warning"]),
+        ),
         get(&format!("{new}/a")).keep("a"),
         post(
             new,
             json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "b"}, "spec": {"a": "1", "b": "2"}})
         ),
-        get(&format!("{old}/b")).tolerate(DEPRECATED),
-        get(old).tolerate(DEPRECATED),
+        get(&format!("{old}/b")),
+        get(old),
         get(new),
         put(
             &format!("{old}/b"),
             json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "b"}})
-        ).tolerate(DEPRECATED).only_in(&["/headers/warning"])
+        )
         .free_text(),
-        patch(&format!("{old}/b"), MERGE, json!({"spec": {"a": "2"}})).tolerate(DEPRECATED),
-        delete(&format!("{old}/b")).tolerate(DEPRECATED),
+        patch(&format!("{old}/b"), MERGE, json!({"spec": {"a": "2"}})),
+        delete(&format!("{old}/b")),
         patch(
             &one,
             "application/json-patch+json",
             json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}])
         )
-        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions)
+        .may_differ(FINALIZER)
+        .only_in(&["/body/metadata/finalizers"]),
         until("/apis/$group/v1beta1/floats", Condition::Code(404)),
         get("/apis/$group/v1beta1/floats"),
         patch(
@@ -394,7 +441,9 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "remove", "path": "/spec/versions/1"}])
         )
-        .settle(sorted_conditions).may_differ(FINALIZER).only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions)
+        .may_differ(FINALIZER)
+        .only_in(&["/body/metadata/finalizers"]),
         patch(
             &one,
             "application/json-patch+json",

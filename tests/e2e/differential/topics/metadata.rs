@@ -60,6 +60,10 @@ fn names(of: &str) -> Script {
         create(of, json!({"name": "a".repeat(253)})),
         create(of, json!({"name": "a".repeat(254)})),
         create(of, json!({"name": 5})).free_text(),
+        create(of, json!({"name": "typed", "labels": {"a": true}})),
+        create(of, json!({"name": "typed", "annotations": {"a": 1}})),
+        create(of, json!({"name": "typed", "labels": ["a"]})),
+        create(of, json!({"name": "typed", "finalizers": "e.com/x"})),
         create(of, json!({"generateName": "gen-"})).settle(generated),
         create(of, json!({"generateName": "gen-", "name": "named"})),
         create(of, json!({"generateName": "x".repeat(70)})).settle(|body| {
