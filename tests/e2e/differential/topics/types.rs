@@ -313,7 +313,6 @@ fn documents() -> Script {
         get("/openapi/v3/apis/certificates.k8s.io/v1").settle(types_of_group),
         get("/openapi/v3/apis/authorization.k8s.io/v1").settle(types_of_group),
         get("/openapi/v3/apis/events.k8s.io/v1").settle(types_of_group),
-        get("/openapi/v3/apis/admissionregistration.k8s.io/v1").settle(types_of_group),
     ]
 }
 
