@@ -262,6 +262,10 @@ pub trait ObjectSchema: Send + Sync {
     }
     /// What is wrong with an object. `old` is what it replaces, in the same version.
     fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError>;
+    /// The same where only the status is written.
+    fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.validate(object, old)
+    }
 }
 
 /// A write, as strategies see it.

@@ -17,6 +17,7 @@ mod compare;
 mod element;
 mod extract;
 mod fresh;
+mod golang;
 mod managed;
 mod merge;
 mod ownership;

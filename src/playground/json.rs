@@ -55,7 +55,7 @@ pub enum Syntax {
 /// Parses one JSON document and nothing after it.
 ///
 /// Numbers become what kube-apiserver makes of them: integers that fit are exact 64-bit ones, larger
-/// ones are doubles, and a double without a fraction is stored (and read back) as an integer.
+/// ones and those with a point or an exponent are doubles, until they are stored: see [`settle`].
 pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
     if body.len() > MAX_BODY {
         return Err(JsonError::TooLarge { size: body.len() });
@@ -204,15 +204,52 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// A double as the server stores it: without a fraction it is written without a point, and so it
-/// comes back as an integer.
+/// Makes doubles what they are once they are stored: without a fraction they are written without a point,
+/// and so they come back as integers. Says whether there was such a one.
+pub fn settle(value: &mut Value) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && -I64_EDGE < float && float < I64_EDGE {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "whole and in range, as just tested"
+                )]
+                let whole = float as i64;
+                *value = whole.into();
+                return true;
+            }
+            false
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| settle(item) | any),
+        Value::Object(members) => members.values_mut().fold(false, |any, m| settle(m) | any),
+        _ => false,
+    }
+}
+
+/// The length of a document as text.
+pub fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and keys are texts.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
 fn number(float: f64) -> Option<Value> {
-    if float.fract() == 0.0 && (-I64_EDGE..I64_EDGE).contains(&float) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "whole and in range, as just tested"
-        )]
-        return Some((float as i64).into());
+    if float == 0.0 && float.is_sign_negative() {
+        // Mostly it is written as an integer.
+        return Some(0.into());
     }
     Number::from_f64(float).map(Value::Number)
 }

@@ -4,7 +4,7 @@
 //! A document is made when it is asked for and kept under the digest of what defines it, so that
 //! catalogs that serve the same share it. Knows catalogs and schemas; nothing of HTTP.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -21,11 +21,14 @@ pub(super) mod protobuf;
 mod v2;
 
 use super::catalog::{Catalog, Flavour, Resource, Version};
+use super::status::Status;
 use builtin::{PREFIX, types};
 use paths::Described;
 
 /// Documents that are kept; workspaces with the same APIs share theirs.
 const KEPT: usize = 64;
+/// And no more bytes than this.
+const KEPT_SIZE: usize = 64 << 20;
 
 /// A document and what tells it from others.
 pub(super) struct Document {
@@ -34,10 +37,66 @@ pub(super) struct Document {
     pub(super) digest: String,
 }
 
+/// A document that is asked for.
+pub(super) struct Wanted {
+    what: What,
+    digest: String,
+}
+
+enum What {
+    /// The path of a group version.
+    Version(String),
+    All,
+    AllInProtobuf,
+}
+
+impl What {
+    fn of(&self, catalog: &Catalog) -> Vec<u8> {
+        match self {
+            Self::All => swagger(catalog).to_string().into(),
+            Self::AllInProtobuf => protobuf::document(&swagger(catalog)),
+            Self::Version(path) => {
+                let mut all = versions(catalog);
+                let found = all.find(|(group, version)| path_of(group, &version.name) == *path);
+                let document = found.map(|(group, version)| v3(group, version));
+                document.unwrap_or_default().to_string().into()
+            }
+        }
+    }
+}
+
 /// The documents that have been asked for.
 #[derive(Default)]
 pub(super) struct Documents {
-    by_digest: Mutex<HashMap<String, Arc<Document>>>,
+    kept: Arc<Mutex<Kept>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Documents by digest, and the order in which they were made.
+#[derive(Default)]
+struct Kept {
+    by_digest: HashMap<String, Arc<Document>>,
+    order: VecDeque<String>,
+    size: usize,
+}
+
+impl Kept {
+    fn get(&self, digest: &str) -> Option<Arc<Document>> {
+        self.by_digest.get(digest).cloned()
+    }
+
+    /// Keeps a document in the place of the oldest; the newest stays, however large it is.
+    fn put(&mut self, document: Arc<Document>) {
+        self.size += document.body.len();
+        self.order.push_back(document.digest.clone());
+        self.by_digest.insert(document.digest.clone(), document);
+        while self.order.len() > KEPT || (self.size > KEPT_SIZE && self.order.len() > 1) {
+            let oldest = self.order.pop_front();
+            if let Some(gone) = oldest.and_then(|oldest| self.by_digest.remove(&oldest)) {
+                self.size -= gone.body.len();
+            }
+        }
+    }
 }
 
 impl Documents {
@@ -55,41 +114,60 @@ impl Documents {
         json!({"paths": paths})
     }
 
-    /// The document at a path of the index.
-    pub(super) fn group_version(&self, catalog: &Catalog, path: &str) -> Option<Arc<Document>> {
+    /// What is at a path of the index.
+    pub(super) fn of_version(catalog: &Catalog, path: &str) -> Option<Wanted> {
         let (group, version) =
             versions(catalog).find(|(group, version)| path_of(group, &version.name) == path)?;
-        let digest = digest("v3", [(group, version)]);
-        Some(self.kept(digest, || v3(group, version).to_string().into()))
+        Some(Wanted {
+            what: What::Version(path.to_owned()),
+            digest: digest("v3", [(group, version)]),
+        })
     }
 
     /// Everything in one document, for clients of v2.
-    pub(super) fn swagger(&self, catalog: &Catalog) -> Arc<Document> {
-        let digest = digest("v2", versions(catalog));
-        self.kept(digest, || swagger(catalog).to_string().into())
+    pub(super) fn of_all(catalog: &Catalog) -> Wanted {
+        Wanted {
+            what: What::All,
+            digest: digest("v2", versions(catalog)),
+        }
     }
 
     /// The same in protobuf.
-    pub(super) fn swagger_in_protobuf(&self, catalog: &Catalog) -> Arc<Document> {
-        let digest = digest("v2 in protobuf", versions(catalog));
-        self.kept(digest, || protobuf::document(&swagger(catalog)))
+    pub(super) fn of_all_in_protobuf(catalog: &Catalog) -> Wanted {
+        Wanted {
+            what: What::AllInProtobuf,
+            digest: digest("v2 in protobuf", versions(catalog)),
+        }
     }
 
-    fn kept(&self, digest: String, make: impl FnOnce() -> Vec<u8>) -> Arc<Document> {
-        if let Some(known) = self.by_digest.lock().get(&digest) {
-            return Arc::clone(known);
+    /// A document that was made already.
+    pub(super) fn known(&self, wanted: &Wanted) -> Option<Arc<Document>> {
+        self.kept.lock().get(&wanted.digest)
+    }
+
+    /// Makes a document, beside the threads that serve, and one at a time: who asks for the same finds it
+    /// made, and the memory that it takes is not taken by everybody who asks.
+    pub(super) async fn make(
+        &self,
+        catalog: &Arc<Catalog>,
+        wanted: Wanted,
+    ) -> Result<Arc<Document>, Status> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        if let Some(document) = self.known(&wanted) {
+            return Ok(document);
         }
-        // Made without the lock: two at once are rare and make the same.
-        let document = Arc::new(Document {
-            body: Bytes::from(make()),
-            digest: digest.clone(),
+        let (catalog, kept) = (Arc::clone(catalog), Arc::clone(&self.kept));
+        let made = tokio::task::spawn_blocking(move || {
+            let document = Arc::new(Document {
+                body: wanted.what.of(&catalog).into(),
+                digest: wanted.digest,
+            });
+            kept.lock().put(Arc::clone(&document));
+            // It is somebody else's turn when this is done, whether anybody still waits for it or not.
+            drop(turn);
+            document
         });
-        let mut all = self.by_digest.lock();
-        if all.len() >= KEPT {
-            all.clear();
-        }
-        all.insert(digest, Arc::clone(&document));
-        document
+        made.await.map_err(Status::internal)
     }
 }
 
@@ -319,4 +397,33 @@ fn swagger(catalog: &Catalog) -> Value {
         "paths": paths,
         "definitions": schemas,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(digest: &str, size: usize) -> Arc<Document> {
+        Arc::new(Document {
+            body: vec![b' '; size].into(),
+            digest: digest.to_owned(),
+        })
+    }
+
+    #[test]
+    fn documents_are_kept_within_bounds_and_the_newest_always() {
+        let mut kept = Kept::default();
+        for number in 0..1000 {
+            kept.put(document(&number.to_string(), 10));
+        }
+        assert_eq!((kept.by_digest.len(), kept.size), (KEPT, KEPT * 10));
+        assert!(kept.get("999").is_some() && kept.get("900").is_none());
+        kept.put(document("large", KEPT_SIZE - 15));
+        assert_eq!(kept.by_digest.len(), 2);
+        kept.put(document("larger", KEPT_SIZE + 1));
+        assert_eq!(kept.by_digest.len(), 1);
+        assert!(kept.get("larger").is_some());
+        kept.put(document("small", 1));
+        assert!(kept.get("small").is_some() && kept.get("larger").is_none());
+    }
 }

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha512};
 
 mod accept;
 mod apply;
+mod aside;
 mod body;
 mod complaints;
 pub(super) mod delete;
@@ -41,13 +42,16 @@ use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
 use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Name, Outcome, Read, Store, Tx};
-use accept::{Accepts, Discovery, Form};
+use super::yaml;
+use accept::{Accepts, Discovery, Form, Notation};
+use aside::{Aside, SMALL};
 use discovery::Part;
+use list::Listing;
 use query::Query;
 use select::Chosen;
-use target::{ResourcePath, Target};
+use target::{Address, ResourcePath, Target};
 use view::{Heads, View};
-use watch::{Current, Plan};
+use watch::{Current, Plan, Watched};
 use write::Written;
 
 /// What answers requests about the objects of a store.
@@ -57,6 +61,7 @@ pub struct Rest {
     /// What `/version` says: major, minor, the whole.
     version: (String, String, String),
     documents: Documents,
+    aside: Aside,
 }
 
 /// A request about a resource.
@@ -90,6 +95,7 @@ impl Rest {
             scopes,
             version: (number(), number(), version.to_owned()),
             documents: Documents::default(),
+            aside: Aside::default(),
         }
     }
 
@@ -125,7 +131,7 @@ impl Rest {
             target,
             Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
         ) {
-            return self.describe(request, &target);
+            return self.describe(request, &target).await;
         }
         if target != Target::Version
             && let Discovery::Aggregated(version) = discovery_form(request, &target)?
@@ -219,6 +225,9 @@ impl Rest {
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
+        if call.path.address == Address::Watch {
+            return self.watch_by_address(call).await;
+        }
         let name = call.path.name.as_deref();
         match (call.request.method.as_str(), name) {
             ("HEAD", _) if self.is_built_in(call)? => Err(Status::method_not_allowed()),
@@ -249,6 +258,23 @@ impl Rest {
                 })
             }
         }
+    }
+
+    /// Watches, whatever the query says. Custom resources do so by any method.
+    async fn watch_by_address(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
+        let resource = self.store.read(|read| self.address(read, call))?;
+        let custom = resource.flavour == Flavour::Custom;
+        if !call.path.subresource.is_empty() || resource.verbs == Verbs::CreateOnly {
+            return Err(if custom {
+                Status::not_supported(&resource.group, &resource.plural, "watch")
+            } else {
+                Status::no_such_path()
+            });
+        }
+        if call.request.method != Method::GET && !custom {
+            return Err(Status::method_not_allowed());
+        }
+        self.watch(call).await
     }
 
     /// What is said to clients of a deprecated version; core kinds have none.
@@ -327,7 +353,13 @@ impl Rest {
         let chosen = Chosen::parse(&call.query, &resource)?;
         let range = select::range(scope, &resource, &call.path);
         let view = call.view(resource);
-        let list = list::list(&self.store, &range, &chosen, &view, &call.query).await?;
+        let asked = Listing {
+            range: &range,
+            chosen: &chosen,
+            view: &view,
+            query: &call.query,
+        };
+        let list = list::list(&self.store, &asked, &self.aside).await?;
         Ok(full(200, list))
     }
 
@@ -336,12 +368,24 @@ impl Rest {
         let resource = self
             .store
             .read(|read| self.find(read, scope, &call.path, "watch"))?;
+        Notation::check_events(&call.request.headers)?;
         let plan = Plan::parse(&call.query)?;
-        let chosen = Arc::new(Chosen::parse(&call.query, &resource)?);
+        let mut chosen = Chosen::parse(&call.query, &resource)?;
+        if let Some(name) = &call.path.name {
+            chosen = chosen.named(name)?;
+        }
+        let chosen = Arc::new(chosen);
         let range = select::range(scope, &resource, &call.path);
         let current = self.stays(scope, &call.path, &resource);
         let view = call.view(resource);
-        let events = watch::watch(&self.store, range, chosen, view, plan, current).await?;
+        let watched = Watched {
+            range,
+            chosen,
+            view,
+            current,
+            aside: self.aside.clone(),
+        };
+        let events = watch::watch(&self.store, watched, plan).await?;
         Ok(ApiResponse {
             status: 200,
             headers: HeaderMap::new(),
@@ -365,6 +409,34 @@ impl Rest {
                 now.incarnation == was.0 && now.table == was.1 && now.required_label == label
             })
         })
+    }
+
+    /// The answer in another notation than JSON, where it is a document and no text.
+    async fn written_as(&self, notation: Notation, answer: ApiResponse) -> ApiResponse {
+        let ApiBody::Full(body) = &answer.body else {
+            return answer;
+        };
+        let fixed = answer.headers.contains_key(CONTENT_TYPE);
+        if notation == Notation::Json || fixed || body.is_empty() {
+            return answer;
+        }
+        let printed = if body.len() < SMALL {
+            Ok(yaml::print(body))
+        } else {
+            let body = body.clone();
+            self.aside.run(move || yaml::print(&body)).await
+        };
+        match printed {
+            Ok(Ok(text)) => {
+                let mut answer = answer;
+                answer.body = ApiBody::Full(text);
+                let media_type = HeaderValue::from_static(notation.media_type());
+                answer.headers.insert(CONTENT_TYPE, media_type);
+                answer
+            }
+            Ok(Err(error)) => Status::internal(error).into(),
+            Err(status) => status.into(),
+        }
     }
 
     /// Everything of a write at once, or, dry, none of it.
@@ -445,10 +517,12 @@ fn not_supported(resource: &Resource, verb: &str) -> Status {
 impl Api for Rest {
     fn handle(&self, request: ApiRequest) -> BoxFuture<'_, ApiResponse> {
         async move {
-            match self.dispatch(&request).await {
+            let answer = match self.dispatch(&request).await {
                 Ok(response) => response,
                 Err(status) => status.into(),
-            }
+            };
+            self.written_as(Notation::of(&request.headers), answer)
+                .await
         }
         .boxed()
     }

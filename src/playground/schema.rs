@@ -207,7 +207,35 @@ impl Schema {
     /// For a definition with a status subresource the caller passes the object that will be stored.
     /// `old` is what it replaces.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate::value(&self.root, object);
+        self.finish(validate::value(&self.root, object), object, old)
+    }
+
+    /// The same of an object of which only the status is written: its values are judged on their own,
+    /// and messages name fields as the status has them.
+    pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let node = self.root.properties.get("status");
+        let values = match (node, object.get("status")) {
+            (Some(node), Some(status)) => {
+                let mut errors = validate::value(node, status);
+                for error in &mut errors {
+                    error.field = match error.field.as_str() {
+                        "" | "<nil>" => "status".to_owned(),
+                        field => format!("status.{field}"),
+                    };
+                }
+                errors
+            }
+            _ => Vec::new(),
+        };
+        self.finish(values, object, old)
+    }
+
+    fn finish(
+        &self,
+        mut errors: Vec<FieldError>,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
         if let Some(old) = old {
             ratchet::drop_unchanged(&mut errors, &self.root, object, old);
         }

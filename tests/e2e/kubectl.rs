@@ -146,9 +146,19 @@ async fn kubectl_finds_the_playground_and_kube_apiserver_alike() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kcps_own_kinds_are_shown_with_their_columns() -> Result<()> {
+    in_root(session::KCP).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_of_another_workspace_is_used_as_any_other() -> Result<()> {
+    in_root(session::BOUND).await
+}
+
+/// Enters lines in the root workspace; each has to say what is expected of it.
+async fn in_root(lines: &[(&str, &str)]) -> Result<()> {
     let playground = Playground::start(PlaygroundOptions::default()).await?;
     let root = Keyboard::new(&playground.kcp_kubeconfig())?;
-    for (line, expected) in session::KCP {
+    for (line, expected) in lines {
         let said = settled(&root.enter(line).await?);
         let said = said.replace(playground.kcp_url(), "URL");
         ensure!(

@@ -98,6 +98,10 @@ impl ObjectSchema for FittedSchema {
     fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.schema.validate(object, old)
     }
+
+    fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.schema.validate_status(object, old)
+    }
 }
 
 /// Drops what metadata does not have, wherever it is typed.

@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::element::{Element, Scalar as Leaf};
+use super::golang;
 use super::types::{List, Map, Relation, Scalar, Shape, Type};
 
 /// Whether a list may have an item twice.
@@ -131,11 +132,21 @@ pub(super) fn scalar(value: &Value, expected: Scalar) -> Result<(), TypeError> {
     if fits || value.is_null() {
         return Ok(());
     }
-    Err(unexpected(name, value))
+    Err(match expected {
+        Scalar::Numeric => TypeError::new(format!("expected {name}, got {}", golang::kind(value))),
+        Scalar::String => TypeError::new(format!(
+            "expected {name}, got &value.valueUnstructured{{Value:{}}}",
+            golang::syntax(value)
+        )),
+        Scalar::Boolean | Scalar::Untyped => unexpected(name, value),
+    })
 }
 
 fn unexpected(what: &str, found: &Value) -> TypeError {
-    TypeError::new(format!("expected {what}, got {found}"))
+    TypeError::new(format!(
+        "expected {what}, got &{{{}}}",
+        golang::plain(found)
+    ))
 }
 
 /// What an item is known by in a list that is not one piece.

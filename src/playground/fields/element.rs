@@ -25,6 +25,18 @@ pub struct Scalar(pub Value);
 pub struct Path(pub Vec<Element>);
 
 impl Element {
+    /// About how much memory it takes.
+    pub(super) fn size(&self) -> usize {
+        let value = |scalar: &Scalar| scalar.0.as_str().map_or(8, str::len);
+        let names = match self {
+            Self::Field(name) => name.len(),
+            Self::Key(keys) => keys.iter().map(|(key, of)| key.len() + value(of)).sum(),
+            Self::Value(scalar) => value(scalar),
+            Self::Index(_) => 0,
+        };
+        size_of::<Self>() + names
+    }
+
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
@@ -84,7 +96,10 @@ impl Element {
 fn json(text: &str) -> Result<Value, String> {
     let document = crate::playground::json::parse(text.as_bytes());
     document
-        .map(|document| document.value)
+        .map(|mut document| {
+            crate::playground::json::settle(&mut document.value);
+            document.value
+        })
         .map_err(|error| error.to_string())
 }
 

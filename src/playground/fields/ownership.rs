@@ -12,6 +12,7 @@ use super::set::Set;
 use super::types::Type;
 use super::update::{self, Applied, Conflict, Force, Typed, UpdateError, Updater, Versions};
 use super::{compare, extract, fresh};
+use crate::playground::json;
 
 /// What clients of `kubectl apply` without `--server-side` leave on objects.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -66,6 +67,9 @@ pub enum ApplyError {
     /// 409
     #[error("fields of other managers would change")]
     Conflicts(Vec<Conflict>),
+    /// 409
+    #[error("more fields of other managers would change than can be listed")]
+    TooManyConflicts,
     /// 400
     #[error("{0}")]
     BadRequest(String),
@@ -269,6 +273,7 @@ impl Ownership<'_> {
         let conflicts = match merge(force) {
             Ok(applied) => return Ok(applied),
             Err(UpdateError::Type(why)) => return Err(ApplyError::Type(why)),
+            Err(UpdateError::TooManyConflicts) => return Err(ApplyError::TooManyConflicts),
             Err(UpdateError::Conflicts(conflicts)) => conflicts,
         };
         let allowed = (apply.manager == KUBECTL)
@@ -291,7 +296,8 @@ impl Ownership<'_> {
     fn last_applied(&self, live: &Value) -> Option<Set> {
         let annotations = live.get("metadata")?.get("annotations")?;
         let text = annotations.get(LAST_APPLIED)?.as_str()?;
-        let config = crate::playground::json::parse(text.as_bytes()).ok()?.value;
+        let mut config = json::parse(text.as_bytes()).ok()?.value;
+        json::settle(&mut config);
         if config.get("apiVersion")?.as_str()? != self.version {
             return None;
         }

@@ -171,23 +171,39 @@ impl Set {
 
     /// All paths: those that end at one level before those that go deeper.
     pub fn paths(&self) -> Vec<Path> {
-        let mut paths = Vec::new();
-        self.collect(&mut Vec::new(), &mut paths);
-        paths
+        let mut left = usize::MAX;
+        self.paths_within(&mut left).unwrap_or_default()
     }
 
-    fn collect(&self, prefix: &mut Vec<Element>, paths: &mut Vec<Path>) {
+    /// The same, if the names in them take no more bytes than are left; those that they take are gone.
+    pub(super) fn paths_within(&self, left: &mut usize) -> Option<Vec<Path>> {
+        let mut paths = Vec::new();
+        self.collect(&mut (Vec::new(), 0), &mut paths, left)?;
+        Some(paths)
+    }
+
+    fn collect(
+        &self,
+        above: &mut (Vec<Element>, usize),
+        paths: &mut Vec<Path>,
+        left: &mut usize,
+    ) -> Option<()> {
         for (element, branch) in &self.0 {
             if branch.member {
-                let mut path = prefix.clone();
+                *left = left.checked_sub(above.1 + element.size())?;
+                let mut path = above.0.clone();
                 path.push(element.clone());
                 paths.push(Path(path));
             }
         }
         for (element, branch) in &self.0 {
-            prefix.push(element.clone());
-            branch.below.collect(prefix, paths);
-            prefix.pop();
+            let size = element.size();
+            above.0.push(element.clone());
+            above.1 += size;
+            branch.below.collect(above, paths, left)?;
+            above.0.pop();
+            above.1 -= size;
         }
+        Some(())
     }
 }

@@ -183,6 +183,69 @@ fn managers_by_update_are_ten_and_those_that_were() {
 }
 
 #[test]
+fn a_thousand_managers_have_an_object_in_common() {
+    let versions = versions();
+    let mut words = serde_json::Map::new();
+    let mut entries = Vec::new();
+    for number in 0..1000 {
+        let mut fields = serde_json::Map::new();
+        for word in 0..20 {
+            let word = format!("manager-{number}-word-{word}-of-some-length");
+            fields.insert(format!("f:{word}"), json!({}));
+            words.insert(word, "v".into());
+        }
+        entries.push(json!({
+            "manager": format!("m{number}"), "operation": "Apply", "apiVersion": "e.com/v1",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:words": fields}},
+        }));
+    }
+    let mut live = thing(&json!({"words": words}));
+    live["metadata"]["managedFields"] = entries.into();
+    live["metadata"]["uid"] = "u".into();
+    assert!(live.to_string().len() > 1_000_000);
+    let all: Value = words
+        .keys()
+        .map(|word| (word.clone(), json!("w")))
+        .collect();
+    let refused = apply(&live, "new", &json!({"words": all}), false).unwrap_err();
+    let ApplyError::Conflicts(conflicts) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(conflicts.len(), 20_000);
+    let taken = apply(&live, "new", &json!({"words": all}), true).unwrap();
+    assert_eq!(
+        taken["metadata"]["managedFields"].as_array().unwrap().len(),
+        1
+    );
+    let beside = apply(&live, "new", &json!({"size": 1}), false).unwrap();
+    let managers = beside["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(managers.len(), 1001);
+    let mut updated = live.clone();
+    updated["spec"]["words"] = all;
+    ownership(&versions).update(&live, &mut updated, "u");
+    let managers = updated["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(managers.len(), 1);
+}
+
+/// A path repeats the names above its end.
+#[test]
+fn conflicts_are_refused_as_a_whole_where_their_list_had_no_end() {
+    let inner = |value: &str| -> Value {
+        (0..1000)
+            .map(|number| (format!("k{number}"), json!(value)))
+            .collect()
+    };
+    let long = "x".repeat(100_000);
+    let spec = |value: &str| json!({"free": {&long: inner(value)}});
+    let live = apply(&zero(), "a", &spec("1"), false).unwrap();
+    let refused = apply(&live, "b", &spec("2"), false).unwrap_err();
+    assert_eq!(refused, ApplyError::TooManyConflicts);
+    let taken = apply(&live, "b", &spec("2"), true).unwrap();
+    assert_eq!(taken["spec"]["free"][&long]["k7"], "2");
+    assert!(apply(&live, "b", &spec("1"), false).is_ok());
+}
+
+#[test]
 fn configurations_that_are_of_another_type_are_refused() {
     let told = |spec: Value| apply(&zero(), "a", &spec, false).unwrap_err().to_string();
     let begin = "failed to create typed patch object (/t; e.com/v1, Kind=Thing): ";

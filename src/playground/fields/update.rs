@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde_json::Value;
 
@@ -13,6 +14,10 @@ use super::remove::{remove, with_named_fields};
 use super::set::Set;
 use super::types::Type;
 use super::{extract, merge, reconcile};
+
+/// Conflicts are listed as long as their paths don't take more than this together: a path repeats all the
+/// names above its end, so that a small object can have a list of conflicts that no memory holds.
+const MAX_LISTED: usize = 4 << 20;
 
 /// A value and its type.
 #[derive(Clone, Debug)]
@@ -42,8 +47,27 @@ pub struct Conflict {
 pub(super) enum UpdateError {
     #[error("fields of other managers would change")]
     Conflicts(Vec<Conflict>),
+    #[error("more fields of other managers would change than can be listed")]
+    TooManyConflicts,
     #[error("{0}")]
     Type(String),
+}
+
+/// What a write has done to an object in one version.
+struct Written {
+    changed: Set,
+    removed: Set,
+}
+
+impl From<Comparison> for Written {
+    fn from(comparison: Comparison) -> Self {
+        let mut changed = comparison.modified;
+        changed.extend(comparison.added);
+        Self {
+            changed,
+            removed: comparison.removed,
+        }
+    }
 }
 
 impl UpdateError {
@@ -177,7 +201,7 @@ impl Updater<'_> {
         (whole, others, force): (&Comparison, &[Manager], Force),
     ) -> Result<(), UpdateError> {
         let written = whole.clone().without(self.versions.unwritten(self.version));
-        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written))]);
+        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written.into()))]);
         for other in others {
             let version = fields[other].api_version.clone();
             if by_version.contains_key(&version) {
@@ -192,28 +216,34 @@ impl Updater<'_> {
                 (Some(before), Some(after)) => Some(
                     compare::compare(&before.value, &after.value, &before.kind)
                         .map_err(|error| UpdateError::at("compare objects", error))?
-                        .without(self.versions.unwritten(&version)),
+                        .without(self.versions.unwritten(&version))
+                        .into(),
                 ),
                 _ => None,
             };
             by_version.insert(version, comparison);
         }
         let mut conflicts = Vec::new();
+        let mut left_to_list = MAX_LISTED;
         let mut taken: Vec<(&Manager, Option<Set>)> = Vec::new();
         for other in others {
             let owned = &fields[other];
-            let Some(Some(comparison)) = by_version.get(&owned.api_version) else {
+            let Some(Some(Written { changed, removed })) = by_version.get(&owned.api_version)
+            else {
                 taken.push((other, None));
                 continue;
             };
-            let changed = comparison.modified.union(&comparison.added);
-            let conflict = owned.set.intersection(&changed);
-            conflicts.extend(conflict.paths().into_iter().map(|path| Conflict {
-                manager: other.clone(),
-                path,
-            }));
+            let conflict = owned.set.intersection(changed);
+            if force == Force::Refuse {
+                let paths = conflict.paths_within(&mut left_to_list);
+                let paths = paths.ok_or(UpdateError::TooManyConflicts)?;
+                conflicts.extend(paths.into_iter().map(|path| Conflict {
+                    manager: other.clone(),
+                    path,
+                }));
+            }
             let left = owned.set.difference(&conflict);
-            let left = left.difference(&comparison.removed);
+            let left = left.difference(removed);
             taken.push((other, Some(left)));
         }
         if force == Force::Refuse && !conflicts.is_empty() {
@@ -233,10 +263,15 @@ impl Updater<'_> {
     /// Sets that were written under another schema, as the schema has them now.
     fn reconcile(&self, live: &Value, fields: Fields) -> Result<Fields, UpdateError> {
         let mut result = Fields::new();
+        let mut by_version = BTreeMap::new();
         for (manager, mut owned) in fields {
-            let typed = self
-                .convert(live, &owned.api_version)
-                .map_err(UpdateError::Type)?;
+            let typed = match by_version.entry(owned.api_version.clone()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let typed = self.convert(live, &owned.api_version);
+                    unknown.insert(typed.map_err(UpdateError::Type)?)
+                }
+            };
             // A version that is no longer served takes its entries along.
             if let Some(typed) = typed {
                 owned.set = reconcile::reconcile(&owned.set, &typed.kind);

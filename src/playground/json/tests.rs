@@ -16,10 +16,30 @@ fn integers_are_exact_and_larger_ones_are_doubles() {
     check("-9223372036854775808", &json!(i64::MIN), &[]);
     check("9223372036854775808", &json!(I64_EDGE), &[]);
     check("1e30", &json!(1e30), &[]);
-    check("2.0", &json!(2), &[]);
-    check("1e3", &json!(1000), &[]);
-    check("-0.0", &json!(0), &[]);
+    check("2.0", &json!(2.0), &[]);
+    check("1e3", &json!(1000.0), &[]);
     check("2.5", &json!(2.5), &[]);
+}
+
+#[test]
+fn the_size_of_a_document_is_that_of_its_text() {
+    for value in [json!(null), json!({"a": [1, 2.5, "x\n\u{e9}"], "b": {}})] {
+        assert_eq!(size(&value), value.to_string().len());
+    }
+}
+
+#[test]
+fn doubles_without_a_fraction_are_integers_once_they_are_stored() {
+    let settled = |text: &str| {
+        let mut value = parse(text.as_bytes()).unwrap().value;
+        (settle(&mut value), value.to_string())
+    };
+    let was = |any: bool, text: &str| (any, text.to_owned());
+    assert_eq!(settled("[1,{\"a\":2.0}]"), was(true, "[1,{\"a\":2}]"));
+    assert_eq!(settled("[-0.0,1e3,1.5]"), was(true, "[0,1000,1.5]"));
+    assert_eq!(settled("[1,2.5,\"3.0\"]"), was(false, "[1,2.5,\"3.0\"]"));
+    assert_eq!(settled("9223372036854775808").0, false);
+    assert_eq!(settled("-9223372036854775809").0, false);
 }
 
 /// A reader that is off by the last bit would see a change in every write of what was read.

@@ -1,10 +1,12 @@
 //! In which form an answer is wanted, by the `Accept` header: the best of what there is.
 
-use http::HeaderMap;
 use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
 
 use crate::playground::catalog::Resource;
 use crate::playground::status::Status;
+
+const YAML: &str = "application/yaml";
 
 /// How objects are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,13 @@ pub(super) enum Beside {
     Nothing,
     Metadata,
     Object,
+}
+
+/// What an answer is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notation {
+    Json,
+    Yaml,
 }
 
 /// The forms that are accepted and known, the best first.
@@ -99,6 +108,48 @@ impl Accepts {
     }
 }
 
+impl Notation {
+    /// Of the best form that is known.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        // By far the most clients never name it.
+        let named = headers.get_all(ACCEPT).iter();
+        if !named
+            .map(HeaderValue::as_bytes)
+            .any(|value| memchr::memmem::find(value, b"yaml").is_some())
+        {
+            return Self::Json;
+        }
+        let text = header(headers);
+        let clauses = clauses(&text);
+        let known = |clause: &&Clause<'_>| clause.form().is_some() || clause.aggregated().is_some();
+        let best = clauses.iter().find(known);
+        best.and_then(Clause::notation).unwrap_or(Self::Json)
+    }
+
+    /// The events of a watch are lines of JSON: whoever wants only another notation is refused.
+    pub(super) fn check_events(headers: &HeaderMap) -> Result<(), Status> {
+        if Self::of(headers) == Self::Json {
+            return Ok(());
+        }
+        let text = header(headers);
+        let json =
+            |clause: &Clause<'_>| clause.notation() == Some(Self::Json) && clause.form().is_some();
+        if clauses(&text).iter().any(json) {
+            return Ok(());
+        }
+        Err(Status::not_acceptable(
+            "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        ))
+    }
+
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => YAML,
+        }
+    }
+}
+
 /// How discovery is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discovery {
@@ -134,7 +185,9 @@ impl Discovery {
 }
 
 fn refuse() -> Status {
-    Status::not_acceptable("only the following media types are accepted: application/json")
+    Status::not_acceptable(
+        "only the following media types are accepted: application/json, application/yaml",
+    )
 }
 
 fn header(headers: &HeaderMap) -> String {
@@ -145,11 +198,14 @@ fn header(headers: &HeaderMap) -> String {
     texts.join(",")
 }
 
-/// The best first; of equals, the one that was named first.
+/// The best first; of equals the most particular, and of these the one that was named first.
 fn clauses(text: &str) -> Vec<Clause<'_>> {
     let parts = text.split(',').map(str::trim).filter(|c| !c.is_empty());
     let mut clauses: Vec<Clause<'_>> = parts.map(Clause::parse).collect();
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses.sort_by(|a, b| {
+        let vague = a.vagueness().cmp(&b.vagueness());
+        b.quality.total_cmp(&a.quality).then(vague)
+    });
     clauses
 }
 
@@ -174,11 +230,19 @@ impl<'h> Clause<'h> {
         clause
     }
 
-    fn is_json(&self) -> bool {
-        matches!(
-            self.media_type,
-            "application/json" | "application/*" | "*/*"
-        )
+    fn vagueness(&self) -> u8 {
+        match self.media_type {
+            "*/*" => 2,
+            other => u8::from(other.ends_with("/*")),
+        }
+    }
+
+    fn notation(&self) -> Option<Notation> {
+        match self.media_type {
+            "application/json" | "application/*" | "*/*" => Some(Notation::Json),
+            YAML => Some(Notation::Yaml),
+            _ => None,
+        }
     }
 
     /// The kind of document that is wanted in the place of the object.
@@ -192,7 +256,7 @@ impl<'h> Clause<'h> {
 
     fn form(&self) -> Option<Form> {
         let (kind, group, version) = match self.wanted() {
-            _ if !self.is_json() => return None,
+            _ if self.notation().is_none() => return None,
             None => return Some(Form::Whole),
             Some(wanted) => wanted,
         };
@@ -211,7 +275,7 @@ impl<'h> Clause<'h> {
 
     fn aggregated(&self) -> Option<&'static str> {
         match self.wanted()? {
-            _ if !self.is_json() => None,
+            _ if self.notation().is_none() => None,
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some("v2"),
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some("v2beta1"),
             _ => None,
@@ -272,7 +336,36 @@ mod tests {
         accepts(&format!("application/json;q=0.5,{TABLE};q=0.9"), Ok(table));
         accepts("application/json;as=Table;v=v1", Err(406));
         accepts("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406));
+        accepts("application/yaml", Ok(Form::Whole));
         accepts("text/html", Err(406));
+    }
+
+    #[test]
+    fn an_answer_is_written_in_the_best_notation_that_is_known() {
+        let yaml = "application/yaml";
+        for (accept, expected) in [
+            ("*/*", Notation::Json),
+            ("application/json", Notation::Json),
+            (yaml, Notation::Yaml),
+            ("application/yaml, */*", Notation::Yaml),
+            ("*/*, application/yaml", Notation::Yaml),
+            ("application/json, application/yaml", Notation::Json),
+            ("application/yaml;q=0.3, application/json", Notation::Json),
+            ("application/json;q=0.3, application/yaml", Notation::Yaml),
+            ("text/html, application/yaml", Notation::Yaml),
+            (
+                "application/yaml;as=Nope;g=meta.k8s.io;v=v1, application/json",
+                Notation::Json,
+            ),
+            ("text/yaml", Notation::Json),
+        ] {
+            assert_eq!(Notation::of(&headers(accept)), expected, "{accept}");
+        }
+        let events =
+            |accept: &str| Notation::check_events(&headers(accept)).map_err(|status| status.code);
+        assert_eq!(events(yaml), Err(406));
+        assert_eq!(events("application/yaml, */*"), Ok(()));
+        assert_eq!(events("application/json;stream=watch"), Ok(()));
     }
 
     #[test]

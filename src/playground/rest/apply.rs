@@ -145,6 +145,11 @@ fn check_kind(config: &Value, resource: &Resource) -> Result<(), Status> {
 fn refuse(error: ApplyError) -> Status {
     match error {
         ApplyError::Conflicts(conflicts) => conflict(&conflicts),
+        ApplyError::TooManyConflicts => Status::new(
+            409,
+            "Conflict",
+            "Apply failed with more conflicts than can be listed: apply fewer fields at once, or take them from their managers with force",
+        ),
         ApplyError::BadRequest(why) => Status::bad_request(why),
         ApplyError::Type(why) => Status::new(500, "", why),
     }

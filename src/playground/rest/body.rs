@@ -105,6 +105,9 @@ pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
         None => yaml::parse(body)
             .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?,
     };
+    let mut document = document;
+    // What comes by way of YAML has no doubles without a fraction.
+    json::settle(&mut document.value);
     match document.value {
         Value::Object(_) => Ok(document),
         Value::Null => Ok(Document {

@@ -1,18 +1,20 @@
 //! Lists: a consistent state, in pages if asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::aside::{Aside, SMALL};
 use super::query::{Age, Query};
 use super::select::Chosen;
 use super::view::View;
 use crate::playground::status::Status;
-use crate::playground::store::{Filter as _, Place, Range, Snapshot, Store};
+use crate::playground::store::{Filter as _, Place, Range, Snapshot, Store, Stored};
 
 /// How long a list waits for a revision that is still to come.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,14 +29,26 @@ struct Token {
     after: (String, String, String),
 }
 
+/// What a list is of.
+pub(super) struct Listing<'a> {
+    pub(super) range: &'a Range,
+    pub(super) chosen: &'a Chosen,
+    pub(super) view: &'a View,
+    pub(super) query: &'a Query<'a>,
+}
+
 /// Answers a list.
 pub(super) async fn list(
     store: &Store,
-    range: &Range,
-    chosen: &Chosen,
-    view: &View,
-    query: &Query<'_>,
+    asked: &Listing<'_>,
+    aside: &Aside,
 ) -> Result<Bytes, Status> {
+    let Listing {
+        range,
+        chosen,
+        view,
+        query,
+    } = asked;
     let any_age = query.get("resourceVersion") == Some("0");
     // What may be of any age comes out of a cache, which gives all of it.
     let limit = query
@@ -61,7 +75,7 @@ pub(super) async fn list(
         .iter()
         .filter(|stored| after.as_ref().is_none_or(|after| stored.key.place > *after))
         .filter(|stored| chosen.matches(stored));
-    let page: Vec<_> = wanted.by_ref().take(limit).collect();
+    let page: Vec<&Arc<Stored>> = wanted.by_ref().take(limit).collect();
     let mut meta = json!({"resourceVersion": revision.to_string()});
     let left = wanted.count();
     if let (Some(last), true) = (page.last(), left > 0) {
@@ -71,11 +85,30 @@ pub(super) async fn list(
         }
     }
     view.complete(&mut meta);
+    let size: usize = page.iter().map(|stored| stored.size()).sum();
+    if view.is_quick() || size < SMALL {
+        return document(view, &meta, page);
+    }
+    let (view, page) = (
+        View::clone(view),
+        page.into_iter().cloned().collect::<Vec<_>>(),
+    );
+    aside
+        .run(move || document(&view, &meta, &page))
+        .await
+        .flatten()
+}
+
+fn document<'a>(
+    view: &View,
+    meta: &Value,
+    page: impl IntoIterator<Item = &'a Arc<Stored>>,
+) -> Result<Bytes, Status> {
     let bodies = page
         .into_iter()
         .map(|stored| view.item(stored))
         .collect::<Result<Vec<Bytes>, Status>>()?;
-    view.list(&meta, &bodies)
+    view.list(meta, &bodies)
 }
 
 /// What leads to the page after an object.

@@ -14,7 +14,7 @@ use crate::playground::status::Status;
 
 impl Rest {
     /// Answers for an address below `/openapi`.
-    pub(super) fn describe(
+    pub(super) async fn describe(
         &self,
         request: &ApiRequest,
         target: &Target,
@@ -22,16 +22,26 @@ impl Rest {
         let form = Form::accepted(&request.headers, target).ok_or_else(refuse)?;
         let scope = &request.scope;
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
+        let documents = &self.documents;
         let document = match target {
-            Target::OpenApi => return Ok(full(200, view::bytes(&Documents::index(&catalog)))),
-            Target::OpenApiOf(path) => self.documents.group_version(&catalog, path),
+            Target::OpenApi => {
+                let mut index = full(200, view::bytes(&Documents::index(&catalog)));
+                let json = HeaderValue::from_static("application/json");
+                index.headers.insert(CONTENT_TYPE, json);
+                return Ok(index);
+            }
+            Target::OpenApiOf(path) => Documents::of_version(&catalog, path),
             Target::Swagger => Some(match form {
-                Form::Json => self.documents.swagger(&catalog),
-                Form::Protobuf => self.documents.swagger_in_protobuf(&catalog),
+                Form::Json => Documents::of_all(&catalog),
+                Form::Protobuf => Documents::of_all_in_protobuf(&catalog),
             }),
             _ => None,
         };
-        let document = document.ok_or_else(Status::no_such_path)?;
+        let wanted = document.ok_or_else(Status::no_such_path)?;
+        let document = match documents.known(&wanted) {
+            Some(document) => document,
+            None => documents.make(&catalog, wanted).await?,
+        };
         let mut response = answer(request, &document);
         if form == Form::Protobuf {
             let media_type = HeaderValue::from_static(protobuf::MEDIA_TYPE);
@@ -82,6 +92,10 @@ enum Form {
 impl Form {
     /// The form that a client names first of those that there are: protobuf is one of v2 alone.
     fn accepted(headers: &HeaderMap, target: &Target) -> Option<Self> {
+        // Of the index there is one form, whatever is asked for.
+        if *target == Target::OpenApi {
+            return Some(Self::Json);
+        }
         let values: Vec<Cow<'_, str>> = headers
             .get_all(ACCEPT)
             .iter()

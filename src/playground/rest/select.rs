@@ -51,6 +51,8 @@ pub(super) struct Chosen {
     resource: Arc<Resource>,
     labels: LabelSelector,
     fields: FieldSelector,
+    /// The only name that is asked for, by the address.
+    name: Option<String>,
     /// Some field beyond name and namespace is asked for.
     looks_inside: bool,
 }
@@ -84,13 +86,27 @@ impl Chosen {
             resource: Arc::clone(resource),
             labels: query.label_selector()?,
             fields,
+            name: None,
             looks_inside,
+        })
+    }
+
+    /// Of these the one with a name.
+    pub(super) fn named(self, name: &str) -> Result<Self, Status> {
+        if !self.fields.is_empty() && self.fields.exact("metadata.name") != Some(name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        Ok(Self {
+            name: Some(name.to_owned()),
+            ..self
         })
     }
 
     /// Whether everything that is visible is chosen.
     pub(super) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
     fn fields_match(&self, stored: &Stored) -> bool {
@@ -123,6 +139,7 @@ fn is_metadata(field: &str) -> bool {
 impl Filter for Chosen {
     fn matches(&self, stored: &Stored) -> bool {
         visible(&self.resource, stored)
+            && (self.name.as_ref()).is_none_or(|name| **name == **stored.key.name())
             && (self.labels.is_empty() || self.labels.matches_by(|key| stored.labels.get(key)))
             && self.fields_match(stored)
     }

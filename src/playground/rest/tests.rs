@@ -17,6 +17,7 @@ use crate::playground::plain::PlainScopes;
 use crate::playground::store::{Name, StoreOptions};
 
 mod aggregated;
+mod burdens;
 mod lists;
 mod owners;
 mod paths;

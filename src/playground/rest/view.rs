@@ -97,6 +97,11 @@ impl View {
         Ok(bytes(&shown))
     }
 
+    /// Whether objects are mostly shown as they are stored, which takes no time.
+    pub(super) fn is_quick(&self) -> bool {
+        self.form == Form::Whole && self.resource.conversion.is_none()
+    }
+
     /// The object as part of a list.
     pub(super) fn item(&self, stored: &Stored) -> Result<Bytes, Status> {
         if self.serves_as_stored(stored) {

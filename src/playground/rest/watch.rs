@@ -9,6 +9,7 @@ use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::aside::{Aside, SMALL};
 use super::list;
 use super::query::{MATCH, Query, list_options};
 use super::select::Chosen;
@@ -16,7 +17,7 @@ use super::view::{Heads, View};
 use crate::playground::catalog::Resource;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::{Event, EventKind, Filter, Range, Store, Watch};
+use crate::playground::store::{Event, EventKind, Filter, Range, Store, Stored, Watch};
 
 /// Between two bookmarks of a quiet watch.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -26,6 +27,8 @@ const LASTS: Duration = Duration::from_mins(45);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Changes looked at between two turns of the runtime.
 const BATCH: usize = 256;
+/// Bytes of objects that are shown between two of them.
+const BATCH_SIZE: usize = 1 << 20;
 
 /// What a watch begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +105,24 @@ fn check_options(query: &Query<'_>) -> Result<(), Status> {
     }
 }
 
+/// What is watched, and how it is shown.
+pub(super) struct Watched {
+    pub(super) range: Range,
+    pub(super) chosen: Arc<Chosen>,
+    pub(super) view: View,
+    pub(super) current: Current,
+    pub(super) aside: Aside,
+}
+
 /// A watch that is being told.
 struct Telling {
+    /// What is there at the beginning, until it has been told.
+    initial: std::vec::IntoIter<Arc<Stored>>,
+    /// The revision of the bookmark that ends the beginning.
+    synced: Option<u64>,
     watch: Watch,
     view: View,
+    aside: Aside,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
@@ -117,19 +134,23 @@ struct Telling {
     over: bool,
 }
 
-/// The events of a watch, each a line of JSON.
+/// The events of a watch, each a line of JSON. They are made when the client comes to read them.
 pub(super) async fn watch(
     store: &Arc<Store>,
-    range: Range,
-    chosen: Arc<Chosen>,
-    view: View,
+    watched: Watched,
     plan: Plan,
-    current: Current,
 ) -> Result<BoxStream<'static, Bytes>, Status> {
-    let mut view = view.of_watch();
+    let Watched {
+        range,
+        chosen,
+        view,
+        current,
+        aside,
+    } = watched;
     // Before anything is read, so that no change of a definition slips through.
     let definitions = store.watch_definitions();
-    let mut first = Vec::new();
+    let mut initial = Vec::new();
+    let mut synced = None;
     let from = match plan.start {
         Start::After(revision) => revision,
         Start::Now => store.revision(),
@@ -138,18 +159,10 @@ pub(super) async fn watch(
                 list::reach(store, revision).await?;
             }
             let snapshot = store.snapshot(&range);
-            for stored in snapshot
-                .items
-                .iter()
-                .filter(|stored| chosen.matches(stored))
-            {
-                first.push(event("ADDED", &view.body(stored)?));
-                view.heads = Heads::Told;
-            }
+            initial = snapshot.items;
+            initial.retain(|stored| chosen.matches(stored));
             if matches!(plan.start, Start::List(_)) && plan.bookmarks {
-                let bookmark = view.bookmark(snapshot.revision, true)?;
-                first.push(line("BOOKMARK", &bookmark));
-                view.heads = Heads::Told;
+                synced = Some(snapshot.revision);
             }
             snapshot.revision
         }
@@ -157,8 +170,11 @@ pub(super) async fn watch(
     let filter: Arc<dyn Filter> = chosen;
     let now = Instant::now();
     let telling = Telling {
+        initial: initial.into_iter(),
+        synced,
         watch: store.watch(range, Some(filter), from),
-        view,
+        view: view.of_watch(),
+        aside,
         bookmarks: plan.bookmarks,
         next_bookmark: now + BOOKMARK_EVERY.min(plan.timeout.saturating_sub(FAREWELL)),
         end: now + plan.timeout,
@@ -168,18 +184,57 @@ pub(super) async fn watch(
         closing: false,
         over: false,
     };
-    let live = stream::unfold(telling, |mut telling| async move {
+    let told = stream::unfold(telling, |mut telling| async move {
         let events = telling.next().await?;
         Some((stream::iter(events), telling))
     });
-    Ok(stream::iter(first).chain(live.flatten()).boxed())
+    Ok(told.flatten().boxed())
 }
 
 impl Telling {
     /// What happened next; `None` when the watch is over.
     async fn next(&mut self) -> Option<Vec<Bytes>> {
+        if self.over {
+            return None;
+        }
+        let initial = self.beginning();
+        if !initial.is_empty() {
+            return Some(self.tell(initial).await);
+        }
+        if let Some(revision) = self.synced.take() {
+            return Some(match self.view.bookmark(revision, true) {
+                Ok(bookmark) => {
+                    self.view.heads = Heads::Told;
+                    vec![line("BOOKMARK", &bookmark)]
+                }
+                Err(status) => self.fail(&status),
+            });
+        }
+        self.change().await
+    }
+
+    /// More of what is there at the beginning.
+    fn beginning(&mut self) -> Vec<Event> {
+        let mut size = 0;
+        let mut batch = Vec::new();
+        while batch.len() < BATCH && size < BATCH_SIZE {
+            let Some(object) = self.initial.next() else {
+                break;
+            };
+            size += object.size();
+            batch.push(Event {
+                kind: EventKind::Added,
+                revision: self.told,
+                object,
+            });
+        }
+        batch
+    }
+
+    /// What happened after the beginning.
+    async fn change(&mut self) -> Option<Vec<Bytes>> {
         loop {
-            if self.over || Instant::now() >= self.end {
+            if Instant::now() >= self.end {
                 return None;
             }
             if self.definitions.has_changed().unwrap_or(false) {
@@ -191,7 +246,7 @@ impl Telling {
             }
             match self.watch.poll(BATCH) {
                 Err(status) => return Some(self.fail(&status)),
-                Ok(events) if !events.is_empty() => return Some(self.tell(&events)),
+                Ok(events) if !events.is_empty() => return Some(self.tell(events).await),
                 Ok(_) if self.closing => return None,
                 Ok(_) => {}
             }
@@ -211,29 +266,27 @@ impl Telling {
         }
     }
 
-    fn tell(&mut self, events: &[Event]) -> Vec<Bytes> {
-        let mut lines = Vec::with_capacity(events.len());
-        for happened in events {
-            match self.line(happened) {
-                Ok(line) => lines.push(line),
-                Err(status) => {
-                    lines.extend(self.fail(&status));
-                    break;
-                }
-            }
-            self.view.heads = Heads::Told;
-            self.told = happened.revision;
+    /// Events as lines. Where that takes long, it is done beside what serves others.
+    async fn tell(&mut self, events: Vec<Event>) -> Vec<Bytes> {
+        let size: usize = events.iter().map(|event| event.object.size()).sum();
+        if let Some(last) = events.last() {
+            self.told = last.revision;
         }
-        lines
-    }
-
-    fn line(&self, happened: &Event) -> Result<Bytes, Status> {
-        let object = &happened.object;
-        Ok(match happened.kind {
-            EventKind::Added => event("ADDED", &self.view.body(object)?),
-            EventKind::Modified => event("MODIFIED", &self.view.body(object)?),
-            EventKind::Deleted => event("DELETED", &self.view.body_at(object, happened.revision)?),
-        })
+        let view = self.view.clone();
+        self.view.heads = Heads::Told;
+        let made = if view.is_quick() || size < SMALL {
+            Ok(lines(view, &events))
+        } else {
+            self.aside.run(move || lines(view, &events)).await
+        };
+        match made {
+            Ok((lines, None)) => lines,
+            Ok((mut lines, Some(status))) => {
+                lines.extend(self.fail(&status));
+                lines
+            }
+            Err(status) => self.fail(&status),
+        }
     }
 
     fn bookmark(&mut self) -> Result<Bytes, Status> {
@@ -255,6 +308,28 @@ impl Telling {
         self.over = true;
         vec![line("ERROR", &status.to_json())]
     }
+}
+
+/// The lines of events, up to one that cannot be shown.
+fn lines(mut view: View, events: &[Event]) -> (Vec<Bytes>, Option<Status>) {
+    let mut lines = Vec::with_capacity(events.len());
+    for happened in events {
+        let object = &happened.object;
+        let shown = match happened.kind {
+            EventKind::Added => view.body(object).map(|body| event("ADDED", &body)),
+            EventKind::Modified => view.body(object).map(|body| event("MODIFIED", &body)),
+            EventKind::Deleted => {
+                let body = view.body_at(object, happened.revision);
+                body.map(|body| event("DELETED", &body))
+            }
+        };
+        match shown {
+            Ok(line) => lines.push(line),
+            Err(status) => return (lines, Some(status)),
+        }
+        view.heads = Heads::Told;
+    }
+    (lines, None)
 }
 
 /// Waits for a change of a definition and leaves it to be seen.

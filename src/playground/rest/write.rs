@@ -14,11 +14,11 @@ use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
-use crate::playground::catalog::{Admission, Flavour, Resource, Verbs};
+use crate::playground::catalog::{Admission, Flavour, ObjectSchema, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
 use crate::playground::fields;
-use crate::playground::json::Document;
+use crate::playground::json::{self, Document};
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::patch::{self, PatchError};
 use crate::playground::status::Status;
@@ -26,6 +26,9 @@ use crate::playground::store::{Key, Outcome, Stored, Tx};
 
 /// Tries to find a free generated name.
 const NAME_TRIES: usize = 8;
+
+/// The largest object that is stored, as JSON: what etcd takes in one request by default.
+const MAX_STORED: usize = 1_572_864;
 
 /// What a write answers.
 pub(super) struct Written {
@@ -38,6 +41,8 @@ pub(super) struct Written {
 struct Shaped {
     object: Object,
     stamp: u64,
+    /// What is wanted had numbers such as `1.0`, which are other ones than those that are stored.
+    doubles: bool,
 }
 
 /// How a transaction left an object that the answer shows.
@@ -149,6 +154,7 @@ impl Rest {
         if let Some(there) = tx.get(&key) {
             return Err(already_there(&resource, &there));
         }
+        check_size(call, 0, &shaped.object)?;
         tx.put_stamped(&key, shaped.object, shaped.stamp)?;
         tx.report(&key);
         Ok(Left::new(resource, None))
@@ -240,6 +246,7 @@ impl Rest {
         mut object: Object,
         account: Account<'_>,
     ) -> Result<Option<Object>, Status> {
+        let before_size = old.size();
         let old = old.object();
         if call.request.method == Method::PATCH
             && let Some(uid) = object.uid()
@@ -269,7 +276,7 @@ impl Rest {
         };
         let mut shaped = self.shape(tx, &admission, object, account)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
-            count_generation(&mut shaped.object, &old, resource);
+            count_generation(&mut shaped, &old, resource);
         }
         owning::keep_times(&mut shaped.object, &old);
         let freed = shaped.object.in_deletion() && shaped.object.finalizers().next().is_none();
@@ -278,6 +285,7 @@ impl Rest {
             tx.remove(key);
             return Ok(Some(gone));
         }
+        check_size(call, before_size, &shaped.object)?;
         let last = shaped.object.clone();
         tx.put_stamped(key, shaped.object, shaped.stamp)?;
         tx.report(key);
@@ -297,16 +305,19 @@ impl Rest {
         let schema = resource.schema.as_ref();
         let mut value = object.into_value();
         let converts = resource.conversion.is_some();
+        let mut doubles = false;
         let mut errors = Vec::new();
         if let (Some(schema), true) = (schema, converts) {
             // Held to the version that it was written in before it becomes another.
             schema.default(&mut value);
             let before = admission.old.map(|old| view::serve(resource, old.clone()));
             let before = before.transpose()?;
-            errors.extend(schema.validate(&value, before.as_ref().map(Object::as_value)));
+            let before = before.as_ref().map(Object::as_value);
+            errors.extend(judge(schema.as_ref(), admission, &value, before));
             refuse(resource, &value, &errors)?;
         }
         if converts {
+            doubles = settle(&mut value);
             self.account(tx, admission, account, &mut value);
         }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -334,20 +345,13 @@ impl Rest {
                 Account::Given => schema.fill(&mut value),
                 Account::Update { .. } => schema.default(&mut value),
             }
-            let mut wrong = schema.validate(&value, admission.old.map(Object::as_value));
-            if admission.subresource == "status" && resource.flavour == Flavour::Custom {
-                // Only that part is looked at there, and spoken of as if it were all.
-                for error in &mut wrong {
-                    if let Some(shorter) = error.detail.strip_prefix("status.") {
-                        error.detail = shorter.to_owned();
-                    }
-                }
-            }
-            errors.extend(wrong);
+            let old = admission.old.map(Object::as_value);
+            errors.extend(judge(schema.as_ref(), admission, &value, old));
             object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         }
         if !converts {
             let mut value = object.into_value();
+            doubles = settle(&mut value);
             if resource.flavour != Flavour::Custom
                 && let Some((_, known)) = fields::builtin::kind(&resource.group, &resource.kind)
             {
@@ -377,7 +381,11 @@ impl Rest {
             (None, true) => 0,
             (None, false) => view::stamp(&resource.storage_version, resource),
         };
-        Ok(Shaped { object, stamp })
+        Ok(Shaped {
+            object,
+            stamp,
+            doubles,
+        })
     }
 
     /// The same resource in the version that objects are stored in.
@@ -402,6 +410,10 @@ pub(super) fn decode(
     resource: &Resource,
     complaints: &mut Complaints,
 ) -> Result<Object, Status> {
+    let mut sent = sent;
+    if resource.flavour != Flavour::Custom {
+        json::settle(&mut sent);
+    }
     let object = body::object(sent, resource)?;
     let Some(schema) = &resource.schema else {
         complaints.check(resource)?;
@@ -492,6 +504,17 @@ fn free_name(
     ))
 }
 
+/// Refuses what no etcd would store. Nothing is measured where an object of `before` bytes and what was
+/// sent, with an account of all its fields, cannot come to so much.
+fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
+    let sent = call.request.body.len();
+    let at_most = before.saturating_add(sent.saturating_mul(4));
+    if at_most < MAX_STORED || json::size(object.as_value()) <= MAX_STORED {
+        return Ok(());
+    }
+    Err(Status::new(500, "", "etcdserver: request is too large"))
+}
+
 fn already_there(resource: &Resource, there: &Stored) -> Status {
     let name = there.key.name();
     let mut status = Status::already_exists(&resource.group, &resource.plural, name);
@@ -558,12 +581,27 @@ fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subreso
                 let metadata = object.metadata_mut();
                 metadata.insert("managedFields".into(), entries);
             }
-            match status {
+            match status.filter(|status| !status.is_null()) {
                 Some(status) => object.root_mut().insert("status".into(), status),
                 None => object.root_mut().remove("status"),
             };
         }
         _ => {}
+    }
+}
+
+/// What the schema has against an object, or against the status where that alone is written.
+fn judge(
+    schema: &dyn ObjectSchema,
+    admission: &Admission<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let custom = admission.resource.flavour == Flavour::Custom;
+    if custom && admission.subresource == "status" {
+        schema.validate_status(object, old)
+    } else {
+        schema.validate(object, old)
     }
 }
 
@@ -574,8 +612,17 @@ fn copy(object: &mut Object, old: &Object, field: &str) {
     };
 }
 
+/// Makes numbers what they are when they are stored; says whether those of what is wanted were others.
+fn settle(object: &mut Value) -> bool {
+    let mut wanted = false;
+    for (field, value) in object.as_object_mut().into_iter().flatten() {
+        wanted |= json::settle(value) && !matches!(field.as_str(), "metadata" | "status");
+    }
+    wanted
+}
+
 /// Counts a change of what is wanted.
-fn count_generation(object: &mut Object, old: &Object, resource: &Resource) {
+fn count_generation(shaped: &mut Shaped, old: &Object, resource: &Resource) {
     let wanted = |object: &Object| {
         let mut root = object.root().clone();
         root.remove("metadata");
@@ -586,9 +633,9 @@ fn count_generation(object: &mut Object, old: &Object, resource: &Resource) {
     };
     let generation = old.root().get("metadata").and_then(|m| m.get("generation"));
     let generation = generation.and_then(Value::as_i64).unwrap_or(1);
-    let changed = wanted(object) != wanted(old);
+    let changed = shaped.doubles || wanted(&shaped.object) != wanted(old);
     let counted = generation.saturating_add(i64::from(changed));
-    let metadata = object.metadata_mut();
+    let metadata = shaped.object.metadata_mut();
     metadata.insert("generation".into(), counted.into());
 }
 

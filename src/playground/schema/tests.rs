@@ -77,7 +77,9 @@ fn every_golden_object_is_pruned_defaulted_and_validated_as_the_server_does() {
             let pruned = schema.prune(&mut object);
             assert_eq!(json!(pruned), entry["pruned"], "{id}");
             schema.default(&mut object);
-            assert_eq!(object, entry["want"], "{id}");
+            let mut stored = object.clone();
+            crate::playground::json::settle(&mut stored);
+            assert_eq!(stored, entry["want"], "{id}");
             check(&id, &schema.validate(&object, None), &entry["errors"]);
             checked += 1;
         }

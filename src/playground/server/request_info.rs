@@ -158,6 +158,10 @@ impl RequestInfo {
             }
             _ => return info,
         };
+        let (watched, rest) = match rest {
+            [watch, rest @ ..] if watch == "watch" && !rest.is_empty() => (true, rest),
+            _ => (false, rest),
+        };
         let rest = match rest {
             // A namespace's own subresources are those of the object `namespaces/<name>`.
             [namespaces, namespace, more @ ..]
@@ -175,8 +179,12 @@ impl RequestInfo {
         info.name = rest.next().unwrap_or_default();
         info.subresource = rest.next().unwrap_or_default();
         if !info.resource.is_empty() {
-            method_to_verb(method, is_watch(query), info.name.is_empty())
-                .clone_into(&mut info.verb);
+            let verb = if watched {
+                "watch"
+            } else {
+                method_to_verb(method, is_watch(query), info.name.is_empty())
+            };
+            verb.clone_into(&mut info.verb);
         }
         info
     }
@@ -263,6 +271,11 @@ mod tests {
             &Method::GET,
             "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters",
             "list [*] [] core.kcp.io/v1alpha1/logicalclusters  /",
+        );
+        check(
+            &Method::GET,
+            "/api/v1/watch/namespaces/a/secrets/b",
+            "watch [] [] /v1/secrets  a/b",
         );
         check(&Method::GET, "/apis", "get [] [] //  /");
     }

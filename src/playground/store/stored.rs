@@ -102,7 +102,7 @@ impl Stored {
         self.parsed.get_or_init(|| parse(&self.body))
     }
 
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.body.len()
     }
 }

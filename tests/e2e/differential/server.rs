@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use super::normal;
-use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who};
+use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who, YAML};
 
 /// Headers that always have to be the same.
 const HEADERS: [&str; 6] = [
@@ -202,7 +202,10 @@ impl Server {
         });
         let ready = ready.await.map_err(|last| anyhow::anyhow!("{last}"))?;
         let (parts, bytes) = ready?.into_parts();
-        let mut body = read(&bytes);
+        let mut body = match parts.headers.get("content-type") {
+            Some(media_type) if media_type == YAML => from_yaml(&bytes)?,
+            _ => read(&bytes),
+        };
         if let Some(key) = ask.keep {
             self.kept.insert(key.to_owned(), body.clone());
         }
@@ -331,6 +334,18 @@ impl Server {
         }
         Ok(found.into())
     }
+}
+
+/// What is written in YAML has to be YAML, and is compared by what it says.
+fn from_yaml(bytes: &[u8]) -> Result<Value> {
+    let text = std::str::from_utf8(bytes)?;
+    ensure!(!text.starts_with('{'), "JSON is called YAML: {text:.200}");
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
+    let value: Value = serde_saphyr::from_str(text)?;
+    // Numbers of both are written alike.
+    Ok(read(value.to_string().as_bytes()))
 }
 
 fn read(bytes: &[u8]) -> Value {

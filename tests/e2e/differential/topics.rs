@@ -5,6 +5,7 @@ use super::step::Topic;
 mod apply;
 mod boats;
 mod config_maps;
+mod corners;
 mod definitions;
 mod deletion;
 mod events;
@@ -53,5 +54,6 @@ pub(super) fn all() -> Vec<Topic> {
         subresources::topic(),
         watches::topic(),
         wire::topic(),
+        corners::topic(),
     ]
 }

@@ -44,6 +44,43 @@ spec:
 "#,
     ),
     (
+        "provider.yaml",
+        r#"apiVersion: apis.kcp.io/v1alpha1
+kind: APIResourceSchema
+metadata: {name: v1.buoys.harbor.example.org}
+spec:
+  group: harbor.example.org
+  scope: Namespaced
+  names: {plural: buoys, singular: buoy, kind: Buoy, listKind: BuoyList, shortNames: [bu]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Color, type: string, jsonPath: .spec.color}
+    schema:
+      type: object
+      properties:
+        spec: {type: object, properties: {color: {type: string, default: red, enum: [red, green], description: Which it is.}}}
+        status: {type: object, properties: {lit: {type: boolean}}}
+---
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIExport
+metadata: {name: harbor.example.org}
+spec:
+  resources: [{group: harbor.example.org, name: buoys, schema: v1.buoys.harbor.example.org, storage: {crd: {}}}]
+"#,
+    ),
+    (
+        "binding.yaml",
+        "apiVersion: apis.kcp.io/v1alpha2\nkind: APIBinding\nmetadata: {name: harbor}\nspec: {reference: {export: {path: root, name: harbor.example.org}}}\n",
+    ),
+    (
+        "buoy.yaml",
+        "apiVersion: harbor.example.org/v1\nkind: Buoy\nmetadata: {name: north, namespace: default}\nspec: {}\n",
+    ),
+    (
         "one.yaml",
         "apiVersion: fleet.example.org/v1\nkind: Boat\nmetadata: {name: one, namespace: shop, labels: {pier: a}}\nspec: {size: 3, crew: [{name: ann}]}\n",
     ),
@@ -359,5 +396,73 @@ pub(super) const KCP: &[(&str, &str)] = &[
     (
         "kubectl delete ws fleet --timeout=20s",
         "^workspace.tenancy.kcp.io \"fleet\" deleted",
+    ),
+];
+
+/// An API that one workspace offers and another uses, entered in root; `fleet` uses it.
+pub(super) const BOUND: &[(&str, &str)] = &[
+    (
+        "kubectl create -f workspace.yaml && kubectl wait --for=jsonpath='{.status.phase}'=Ready ws/fleet --timeout=20s && kubectl config view --raw -o json | sed \"s#/clusters/root\\\"#/clusters/root:fleet\\\"#\" > fleet.kubeconfig",
+        "^workspace.tenancy.kcp.io/fleet created\n(?s:.*)condition met\n",
+    ),
+    (
+        "kubectl create -f provider.yaml",
+        "^apiresourceschema.apis.kcp.io/v1.buoys.harbor.example.org created\napiexport.apis.kcp.io/harbor.example.org created\n",
+    ),
+    (
+        "kubectl wait --for=condition=IdentityValid apiexport/harbor.example.org --timeout=20s",
+        "condition met\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig get buoys",
+        "error: the server doesn't have a resource type \"buoys\"\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig apply -f binding.yaml",
+        "^apibinding.apis.kcp.io/harbor created\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig wait --for=condition=Ready apibinding/harbor --timeout=20s",
+        "^apibinding.apis.kcp.io/harbor condition met\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig api-resources --api-group=harbor.example.org",
+        "buoys  bu  harbor.example.org/v1  true  Buoy\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig explain buoy.spec.color",
+        "(?s)^GROUP: +harbor.example.org\nKIND: +Buoy\n.*Which it is",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig apply -f buoy.yaml",
+        "^buoy.harbor.example.org/north created\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig get bu",
+        "^NAME  COLOR\nnorth  red\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig patch buoy north --type=merge -p '{\"spec\":{\"color\":\"blue\"}}'",
+        "(?s)^The Buoy \"north\" is invalid: spec.color: Unsupported value: \"blue\"",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig apply --server-side --force-conflicts -f buoy.yaml",
+        "^buoy.harbor.example.org/north serverside-applied\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig patch buoy north --subresource=status --type=merge -p '{\"status\":{\"lit\":true}}'",
+        "^buoy.harbor.example.org/north patched\n",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig get buoy north -o jsonpath='{.status.lit} {.metadata.generation}'",
+        "^true 1",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig delete apibinding harbor --timeout=20s",
+        "^apibinding.apis.kcp.io \"harbor\" deleted",
+    ),
+    (
+        "kubectl --kubeconfig fleet.kubeconfig get buoys",
+        "could not find the requested resource|the server doesn't have a resource type",
     ),
 ];

@@ -62,6 +62,54 @@ async fn discovery_tells_groups_versions_and_resources() {
 }
 
 #[tokio::test]
+async fn what_is_not_served_is_said_to_be_missing() {
+    let ground = Ground::with_things().await;
+    ground.post(THINGS, thing("a", &json!({}))).await.ok();
+    for path in [
+        "/api/v1/pods",
+        "/api/v1/nodes",
+        "/api/v1/namespaces/default/services",
+        "/api/v1/namespaces/default/services/a",
+        "/api/v1/namespaces/default/endpoints",
+        "/api/v1/persistentvolumes",
+        "/api/v1/namespaces/default/serviceaccounts/default/token",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval",
+        "/apis/apps",
+        "/apis/apps/v1/deployments",
+        "/apis/batch/v1/namespaces/default/jobs",
+        "/apis/networking.k8s.io/v1/ingresses",
+        "/apis/autoscaling/v1",
+        "/metrics",
+        "/logs",
+        "/debug/pprof",
+    ] {
+        assert_eq!(ground.get(path).await.code, 404, "{path}");
+        let posted = ground.post(path, json!({})).await;
+        assert!(matches!(posted.code, 404 | 405), "{path} {}", posted.body);
+    }
+    let scale = format!("{THINGS}/a/scale");
+    ground.get(&scale).await.refused(404, "NotFound", "");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    for (accept, code) in [
+        (protobuf.to_owned(), 406),
+        ("application/cbor".to_owned(), 406),
+        (format!("{protobuf}, application/json"), 200),
+        (format!("{protobuf}, */*"), 200),
+    ] {
+        for path in [THINGS, MAPS, "/api"] {
+            let answer = ground
+                .raw(Method::GET, path, &[(ACCEPT, &accept)], b"")
+                .await;
+            assert_eq!(answer.status, code, "{path} {accept}");
+        }
+    }
+    for path in ["/openapi/v2", "/openapi/v3/api/v1"] {
+        let yaml = [(ACCEPT, "application/yaml")];
+        assert_eq!(ground.raw(Method::GET, path, &yaml, b"").await.status, 406);
+    }
+}
+
+#[tokio::test]
 async fn probes_and_the_version_are_answered() {
     let ground = Ground::new();
     for probe in ["/readyz", "/livez", "/healthz", "/readyz/ping"] {

@@ -26,6 +26,11 @@ const RESERVED: [&str; 22] = [
     "__",
 ];
 
+/// Whether a name is kept for the language.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) && name != "__"
+}
+
 /// How an expression calls a property, `None` for one that it cannot name.
 pub(super) fn escape(name: &str) -> Option<String> {
     let starts_right = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -35,7 +40,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
     if !starts_right || !chars_right {
         return None;
     }
-    if RESERVED.contains(&name) && name != "__" {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut out = String::with_capacity(name.len());

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-use super::{escape::escape, types::Type};
+use super::{
+    escape::{escape, is_reserved},
+    types::Type,
+};
 use crate::playground::schema::{flag, given, list, properties, text};
 
 /// One level of what is visible.
@@ -142,7 +145,7 @@ impl Shape {
     /// What messages call the type of a value here, as the server writes it into `Invalid value`.
     pub(super) fn member(&self, field: &str) -> Option<&Member> {
         match &self.is {
-            Is::Object(members) => members.get(field),
+            Is::Object(members) => member(members, field),
             _ => None,
         }
     }
@@ -161,6 +164,13 @@ impl Listing {
             _ => Self::Plain,
         }
     }
+}
+
+/// A member by the name that an expression uses. Words that the language keeps for later are names, too,
+/// where it can read them as such.
+pub(super) fn member<'m>(members: &'m BTreeMap<String, Member>, name: &str) -> Option<&'m Member> {
+    let found = members.get(name);
+    found.or_else(|| members.get(&escape(name).filter(|_| is_reserved(name))?))
 }
 
 fn insert(members: &mut BTreeMap<String, Member>, written: &str, shape: Arc<Shape>) {

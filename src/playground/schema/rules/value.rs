@@ -258,8 +258,7 @@ impl<'a> Val<'a> {
                     return Err(no_overload());
                 };
                 match &shape.is {
-                    Is::Object(known) => known
-                        .get(name)
+                    Is::Object(known) => super::shape::member(known, name)
                         .and_then(|m| Some((members.get(&m.written)?, &m.shape)))
                         .filter(|(value, _)| !value.is_null())
                         .map(|(value, shape)| Self::of(value, shape))

@@ -308,6 +308,11 @@ fn documents() -> Script {
         until(&of("v1beta1"), Condition::Code(200)),
         get(&of("v1beta1")).settle(own_words),
         get("/openapi/v3/api/v1").settle(config_maps),
+        get("/openapi/v3/apis/rbac.authorization.k8s.io/v1").settle(types_of_group),
+        get("/openapi/v3/apis/coordination.k8s.io/v1").settle(types_of_group),
+        get("/openapi/v3/apis/certificates.k8s.io/v1").settle(types_of_group),
+        get("/openapi/v3/apis/authorization.k8s.io/v1").settle(types_of_group),
+        get("/openapi/v3/apis/events.k8s.io/v1").settle(types_of_group),
     ]
 }
 
@@ -340,34 +345,27 @@ fn own_words(document: &mut Value) {
 }
 
 /// Of a built-in kind what is described of it, and what can be done. The real server's document has
-/// defaults that mean nothing, and is of a later version.
+/// defaults that mean nothing.
 fn config_maps(document: &mut Value) {
-    fn without_defaults(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.remove("default");
-                map.values_mut().for_each(without_defaults);
-                // A reference with nothing beside it needs no wrapping.
-                if map.len() == 1
-                    && let Some(Value::Array(all)) = map.get("allOf")
-                    && let [Value::Object(one)] = all.as_slice()
-                {
-                    *map = one.clone();
-                }
-            }
-            Value::Array(list) => list.iter_mut().for_each(without_defaults),
-            _ => {}
-        }
-    }
     let mut schemas = document["components"]["schemas"].take();
     without_defaults(&mut schemas);
+    without_values(&mut schemas);
     let names = [
         "io.k8s.api.core.v1.ConfigMap",
         "io.k8s.api.core.v1.Secret",
         "io.k8s.api.core.v1.ServiceAccount",
         "io.k8s.api.core.v1.Event",
+        "io.k8s.api.core.v1.EventSeries",
+        "io.k8s.api.core.v1.Namespace",
+        "io.k8s.api.core.v1.NamespaceCondition",
+        "io.k8s.api.core.v1.NamespaceSpec",
+        "io.k8s.api.core.v1.NamespaceStatus",
+        "io.k8s.api.core.v1.ObjectReference",
+        "io.k8s.api.core.v1.ResourceQuota",
+        "io.k8s.api.core.v1.ResourceQuotaSpec",
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
         "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails",
     ];
     let schemas: Value = names
         .iter()
@@ -386,6 +384,58 @@ fn config_maps(document: &mut Value) {
     .map(|path| json!([path, outline(&document["paths"][path])]))
     .collect();
     *document = json!({"schemas": schemas, "paths": paths});
+}
+
+fn without_defaults(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("default");
+            map.values_mut().for_each(without_defaults);
+            // A reference with nothing beside it needs no wrapping.
+            if map.len() == 1
+                && let Some(Value::Array(all)) = map.get("allOf")
+                && let [Value::Object(one)] = all.as_slice()
+            {
+                *map = one.clone();
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_defaults),
+        _ => {}
+    }
+}
+
+/// Without the values of enumerations, and what is required in any order.
+fn without_values(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("enum");
+            if let Some(Value::Array(required)) = map.get_mut("required") {
+                required.sort_by_key(Value::to_string);
+            }
+            // They are told in the description as well.
+            if let Some(Value::String(text)) = map.get_mut("description")
+                && let Some(end) = text.find("\n\nPossible enum values:")
+            {
+                text.truncate(end);
+            }
+            map.values_mut().for_each(without_values);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_values),
+        _ => {}
+    }
+}
+
+/// All that is described of the kinds of a group, without what all groups share, and without the values of
+/// enumerations.
+fn types_of_group(document: &mut Value) {
+    let mut schemas = document["components"]["schemas"].take();
+    without_defaults(&mut schemas);
+    without_values(&mut schemas);
+    if let Some(schemas) = schemas.as_object_mut() {
+        // Lists are described in words of their own.
+        schemas.retain(|name, _| name.starts_with("io.k8s.api.") && !name.ends_with("List"));
+    }
+    *document = schemas;
 }
 
 /// Operations with the names of their parameters and the forms of their bodies.

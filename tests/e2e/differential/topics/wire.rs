@@ -24,6 +24,7 @@ pub(super) fn topic() -> Topic {
     let free = json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     Topic::new("wire", install(definition("buoys", "Buoy", free)))
         .then(accepted())
+        .then(in_yaml())
         .then(sent())
         .then(addresses())
         .then(methods())
@@ -71,7 +72,6 @@ fn accepted() -> Script {
     script.push(script![
         get(&format!("{MAPS}/a")).without("accept"),
         get(&format!("{MAPS}/a?pretty=true")),
-        get(&format!("{MAPS}/a")).accept(YAML).tolerate(JSON_ONLY),
         get(&format!("{BUOYS}/a"))
             .accept(PROTOBUF)
             .tolerate(JSON_ONLY),
@@ -94,6 +94,85 @@ fn accepted() -> Script {
             .settle(|body| *body = json!(body.is_object()))
             .tolerate(JSON_ONLY),
     ]);
+    script
+}
+
+/// Of a table all but the ages of things.
+fn ageless(body: &mut Value) {
+    for row in body["rows"].as_array_mut().into_iter().flatten() {
+        if let Some(age) = row["cells"]
+            .as_array_mut()
+            .and_then(|cells| cells.last_mut())
+        {
+            *age = json!("…");
+        }
+    }
+}
+
+/// Texts that readers of YAML understand differently unless they are quoted, and forms of answers.
+fn in_yaml() -> Script {
+    let words = json!({
+        "a": "yes", "b": "0o17", "c": "017", "d": "1_000", "e": "12:30:45", "f": "null", "g": "~", "h": "", "i": " x ",
+        "j": "two\nlines", "k": "two\nlines\n", "l": "tab\there", "m": "- a", "n": "a: b", "o": "#x", "p": "\u{1F600} \u{e9}",
+        "q": "x".repeat(300), "r": "word ".repeat(60), "s": "1e3", "t": "<<", "u": "{a}", "v": "2026-01-01", "w": "\n", "x": "a #b",
+    });
+    let buoy = json!({"apiVersion": "$group/v1", "kind": "Buoy", "metadata": {"name": "y"},
+        "spec": {"a": [1, "x", 1.5, null, true, [], {}, [[1], [{"b": 2}]]], "n": 1e300, "m": -5, "o": {}, "yes": "no", "1": {"2": 3}}});
+    let partial = "application/yaml;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let metadata = "application/yaml;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let mut script = script![
+        post(
+            MAPS,
+            json!({"metadata": {"name": "y", "labels": {"in": "yaml"}}, "data": words})
+        )
+        .accept(YAML),
+        post(BUOYS, buoy).accept(YAML),
+        get(&format!("{MAPS}?labelSelector=in%3Dyaml")).accept(YAML),
+        get(BUOYS).accept(YAML),
+        get(&format!("{MAPS}?labelSelector=in%3Dyaml")).accept(metadata),
+        get(&format!("{MAPS}/y?pretty=1")).accept(YAML),
+        patch(&format!("{MAPS}/y"), MERGE, json!({"data": {"z": "new"}})).accept(YAML),
+        get("/apis/$group/v1").accept(YAML),
+        get("/apis/$group").accept(YAML),
+        get("/apis/nothing.example.com").accept(YAML),
+        get("/nothing").accept(YAML),
+        get("/readyz").accept(YAML),
+        get("/openapi/v3")
+            .accept(YAML)
+            .settle(|body| *body = json!(body["paths"].is_object()))
+            .tolerate("the index of documents is called JSON, also where YAML is asked for")
+            .only_in(&["/headers/content-type"]),
+        ask(Method::HEAD, &format!("{MAPS}/y"), JSON, "").accept(YAML),
+        get(&format!("{MAPS}?watch=true&timeoutSeconds=1")).accept(YAML),
+        get(&format!("{BUOYS}?watch=true&timeoutSeconds=1")).accept(YAML),
+    ];
+    for one in [format!("{MAPS}/y"), format!("{BUOYS}/y")] {
+        for types in [
+            YAML,
+            "application/yaml, */*",
+            "*/*, application/yaml",
+            "application/json;q=0.1,application/yaml",
+            "application/yaml;q=0.1,application/json",
+            "text/html,application/yaml",
+            "text/yaml",
+            "application/x-yaml",
+            "application/yaml;as=Nothing;g=meta.k8s.io;v=v1,application/json",
+            "application/yaml;as=Table;g=meta.k8s.io;v=v1",
+            partial,
+        ] {
+            let asked = get(&one).accept(types);
+            script.push(match types {
+                "text/yaml" | "application/x-yaml" => asked
+                    .free_text()
+                    .may_differ(EMPTY)
+                    .only_in(&["/body/details"]),
+                "application/yaml;as=Table;g=meta.k8s.io;v=v1" => asked.settle(ageless),
+                _ => asked,
+            });
+        }
+        script.push(get(&format!("{one}-missing")).accept(YAML));
+        script.push(delete(&one).accept(YAML));
+    }
     script
 }
 
@@ -358,6 +437,14 @@ fn sizes() -> Script {
             .settle(|body| *body = body["kind"].clone()),
         post(MAPS, big(4 * 1024 * 1024)),
         post(BUOYS, buoy(4 * 1024 * 1024)),
+        post(BUOYS, buoy(1_800_000)),
+        post(BUOYS, buoy(1_400_000)).settle(|body| *body = body["kind"].clone()),
+        patch(
+            &format!("{BUOYS}/big"),
+            MERGE,
+            json!({"spec": {"l": "x".repeat(400_000)}})
+        ),
+        delete(&format!("{BUOYS}/big")).settle(|body| *body = body["status"].clone()),
         patch(&format!("{MAPS}/a"), MERGE, big(4 * 1024 * 1024)),
         put(&format!("{MAPS}/a"), big(4 * 1024 * 1024)),
     ]
