@@ -179,7 +179,7 @@ async fn a_body_that_nobody_reads_is_taken_in_or_ends_the_connection() {
     assert_eq!(connection("wrong", 0).await, None);
     assert_eq!(connection("wrong", 1).await, None);
     assert_eq!(connection("secret", limit).await, None);
-    let much = super::exchange::MAX_DRAINED + limit;
+    let much = super::exchange::MAX_DRAINED + 2 * limit;
     assert_eq!(connection("wrong", much).await, close);
     assert_eq!(connection("secret", much).await, close);
 }

@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// The same, after the agent has seen what was changed about `PublishedResource`s: it has seen another
+    /// The same, after the agent has seen what was changed about published resources: it has seen another
     /// one that comes later.
     pub(super) async fn await_noticed(&self, kind: &Kind, team: &Team) -> Result<()> {
         let later = unique("later").replace('-', "");
