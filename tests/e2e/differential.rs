@@ -68,7 +68,7 @@ mod topics;
 
 use run::Report;
 use server::Reach;
-use step::{Step, Topic};
+use step::Topic;
 
 /// The topics, or those that were asked for.
 fn chosen() -> Result<Vec<Topic>> {
@@ -145,34 +145,4 @@ fn no_two_topics_share_a_name() {
     let names: Vec<_> = topics::all().iter().map(|topic| topic.name).collect();
     let distinct: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!(distinct.len(), names.len(), "{names:?}");
-}
-
-/// Other topics make and delete such objects at the same time.
-#[test]
-fn no_topic_lists_what_others_have() {
-    let others = |path: &str| {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let everywhere = match *parts {
-            ["api", "v1", _] => true,
-            ["apis", group, _, _] => group != "$group",
-            _ => false,
-        };
-        everywhere && !query.contains("Selector=")
-    };
-    // Nobody has these.
-    let nothing = ["/apis/none.example.com/v1/things", "/api/v1/nothings"];
-    let mut found = Vec::new();
-    for topic in topics::all() {
-        for step in &topic.script.0 {
-            let (Step::Ask(ask) | Step::Watch(_, ask)) = step else {
-                continue;
-            };
-            let path = ask.path.as_str();
-            if ask.method == "GET" && others(path) && !nothing.contains(&path) {
-                found.push(format!("{}: {path}", topic.name));
-            }
-        }
-    }
-    assert!(found.is_empty(), "{found:#?}");
 }
