@@ -38,8 +38,8 @@ fn doubles_without_a_fraction_are_integers_once_they_are_stored() {
     assert_eq!(settled("[1,{\"a\":2.0}]"), was(true, "[1,{\"a\":2}]"));
     assert_eq!(settled("[-0.0,1e3,1.5]"), was(true, "[0,1000,1.5]"));
     assert_eq!(settled("[1,2.5,\"3.0\"]"), was(false, "[1,2.5,\"3.0\"]"));
-    assert_eq!(settled("9223372036854775808").0, false);
-    assert_eq!(settled("-9223372036854775809").0, false);
+    assert!(!settled("9223372036854775808").0);
+    assert!(!settled("-9223372036854775809").0);
 }
 
 /// A reader that is off by the last bit would see a change in every write of what was read.

@@ -45,7 +45,7 @@ spec:
     ),
     (
         "provider.yaml",
-        r#"apiVersion: apis.kcp.io/v1alpha1
+        r"apiVersion: apis.kcp.io/v1alpha1
 kind: APIResourceSchema
 metadata: {name: v1.buoys.harbor.example.org}
 spec:
@@ -70,7 +70,7 @@ kind: APIExport
 metadata: {name: harbor.example.org}
 spec:
   resources: [{group: harbor.example.org, name: buoys, schema: v1.buoys.harbor.example.org, storage: {crd: {}}}]
-"#,
+",
     ),
     (
         "binding.yaml",
