@@ -234,28 +234,13 @@ impl Pass<'_> {
         Some(Turn::step(request, Effect::Forgotten))
     }
 
-    /// Whether all that is to be remembered is which copies were made, while something else is still
-    /// being written: what comes of that is remembered with it.
-    fn can_wait(&self) -> bool {
-        let writes = self.steps.iter().any(|step| step.request.writes());
-        let is_uid = |(link, change): (&LinkId, &Option<Entry>)| {
-            let before = self.memory.entries.get(link);
-            before.zip(change.as_ref()).is_some_and(|(before, after)| {
-                matches!(before.copy, CopyRecord::Intended(_))
-                    && matches!(after.copy, CopyRecord::Created { .. })
-                    && before.snapshot == after.snapshot
-            })
-        };
-        writes && self.changes.iter().all(is_uid)
-    }
-
     /// One write for what all links want remembered.
     fn write_memory(&mut self, outcomes: &mut [Outcome]) {
         let Some(memory) = self
             .subject
             .memory
             .as_ref()
-            .filter(|_| !self.changes.is_empty() && !self.can_wait())
+            .filter(|_| !self.changes.is_empty())
         else {
             return;
         };

@@ -320,7 +320,12 @@ impl Ground<'_> {
                     "Namespace" if key.kind.group.is_empty() => Value::Null,
                     _ => object.as_value().clone(),
                 };
-                render(template, &data)
+                // What went wrong may quote what is in the object, and that may be a Secret.
+                let failed = |_| {
+                    let said = format!("rewrite.template cannot be rendered for {}", key.name);
+                    refused(&said)
+                };
+                template.render_trimmed(&data).map_err(failed)
             }
         }
     }

@@ -161,6 +161,14 @@ impl Stage {
         (words.collect(), codes.map(|o| o.reason.code).collect())
     }
 
+    /// What a pass says of links, in words for the owner.
+    pub(super) fn said(&self, cluster: &str, name: &str) -> String {
+        let rules = self.rules(cluster, name);
+        let (report, _) = self.hands.pass_of(&Front { stage: self, rules });
+        let reasons = report.outcomes.iter().map(|o| o.reason.to_string());
+        reasons.collect::<Vec<_>>().join("\n")
+    }
+
     /// A pass that changes nothing follows on the ones that do.
     #[track_caller]
     pub(super) fn rest(&self, cluster: &str, name: &str) -> Vec<Code> {

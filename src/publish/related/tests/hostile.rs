@@ -454,6 +454,22 @@ fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
 }
 
 #[test]
+fn a_name_that_cannot_be_made_tells_nothing_of_what_is_in_the_object() {
+    let selector = json!({"selector": {"matchLabels": {"of": "me"},
+        "rewrite": {"template": {"template": "{{ fail .RelatedObject.data.k }}"}}}});
+    let stage = Stage::new(json!([entry("e", "service", selector)]));
+    let key = stage.secret("service", "", C, "s");
+    stage.put(&key, "treasure");
+    let labels = json!({"metadata": {"labels": {"of": "me"}}});
+    stage.hands.patch(&key, labels);
+    stage.create(C, "a", json!({}));
+    assert_eq!(stage.rest(C, "a"), [Code::ReferenceInvalid]);
+    let said = stage.said(C, "a");
+    assert!(said.contains("cannot be rendered for s"), "{said}");
+    assert!(!said.contains("treasure"), "{said}");
+}
+
+#[test]
 fn where_copies_are_put_into_default_it_is_open_to_what_belongs_to_them() {
     for naming in ["{{ .Object.metadata.namespace }}", "default"] {
         let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});
