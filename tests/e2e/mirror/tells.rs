@@ -4,9 +4,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use testbed::SOON;
 use testbed::entry::What;
 
-use super::world::{LABEL, MAPS, MISSIONS, SOON, Type, VERSION, World};
+use super::world::{LABEL, MAPS, MISSIONS, Type, VERSION, World};
 
 /// Ends by itself with this code, and says this.
 #[track_caller]
