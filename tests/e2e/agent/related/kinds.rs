@@ -1,5 +1,5 @@
-//! Which kinds travel: those of other exports, those without namespaces, and those whose
-//! definitions change.
+//! Which kinds travel: those of other exports, those without namespaces, those that may not be watched, and
+//! those whose definitions change.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -7,18 +7,22 @@ use testbed::eventually;
 
 use super::super::plane::{Kind, Plane};
 use super::super::service::{self, Ground};
-use super::super::world::{EXPORTS, SCHEMAS, Team, World, has};
+use super::super::stage::Stage;
+use super::super::world::{EXPORTS, PUBLISHED, SCHEMAS, Team, World, has};
 use super::super::{SOON, definition, gadgets};
 use super::{await_held, entry, held, put, secrets};
 
 on_both_grounds!(
     a_kind_of_another_export_travels_by_its_identity,
+    what_may_not_be_watched_is_looked_at_and_the_owner_is_told,
     a_kind_without_namespaces_has_related_objects_and_is_one,
+    a_kind_is_what_its_definition_says_now,
 );
 
 on_the_playground!(
     a_kind_of_another_export_travels_by_its_identity,
     a_kind_without_namespaces_has_related_objects_and_is_one,
+    a_kind_is_what_its_definition_says_now,
     what_another_export_changes_in_its_kind_is_learned,
 );
 
@@ -29,6 +33,8 @@ const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 struct Parts {
     kind: Kind,
     identity: String,
+    /// As the service cluster defines it.
+    crd: Value,
 }
 
 impl Parts {
@@ -38,8 +44,8 @@ impl Parts {
         crd
     }
 
-    async fn install(world: &World, crd: &Value, in_workspaces: &Value) -> Result<Self> {
-        let kind = world.install(crd).await?;
+    async fn install(world: &World, crd: Value, in_workspaces: &Value) -> Result<Self> {
+        let kind = world.install(&crd).await?;
         schema(world, "v1", in_workspaces).await?;
         let export = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport",
             "metadata": {"name": FOREIGN},
@@ -51,7 +57,11 @@ impl Parts {
             anyhow::Ok(identity.context("it has none")?.to_owned())
         })
         .await;
-        let parts = Self { kind, identity };
+        let parts = Self {
+            kind,
+            identity,
+            crd,
+        };
         parts
             .grant(
                 world,
@@ -132,7 +142,7 @@ fn by_path(path: &str) -> Value {
 
 async fn a_kind_of_another_export_travels_by_its_identity(world: &World) -> Result<()> {
     let crd = parts(world);
-    let parts = Parts::install(world, &crd, &crd).await?;
+    let parts = Parts::install(world, crd.clone(), &crd).await?;
     let entries = [
         parts.entry("up", "kcp", by_path("spec.up")),
         parts.entry("down", "service", by_path("spec.down")),
@@ -188,10 +198,98 @@ async fn a_kind_of_another_export_travels_by_its_identity(world: &World) -> Resu
     Ok(())
 }
 
+/// Waits until the owner is told this by the condition, or nothing is wrong any more.
+async fn await_ready(stage: &Stage<'_>, wanted: Option<&str>) {
+    let world = stage.world;
+    eventually(2 * SOON, "the owner is told", async || {
+        let found = world
+            .service
+            .get(&format!("{PUBLISHED}/{}", stage.published))
+            .await?;
+        let ready = &found["status"]["conditions"][0];
+        let message = ready["message"].as_str().unwrap_or_default();
+        match wanted {
+            Some(wanted) => ensure!(message.contains(wanted), "{ready}"),
+            None => ensure!(ready["status"] == "True", "{ready}"),
+        }
+        Ok(())
+    })
+    .await;
+}
+
+async fn what_may_not_be_watched_is_looked_at_and_the_owner_is_told(world: &World) -> Result<()> {
+    let crd = definition(&format!("closed.{}", world.agent), "parts", "Part");
+    let kind = world.install(&crd).await?;
+    let grant = async |verbs: &[&str]| {
+        let rule = json!({"apiGroups": [kind.group], "resources": ["*"], "verbs": verbs});
+        service::bind(&world.service, &world.user(), None, &[rule]).await
+    };
+    grant(&["get", "create", "update", "patch", "delete"]).await?;
+    // Served in workspaces by the same export.
+    let schema_only = json!({"synchronization": {"enabled": false}});
+    let parts = world.publish(&kind, schema_only).await?;
+    let entry = |identifier: &str, origin: &str| {
+        json!({"identifier": identifier, "origin": origin, "group": kind.group, "version": "v1",
+            "resource": kind.plural, "object": by_path(&format!("spec.{identifier}"))})
+    };
+    let entries = [entry("up", "kcp"), entry("down", "service")];
+    let stage = world.related(json!({"related": entries})).await?;
+    world.await_published(&parts).await;
+    let (team, service) = (&stage.team.plane, &world.service);
+    stage
+        .made("lamp", json!({"up": "bulb", "down": "shade"}))
+        .await;
+    stage.marker("first").await;
+    let keeps_conditions = world.ground == Ground::Ours;
+    if keeps_conditions {
+        let told = "list and watch Part on the service cluster";
+        await_ready(&stage, Some(told)).await;
+    }
+    let (bulb, shade) = (kind.at("default", "bulb"), kind.at("default", "shade"));
+    let (bulb_copy, shade_at) = (
+        kind.at(stage.home(), "bulb"),
+        kind.at(stage.home(), "shade"),
+    );
+    let place = kind.within(stage.home());
+    stage.team.make(&kind, "bulb", json!({"watts": 5})).await;
+    await_spec(service, &bulb_copy, Some(json!({"watts": 5}))).await;
+    // Nobody tells of it: it is found all the same, and so is what becomes of it.
+    service
+        .create(&place, &kind.object("shade", json!({"wide": 1})))
+        .await?;
+    await_spec(team, &shade, Some(json!({"wide": 1}))).await;
+    service
+        .merge(&shade_at, json!({"spec": {"wide": 2}}))
+        .await?;
+    await_spec(team, &shade, Some(json!({"wide": 2}))).await;
+    service.delete(&shade_at).await?;
+    await_spec(team, &shade, None).await;
+    service
+        .create(&place, &kind.object("shade", json!({"wide": 3})))
+        .await?;
+    await_spec(team, &shade, Some(json!({"wide": 3}))).await;
+    team.merge(&bulb, json!({"spec": {"watts": 6}})).await?;
+    await_spec(service, &bulb_copy, Some(json!({"watts": 6}))).await;
+
+    grant(&["list", "watch"]).await?;
+    if keeps_conditions {
+        await_ready(&stage, None).await;
+    }
+    service
+        .merge(&shade_at, json!({"spec": {"wide": 4}}))
+        .await?;
+    await_spec(team, &shade, Some(json!({"wide": 4}))).await;
+    stage.team.delete(&stage.kind, "lamp").await?;
+    stage.team.await_gone(&stage.kind, "lamp").await;
+    ensure!(service.find(&bulb_copy).await?.is_none());
+    await_at(team, &bulb, "/metadata/finalizers", Value::Null).await;
+    Ok(())
+}
+
 async fn a_kind_without_namespaces_has_related_objects_and_is_one(world: &World) -> Result<()> {
     let mut crd = definition(&group(world), "parts", "Part");
     crd["spec"]["scope"] = "Cluster".into();
-    let parts = Parts::install(world, &crd, &crd).await?;
+    let parts = Parts::install(world, crd.clone(), &crd).await?;
     let vault = format!("{}-vault", world.agent);
     let between = |mut object: Value| {
         let text =
@@ -297,10 +395,75 @@ async fn a_kind_without_namespaces_has_related_objects_and_is_one(world: &World)
     Ok(())
 }
 
+async fn a_kind_is_what_its_definition_says_now(world: &World) -> Result<()> {
+    let crd = parts(world);
+    let with_status = Parts::served_with_status(&crd);
+    let parts = Parts::install(world, crd.clone(), &with_status).await?;
+    let mut up = parts.entry("up", "kcp", by_path("spec.up"));
+    up["syncStatus"] = true.into();
+    let own = json!({"template": {"template": "{{ .ClusterName }}-down"}});
+    let entries = [up, parts.entry("down", "service", own)];
+    let stage = world.related(json!({"related": entries})).await?;
+    parts.bind(&stage.team).await?;
+    let (team, service, kind) = (&stage.team.plane, &world.service, &parts.kind);
+    stage.made("lamp", json!({"up": "bulb"})).await;
+    stage.team.make(kind, "bulb", json!({"watts": 5})).await;
+    let status = format!("{}/status", kind.at("default", "bulb"));
+    team.merge(&status, json!({"status": {"lit": true}}))
+        .await?;
+    let copy = kind.at(stage.home(), "bulb");
+    await_spec(service, &copy, Some(json!({"watts": 5}))).await;
+    ensure!(service.get(&copy).await?["status"].is_null());
+
+    // From now on there is a status to be written, and then there is none any more.
+    let at = service::crd_at(&format!("{kind}"));
+    let serve = async |crd: &Value| -> Result<()> {
+        let versions = crd["spec"]["versions"].clone();
+        service
+            .merge(&at, json!({"spec": {"versions": versions}}))
+            .await?;
+        Ok(())
+    };
+    serve(&with_status).await?;
+    await_at(service, &copy, "/status", json!({"lit": true})).await;
+    serve(&parts.crd).await?;
+    team.merge(&kind.at("default", "bulb"), json!({"spec": {"watts": 6}}))
+        .await?;
+    await_spec(service, &copy, Some(json!({"watts": 6}))).await;
+
+    // The kind is made anew without namespaces. All of its objects go with the old one.
+    let name = format!("{}-down", stage.team.cluster);
+    let down = kind.object(&name, json!({"n": 1}));
+    service.create(&kind.within(stage.home()), &down).await?;
+    let given = kind.at("default", &name);
+    await_spec(team, &given, Some(json!({"n": 1}))).await;
+    team.delete(&kind.at("default", "bulb")).await?;
+    await_spec(team, &kind.at("default", "bulb"), None).await;
+    service.delete(&at).await?;
+    await_spec(team, &given, None).await;
+    eventually(SOON, "the definition is gone", async || {
+        ensure!(service.find(&at).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await;
+    let mut wide = crd.clone();
+    wide["spec"]["scope"] = "Cluster".into();
+    service::install(service, &wide).await?;
+    let down = kind.object(&name, json!({"n": 2}));
+    service.create(&kind.everywhere(), &down).await?;
+    eventually(2 * SOON, "it is found where it is now", async || {
+        let found = team.find(&given).await?.map(|found| found["spec"].clone());
+        ensure!(found == Some(json!({"n": 2})), "{found:?}");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
 async fn what_another_export_changes_in_its_kind_is_learned(world: &World) -> Result<()> {
     let crd = parts(world);
     let with_status = Parts::served_with_status(&crd);
-    let parts = Parts::install(world, &with_status, &crd).await?;
+    let parts = Parts::install(world, with_status.clone(), &crd).await?;
     let mut down = parts.entry("down", "service", by_path("spec.down"));
     (down["syncStatus"], down["watch"]) = (true.into(), json!({"byOwner": {}}));
     let stage = world.related(json!({"related": [down]})).await?;
