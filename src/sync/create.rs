@@ -179,8 +179,8 @@ pub(super) fn adopt(
     }
     let desired = link.rules.desired(source, Some(object))?;
     let made = match link.policy.adoption {
-        Adoption::Equal if agrees(&desired, object) => Made::Created,
-        Adoption::Never | Adoption::Equal => {
+        Adoption::Equal(made) if agrees(&desired, object) => made,
+        Adoption::Never | Adoption::Equal(_) => {
             return Err(Reason::new(Code::AdoptionRefused, key.to_string()));
         }
         Adoption::Keep | Adoption::Overwrite => Made::Adopted,

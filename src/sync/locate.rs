@@ -10,7 +10,7 @@ use super::pass::{Pass, Sight};
 use super::reason::Reason;
 use super::request::Request;
 use super::rules::{Made, Owner};
-use super::subject::{Identity, Key, Link, Target};
+use super::subject::{Identity, Key, Link, Source, Target};
 use super::view::{Found, Proof, Seen};
 
 /// What stands where the copy should be.
@@ -189,17 +189,24 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
 /// Whether the memory says that this object is our copy, and how it became that.
 fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Made> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
+    let says_the_same = || {
+        let snapshot = entry.snapshot.as_ref();
+        snapshot.is_some_and(|snapshot| agrees(snapshot.object(), object))
+    };
     match &entry.copy {
-        CopyRecord::Created { uid, .. } => same(uid).then_some(Made::Created),
+        CopyRecord::Created { uid, .. } if same(uid) => Some(Made::Created),
+        // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
+        CopyRecord::Created { key: made, .. } => {
+            let last = link.policy.identity == Identity::Memory
+                && matches!(link.source, Source::Unwanted(_));
+            (last && made == key && says_the_same()).then_some(Made::Created)
+        }
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
         CopyRecord::Unrecorded => Some(Made::Created),
         // Killed between making it and recording its uid: it is what we were about to make.
-        CopyRecord::Intended(intended) => (intended == key
-            && entry
-                .snapshot
-                .as_ref()
-                .is_some_and(|snapshot| agrees(snapshot.object(), object)))
-        .then_some(Made::Created),
+        CopyRecord::Intended(intended) => {
+            (intended == key && says_the_same()).then_some(Made::Created)
+        }
     }
 }

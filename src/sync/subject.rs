@@ -10,7 +10,7 @@ use crate::object::{Gvk, Object};
 
 use super::memory::MemoryPlace;
 use super::reason::Reason;
-use super::rules::Rules;
+use super::rules::{Made, Rules};
 
 /// One of the control planes that a dialect connects, by the name the dialect gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -294,8 +294,9 @@ pub enum Identity {
 pub enum Adoption {
     /// Refuse.
     Never,
-    /// Take it where its content already is what it should be, else refuse.
-    Equal,
+    /// Take it where its content already is what it should be, else refuse; as if we had made it, or as
+    /// what was there.
+    Equal(Made),
     /// Take it, keep its content, remember the source's.
     Keep,
     /// Take it and let the source win.
@@ -417,7 +418,7 @@ impl Policy {
             source_gone: Fate::Delete,
             retract: Fate::Keep,
             identity: Identity::Memory,
-            adoption: Adoption::Equal,
+            adoption: Adoption::Equal(Made::Created),
             adopted_on_delete: AdoptedOnDelete::Release,
             content: Content::Merge,
             status: StatusFlow::None,

@@ -32,7 +32,7 @@ use crate::publish::related::{
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use crate::sync::decide::Question;
-use crate::sync::{Key, Prints, Report};
+use crate::sync::{Key, Made, Prints, Report};
 
 mod index;
 mod quieting;
@@ -86,14 +86,19 @@ impl Company {
         let ends: Vec<_> = match change.what {
             What::Gone => Vec::new(),
             _ if !memory::codec::tells_of_related(secret) => return,
-            What::Initial | What::Changed => memory::codec::link_ids(secret)
+            What::Initial | What::Changed => memory::codec::copies(secret)
                 .iter()
-                .filter_map(|id| Ends::read(id, sides, &remote))
+                .filter_map(|(id, made)| Some((Ends::read(id, sides, &remote)?, *made)))
                 .collect(),
         };
-        let wishes = ends.iter().flat_map(Ends::wishes).collect();
-        self.ledger.remembered(&claimant(secret, &remote), wishes);
-        self.names.lock().extend(ends);
+        let wishes = ends.iter().flat_map(|(ends, _)| ends.wishes()).collect();
+        let made = ends.iter().filter(|(_, made)| *made == Made::Created);
+        let made = made.flat_map(|(ends, _)| ends.wishes()).collect();
+        let by = claimant(secret, &remote);
+        self.ledger.remembered(&by, wishes, made);
+        self.names
+            .lock()
+            .extend(ends.into_iter().map(|(ends, _)| ends));
     }
 
     /// Lets requests find the kinds of which memories tell, though no entry may name them any more.

@@ -16,7 +16,7 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use crate::sync::subject::Side;
 use crate::sync::{
-    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Memory, Reason, Snapshot, Source,
+    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot, Source,
 };
 
 use super::{key, parse_snapshot, snapshot_text};
@@ -347,9 +347,16 @@ pub fn tells_of_related(stored: &Object) -> bool {
     text.windows(mark.len()).any(|part| part == mark)
 }
 
-/// The links that a memory has records of.
-pub fn link_ids(stored: &Object) -> Vec<LinkId> {
-    records(stored).keys().map(|id| LinkId::new(id)).collect()
+/// The links that a memory has records of, each with how its copy came to be ours.
+pub fn copies(stored: &Object) -> Vec<(LinkId, Made)> {
+    let of = |(id, record): (String, Record)| {
+        let made = match record.copy {
+            Copy::Adopted(..) => Made::Adopted,
+            Copy::Unrecorded | Copy::Intended(_) | Copy::Created(..) => Made::Created,
+        };
+        (LinkId::new(&id), made)
+    };
+    records(stored).into_iter().map(of).collect()
 }
 
 fn records(stored: &Object) -> BTreeMap<String, Record> {

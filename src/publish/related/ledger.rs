@@ -93,13 +93,14 @@ impl Ledger {
         self.0.lock().set(by, now);
     }
 
-    /// What a memory says. It does not count once its owner was looked at.
-    pub fn remembered(&self, by: &Claimant, wishes: BTreeSet<Wish>) {
+    /// What a memory says, and of what it says that it was made. It does not count once its owner was
+    /// looked at.
+    pub fn remembered(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
             let now = Claims {
-                made: wishes.clone(),
                 wishes,
+                made,
                 said: false,
             };
             state.set(by, now);
@@ -216,7 +217,7 @@ mod tests {
         ledger.claim(&two, &key("v2", "s")).unwrap();
         assert!(ledger.is_shared(&one, &Wish::copy(&key("v1", "s"))));
         ledger.wants(&one, wishes(&[]), wishes(&[]));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
         assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
     }
 
@@ -224,10 +225,10 @@ mod tests {
     fn a_memory_counts_until_its_owner_was_looked_at() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
         assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
         ledger.wants(&one, wishes(&[key("v1", "t")]), wishes(&[]));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]));
+        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
         assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
         assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "t"))));
     }
@@ -270,7 +271,8 @@ mod tests {
         assert!(!ledger.was_made(&two, &secret));
         ledger.wants(&two, wishes(&[]), wishes(&[]));
         assert!(!ledger.was_made(&one, &secret));
-        ledger.remembered(&who("a", "3"), wishes(std::slice::from_ref(&secret)));
+        let own = wishes(std::slice::from_ref(&secret));
+        ledger.remembered(&who("a", "3"), own.clone(), own);
         assert!(ledger.was_made(&one, &secret));
     }
 

@@ -17,11 +17,12 @@ use crate::publish::marks;
 use crate::publish::naming::LocalScope;
 use crate::publish::rules::{ObjectRules, Sides};
 use crate::publish::types::Origin;
+use crate::sync;
 use crate::sync::reason::Class;
 use crate::sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
 use crate::sync::{
-    Code, CopyRecord, Finalizer, Key, Link, LinkId, Memory, Policy, Reason, Request, Scope, Seen,
-    Side, Source, Subject, Target, View, agrees,
+    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request, Scope,
+    Seen, Side, Source, Subject, Target, View, agrees,
 };
 
 pub(super) struct Making<'a> {
@@ -36,7 +37,7 @@ pub(super) struct Making<'a> {
 
 /// What became of the entries.
 #[derive(Default)]
-struct Made {
+struct Gathered {
     links: Vec<Link>,
     needs: Vec<Request>,
     /// Entries of which it is not known where they lead: what they made stays as it is.
@@ -52,7 +53,7 @@ impl Making<'_> {
         local: Option<&Object>,
     ) -> Result<Subject, Vec<Request>> {
         let leaving = self.anchor.in_deletion();
-        let mut made = Made::default();
+        let mut made = Gathered::default();
         if let Some(local) = local {
             for entry in &self.compiled.related {
                 self.entry(entry, local, &mut made);
@@ -79,8 +80,9 @@ impl Making<'_> {
                 .wants(&self.by, BTreeSet::new(), BTreeSet::new());
         } else {
             // What of an unknown entry was made is wanted until it is known better.
-            let kept: BTreeSet<_> = self.unclear(&made).collect();
-            let existing = self.existing(&made).chain(kept.iter().cloned()).collect();
+            let kept: BTreeSet<_> = self.unclear(&made, |_| true).collect();
+            let existing = self.existing(&made).chain(self.unclear(&made, is_made));
+            let existing = existing.collect();
             let all = wanted.union(&kept).cloned().collect();
             self.around.ledger.wants(&self.by, all, existing);
         }
@@ -95,7 +97,7 @@ impl Making<'_> {
         Ok(subject)
     }
 
-    fn entry(&self, entry: &Arc<Entry>, local: &Object, made: &mut Made) {
+    fn entry(&self, entry: &Arc<Entry>, local: &Object, made: &mut Gathered) {
         let pairs = match self.resolve(entry, local) {
             Ok((resolved, kinds)) => {
                 for (index, reason) in resolved.refused.into_iter().enumerate() {
@@ -183,7 +185,7 @@ impl Making<'_> {
         pair: &Pair,
         local: &Object,
         kinds: (&RelatedKind, &RelatedKind),
-        made: &mut Made,
+        made: &mut Gathered,
     ) -> Result<Link, Reason> {
         let key = |side, kind: &RelatedKind, (namespace, name): &(Option<String>, String)| {
             self.scope(side, &kind.kind).key(namespace.as_deref(), name)
@@ -330,7 +332,7 @@ impl Making<'_> {
     }
 
     /// What the memory tells of and no entry leads to.
-    fn left(&self, made: &Made, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
+    fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
         let mut left = Vec::new();
@@ -397,47 +399,56 @@ impl Making<'_> {
         there.is_none_or(|there| match link.policy.adoption {
             Adoption::Keep | Adoption::Overwrite => true,
             Adoption::Never => false,
-            Adoption::Equal => {
+            Adoption::Equal(_) => {
                 let desired = link.rules.desired(&source, Some(&there));
                 desired.is_ok_and(|desired| agrees(&desired, &there))
             }
         })
     }
 
-    /// The copies that are wanted and of which the memory tells.
-    fn existing(&self, made: &Made) -> impl Iterator<Item = Wish> {
+    /// The copies that are wanted and of which the memory says that they were made.
+    fn existing(&self, made: &Gathered) -> impl Iterator<Item = Wish> {
         let links = made.links.iter();
-        let known = links.filter(|link| self.memory.entries.contains_key(&link.id));
+        let known = links.filter(|link| {
+            let record = self.memory.entries.get(&link.id);
+            record.is_some_and(|record| is_made(&record.copy))
+        });
         known.filter_map(copy)
     }
 
     /// What may be done about an object in the place of a copy of which no memory tells.
     ///
-    /// On the service cluster a consumer who knows what is in an object could make that its own by
-    /// sending the same. Copies are made after it is remembered that they will be, so that one of which
-    /// nothing is known, while the memory is there, is not ours, unless another object of the same
-    /// workspace made it.
+    /// Copies are made after it is remembered that they will be, so that one of which nothing is known,
+    /// while the memory is there, is not ours, unless another object of the same workspace made it. What
+    /// is not ours is taken where it says the same already, and stays when it is wanted no more.
     fn adoption(&self, entry: &Entry, target: &Key) -> Adoption {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
-        let is_known = |id: &LinkId| {
+        let is_known = |(id, record): (&LinkId, &sync::Entry)| {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
-            known.is_some_and(|known| same_object(&known, target))
+            is_made(&record.copy) && known.is_some_and(|known| same_object(&known, target))
         };
         let ours = self.memory.entries.is_empty()
-            || self.memory.entries.keys().any(is_known)
+            || self.memory.entries.iter().any(is_known)
             || self.around.ledger.was_made(&self.by, target);
-        match entry.origin {
-            _ if entry.choices.adopt => Adoption::Overwrite,
-            Origin::Kcp if !ours => Adoption::Never,
-            Origin::Kcp | Origin::Service => Adoption::Equal,
+        if entry.choices.adopt {
+            Adoption::Overwrite
+        } else if ours {
+            Adoption::Equal(Made::Created)
+        } else {
+            Adoption::Equal(Made::Adopted)
         }
     }
 
     /// What is wanted of what is not known well enough to be judged.
-    fn unclear(&self, made: &Made) -> impl Iterator<Item = Wish> {
+    fn unclear(
+        &self,
+        made: &Gathered,
+        which: impl Fn(&CopyRecord) -> bool,
+    ) -> impl Iterator<Item = Wish> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
-        let ids = self.memory.entries.keys();
-        let unclear = ids.filter(|id| {
+        let entries = self.memory.entries.iter();
+        let ids = entries.filter(|(_, record)| which(&record.copy));
+        let unclear = ids.map(|(id, _)| id).filter(|id| {
             let identity = Identity::read(id);
             let unknown = |one: Identity| made.unknown.contains(one.identifier());
             made.waiting.contains(id) || identity.is_some_and(unknown)
@@ -462,6 +473,11 @@ fn copy(link: &Link) -> Option<Wish> {
 fn held(link: &Link) -> Option<Wish> {
     let finalizer = link.policy.hold.as_ref()?;
     Some(Wish::held(link.source.key()?, &finalizer.0))
+}
+
+/// Whether a copy, if there is one, was not there before.
+fn is_made(copy: &CopyRecord) -> bool {
+    !matches!(copy, CopyRecord::Adopted { .. })
 }
 
 fn wishes(link: &Link) -> impl Iterator<Item = Wish> {

@@ -16,7 +16,7 @@ use crate::publish::naming::LocalScope;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::rules::subject_of;
 use crate::publish::types::PublishedResourceSpec;
-use crate::sync::{Code, Dialect, Outcome, Request, Scope, Step};
+use crate::sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;

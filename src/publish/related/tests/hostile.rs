@@ -377,7 +377,7 @@ fn in_a_namespace_that_workspaces_share_nobody_reads_what_is_anothers() {
 }
 
 #[test]
-fn whoever_knows_what_an_object_holds_does_not_get_it_by_sending_the_same() {
+fn what_says_the_same_already_is_taken_and_stays() {
     let stage = Stage::new(json!([
         entry("e", "kcp", by_path("spec.name")),
         entry("again", "kcp", by_path("spec.name")),
@@ -388,22 +388,24 @@ fn whoever_knows_what_an_object_holds_does_not_get_it_by_sending_the_same() {
     );
     stage.put(&target, "well-known");
     stage.put(&source, "well-known");
-    // Nor by sending it twice, so that each looks like the other's.
     for name in ["a", "b"] {
         stage.create(C, name, json!({"name": "s"}));
     }
     for _ in 0..2 {
         for name in ["a", "b"] {
-            assert_eq!(stage.rest(C, name), [Code::AdoptionRefused; 2]);
+            assert_eq!(stage.rest(C, name), [Code::InStep; 2]);
         }
     }
-    stage.put(&source, "poison");
+    stage.put(&source, "changed");
     for name in ["a", "b"] {
-        stage.rest(C, name);
+        assert_eq!(stage.rest(C, name), [Code::InStep; 2]);
+    }
+    assert_eq!(stage.value(&target).as_deref(), Some("changed"));
+    for name in ["a", "b"] {
         stage.hands.delete(&stage.anchor(C, name));
         stage.rest(C, name);
     }
-    assert_eq!(stage.value(&target).as_deref(), Some("well-known"));
+    assert_eq!(stage.value(&target).as_deref(), Some("changed"));
 }
 
 #[test]
