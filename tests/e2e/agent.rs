@@ -63,6 +63,7 @@ mod faults;
 mod filters;
 mod lifecycle;
 mod masses;
+mod mending;
 mod objects;
 mod ownership;
 mod plane;
