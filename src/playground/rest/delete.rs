@@ -90,7 +90,7 @@ impl Rest {
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
-            body: view.list(&meta, &items)?,
+            body: view.list(&meta, items)?.whole(),
             warnings: Vec::new(),
         })
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,6 +12,7 @@ use super::aside::{Aside, SMALL};
 use super::query::{Age, Query};
 use super::select::Chosen;
 use super::view::View;
+use crate::playground::pieces::Pieces;
 use crate::playground::status::Status;
 use crate::playground::store::{Filter as _, Place, Range, Snapshot, Store, Stored};
 
@@ -42,7 +42,7 @@ pub(super) async fn list(
     store: &Store,
     asked: &Listing<'_>,
     aside: &Aside,
-) -> Result<Bytes, Status> {
+) -> Result<Pieces, Status> {
     let Listing {
         range,
         chosen,
@@ -103,12 +103,12 @@ fn document<'a>(
     view: &View,
     meta: &Value,
     page: impl IntoIterator<Item = &'a Arc<Stored>>,
-) -> Result<Bytes, Status> {
+) -> Result<Pieces, Status> {
     let bodies = page
         .into_iter()
         .map(|stored| view.item(stored))
-        .collect::<Result<Vec<Bytes>, Status>>()?;
-    view.list(meta, &bodies)
+        .collect::<Result<_, Status>>()?;
+    view.list(meta, bodies)
 }
 
 /// What leads to the page after an object.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::accept::{Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::pieces::Pieces;
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
 use crate::playground::table::{Column, Printer};
@@ -22,6 +23,8 @@ pub(super) struct View {
     pub(super) form: Form,
     pub(super) clock: fn() -> Timestamp,
     pub(super) heads: Heads,
+    /// Of what is served as it is stored.
+    stamp: u64,
 }
 
 /// Whether tables say what their columns are: of the tables of a watch only the first does.
@@ -42,6 +45,39 @@ pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
 }
 
 impl View {
+    pub(super) fn new(resource: Arc<Resource>, form: Form, clock: fn() -> Timestamp) -> Self {
+        Self {
+            stamp: stamp(&resource.version, &resource),
+            resource,
+            form,
+            clock,
+            heads: Heads::Shown,
+        }
+    }
+
+    /// Objects as they are, and as they are served to everybody.
+    pub(super) fn of(resource: &Arc<Resource>, clock: fn() -> Timestamp) -> Self {
+        Self::new(Arc::clone(resource), Form::Whole, clock)
+    }
+
+    /// The object as it is served, where that is not as it is stored; `object` is what is stored.
+    pub(super) fn served(
+        &self,
+        stored: &Stored,
+        object: &Object,
+    ) -> Result<Option<Object>, Status> {
+        if self.serves_as_stored(stored) {
+            return Ok(None);
+        }
+        serve(&self.resource, object.clone()).map(Some)
+    }
+
+    /// The same view of the resource as it is now.
+    pub(super) fn follow(&mut self, resource: Arc<Resource>) {
+        self.stamp = stamp(&resource.version, &resource);
+        self.resource = resource;
+    }
+
     pub(super) fn gvk(&self) -> Gvk {
         let resource = &self.resource;
         Gvk::new(&resource.group, &resource.version, &resource.kind)
@@ -67,10 +103,7 @@ impl View {
     }
 
     fn serves_as_stored(&self, stored: &Stored) -> bool {
-        let resource = &self.resource;
-        self.form == Form::Whole
-            && resource.conversion.is_none()
-            && stored.stamp == stamp(&resource.version, resource)
+        self.is_quick() && stored.stamp == self.stamp
     }
 
     /// Shows an object that is not, or no longer, stored; in its storage version.
@@ -131,7 +164,7 @@ impl View {
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Result<Bytes, Status> {
+    pub(super) fn list(&self, meta: &Value, items: Vec<Bytes>) -> Result<Pieces, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -146,7 +179,8 @@ impl View {
             }
             Form::Table(version, _) if items.is_empty() => {
                 let none = self.printer()?.no_rows();
-                return Ok(bytes(&self.table(version, meta, &none)));
+                let table = self.table(version, meta, &none);
+                return Ok(Pieces::new(table.to_string().into(), items, b""));
             }
             Form::Table(version, _) => {
                 let mut head = self.table(version, meta, &Value::Null);
@@ -264,22 +298,13 @@ impl View {
 }
 
 /// A document whose last field is a list of JSON texts.
-fn around(head: &Value, field: &str, items: &[Bytes]) -> Bytes {
-    let head = head.to_string();
-    let size: usize = items.iter().map(|item| item.len() + 1).sum();
-    let mut list = Vec::with_capacity(head.len() + size + 16);
-    list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
-    list.extend_from_slice(b",\"");
-    list.extend_from_slice(field.as_bytes());
-    list.extend_from_slice(b"\":[");
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            list.push(b',');
-        }
-        list.extend_from_slice(item);
-    }
-    list.extend_from_slice(b"]}");
-    list.into()
+fn around(head: &Value, field: &str, items: Vec<Bytes>) -> Pieces {
+    let mut head = head.to_string();
+    head.pop();
+    head.push_str(",\"");
+    head.push_str(field);
+    head.push_str("\":[");
+    Pieces::new(head.into(), items, b"]}")
 }
 
 /// From the storage version to the served one, as the served schema has it.
