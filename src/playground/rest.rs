@@ -27,6 +27,7 @@ mod list;
 mod metadata;
 mod openapi;
 mod owning;
+mod paging;
 mod query;
 mod select;
 mod target;

@@ -17,6 +17,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// What the answer warns of beside the refusal; sent as headers.
     pub warnings: Vec<String>,
+    /// For who asked for a page that cannot be had any more.
+    pub next_page: Option<String>,
 }
 
 /// What a `Status` is about.
@@ -57,6 +59,7 @@ impl Status {
             message: message.into(),
             details: None,
             warnings: Vec::new(),
+            next_page: None,
         }
     }
 
@@ -270,6 +273,9 @@ impl Status {
             && !self.reason.is_empty()
         {
             map.insert("reason".into(), self.reason.into());
+        }
+        if let Some(token) = &self.next_page {
+            root["metadata"]["continue"] = token.as_str().into();
         }
         if let (Some(details), Some(map)) = (&self.details, root.as_object_mut()) {
             map.insert("details".into(), details.to_json());

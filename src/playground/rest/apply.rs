@@ -113,6 +113,9 @@ impl Rest {
         }
         write::fit_namespace(&mut object, &call.path)?;
         write::fit_name(&object, name)?;
+        if call.path.subresource.is_empty() {
+            complaints.doubt(&resource, &object, served.as_ref());
+        }
         let Some((key, old)) = there else {
             object.metadata_mut().remove("resourceVersion");
             let left = self.create_object(tx, call, resource, object, Account::Given)?;

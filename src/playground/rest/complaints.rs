@@ -5,7 +5,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::body::PatchKind;
+use super::metadata;
 use super::query::FieldValidation;
+use crate::object::Object;
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::field::FieldError;
 use crate::playground::json::{self, Document, Syntax};
@@ -24,6 +26,8 @@ pub(super) struct Complaints {
     unknown: Vec<String>,
     /// In words, in the order of the document: all there is, where that order is the server's.
     ordered: Option<Vec<String>>,
+    /// In words, told of whatever is accepted.
+    doubts: Vec<String>,
 }
 
 /// What the document is.
@@ -78,6 +82,7 @@ impl Complaints {
             duplicates,
             unknown: Vec::new(),
             ordered: None,
+            doubts: Vec::new(),
         }
     }
 
@@ -118,8 +123,22 @@ impl Complaints {
         }
     }
 
+    /// What a custom object says that is better not said.
+    pub(super) fn doubt(&mut self, resource: &Resource, object: &Object, old: Option<&Object>) {
+        if resource.flavour == Flavour::Custom {
+            self.doubts = metadata::doubtful_finalizers(object, old);
+        }
+    }
+
+    /// What the answer to what was accepted warns of.
+    pub(super) fn all_warnings(&self) -> Vec<String> {
+        let mut all = self.warnings();
+        all.extend(self.doubts.iter().cloned());
+        all
+    }
+
     /// What the answer warns of, be it a refusal or not.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         match self.validation {
             FieldValidation::Warn => self.all(),
             FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),

@@ -24,6 +24,26 @@ pub(super) struct View {
     pub(super) heads: Heads,
 }
 
+/// An object in a list: a JSON text, maybe one out of which something was cut.
+pub(super) struct Item {
+    /// Whether the first brace is to be put before the parts.
+    open: bool,
+    parts: [Bytes; 2],
+}
+
+impl Item {
+    fn whole(body: Bytes) -> Self {
+        Self {
+            open: false,
+            parts: [body, Bytes::new()],
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+}
+
 /// Whether tables say what their columns are: of the tables of a watch only the first does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
@@ -103,22 +123,57 @@ impl View {
     }
 
     /// The object as part of a list.
-    pub(super) fn item(&self, stored: &Stored) -> Result<Bytes, Status> {
+    pub(super) fn item(&self, stored: &Stored) -> Result<Item, Status> {
         if self.serves_as_stored(stored) {
-            return Ok(stored.body());
+            return Ok(match self.kindless(stored.body()) {
+                Ok(item) => item,
+                Err(body) => Item::whole(body),
+            });
         }
         self.transient_item(stored.object())
     }
 
+    /// Items of built-in kinds do not say what they are: the list does. Cut out of the text, which is
+    /// returned where nothing is to be cut out, or not found.
+    fn kindless(&self, body: Bytes) -> Result<Item, Bytes> {
+        if self.says_kinds() {
+            return Err(body);
+        }
+        let resource = &self.resource;
+        let head = format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version());
+        let kind = format!("\"kind\":\"{}\",", resource.kind);
+        // Fields are sorted, and after the kind come the metadata; no text has a quote like these.
+        let found = memchr::memmem::find(&body, format!("{kind}\"metadata\":").as_bytes());
+        let Some(at) = found.filter(|at| body.starts_with(head.as_bytes()) && *at >= head.len())
+        else {
+            return Err(body);
+        };
+        Ok(Item {
+            open: true,
+            parts: [body.slice(head.len()..at), body.slice(at + kind.len()..)],
+        })
+    }
+
+    fn says_kinds(&self) -> bool {
+        self.form != Form::Whole || self.resource.flavour == Flavour::Custom
+    }
+
     /// The same, of one that is not, or no longer, stored.
-    pub(super) fn transient_item(&self, object: Object) -> Result<Bytes, Status> {
-        Ok(bytes(&match self.form {
-            Form::Whole => serve(&self.resource, object)?.into_value(),
+    pub(super) fn transient_item(&self, object: Object) -> Result<Item, Status> {
+        Ok(Item::whole(bytes(&match self.form {
+            Form::Whole => {
+                let mut served = serve(&self.resource, object)?.into_value();
+                if let (Value::Object(fields), false) = (&mut served, self.says_kinds()) {
+                    fields.remove("apiVersion");
+                    fields.remove("kind");
+                }
+                served
+            }
             Form::Metadata(version) | Form::MetadataList(version) => {
                 partial(&serve(&self.resource, object)?, version)
             }
             Form::Table(version, beside) => self.row(object, version, beside)?,
-        }))
+        })))
     }
 
     /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
@@ -131,7 +186,7 @@ impl View {
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Result<Bytes, Status> {
+    pub(super) fn list(&self, meta: &Value, items: &[Item]) -> Result<Bytes, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -264,9 +319,9 @@ impl View {
 }
 
 /// A document whose last field is a list of JSON texts.
-fn around(head: &Value, field: &str, items: &[Bytes]) -> Bytes {
+fn around(head: &Value, field: &str, items: &[Item]) -> Bytes {
     let head = head.to_string();
-    let size: usize = items.iter().map(|item| item.len() + 1).sum();
+    let size: usize = items.iter().map(|item| item.size() + 2).sum();
     let mut list = Vec::with_capacity(head.len() + size + 16);
     list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
     list.extend_from_slice(b",\"");
@@ -276,7 +331,11 @@ fn around(head: &Value, field: &str, items: &[Bytes]) -> Bytes {
         if index > 0 {
             list.push(b',');
         }
-        list.extend_from_slice(item);
+        if item.open {
+            list.push(b'{');
+        }
+        list.extend_from_slice(&item.parts[0]);
+        list.extend_from_slice(&item.parts[1]);
     }
     list.extend_from_slice(b"]}");
     list.into()

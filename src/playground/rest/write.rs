@@ -65,7 +65,7 @@ impl Left {
     /// With what the client is to be warned of.
     pub(super) fn warned(self, complaints: &Complaints) -> Self {
         Self {
-            warnings: complaints.warnings(),
+            warnings: complaints.all_warnings(),
             ..self
         }
     }
@@ -86,6 +86,7 @@ impl Rest {
                 manager: &manager,
                 live: None,
             };
+            complaints.doubt(&resource, &object, None);
             let left = self.create_object(tx, call, resource, object, account)?;
             Ok(left.warned(&complaints))
         });
@@ -171,22 +172,15 @@ impl Rest {
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let (key, old) = existing(tx, call, &resource, name)?;
-            let version = object.resource_version().unwrap_or("0");
-            if needs_version(&resource) && version == "0" {
-                let error = FieldError::invalid(
-                    "metadata.resourceVersion",
-                    0,
-                    "must be specified for an update",
-                );
-                // Known by the resource here, not by its kind.
-                let (group, plural) = (&resource.group, &resource.plural);
-                return Err(Status::invalid(group, plural, name, &[error]));
-            }
+            check_version(&resource, name, &object)?;
             let served = view::serve(&resource, old.object())?;
             let account = Account::Update {
                 manager: &manager,
                 live: Some(&served),
             };
+            if call.path.subresource.is_empty() {
+                complaints.doubt(&resource, &object, Some(&served));
+            }
             let gone = self.replace(tx, call, (&key, &old, &resource), object, account)?;
             Ok(Left::new(resource, gone).warned(&complaints))
         });
@@ -217,14 +211,19 @@ impl Rest {
             let served = view::serve(&resource, old.object())?;
             let result = patched(kind, served.as_value(), &document.value, &resource)?;
             let shown = || complaints::shown(kind, &document.value, &result);
+            check_type(&result, &call.path, &resource, name)?;
             let mut object = decode(result.clone(), &resource, &mut complaints)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
+            check_version(&resource, name, &object)?;
             let account = Account::Update {
                 manager: &manager,
                 live: Some(&served),
             };
+            if call.path.subresource.is_empty() {
+                complaints.doubt(&resource, &object, Some(&served));
+            }
             let gone = self
                 .replace(tx, call, (&key, &old, &resource), object, account)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
@@ -248,19 +247,25 @@ impl Rest {
     ) -> Result<Option<Object>, Status> {
         let before_size = old.size();
         let old = old.object();
+        // A patch of the status alone leaves the rest as it is, whatever it says.
+        let status_alone = call.request.method == Method::PATCH
+            && call.path.subresource == "status"
+            && resource.flavour == Flavour::Custom;
         if call.request.method == Method::PATCH
+            && !status_alone
             && let Some(uid) = object.uid()
             && old.uid() != Some(uid)
         {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            // Told twice, as by servers that check metadata before and after admission.
-            return Err(invalid(resource, key.name(), &[error.clone(), error]));
+            let errors = metadata::as_often_as_told(vec![error], resource);
+            return Err(invalid(resource, key.name(), &errors));
         }
-        metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
-        let mut moved = metadata::check_deletion(&object, &old);
+        let meant = object.uid().filter(|_| !status_alone);
+        metadata::check_precondition(key, &old, meant, object.resource_version())?;
+        let moved = metadata::check_deletion(&object, &old);
         if !moved.is_empty() {
-            moved.extend(moved.clone());
-            return Err(invalid(resource, key.name(), &moved));
+            let errors = metadata::as_often_as_told(moved, resource);
+            return Err(invalid(resource, key.name(), &errors));
         }
         metadata::keep_owned(&mut object, &old);
         let subresource = call.path.subresource.as_str();
@@ -367,13 +372,15 @@ impl Rest {
             object.set_gvk(&storage);
         }
         errors.extend(check_metadata(&object, resource));
+        errors.extend(metadata::check_domains(&object, resource));
         if let Some(strategy) = &resource.strategy {
             errors.extend(strategy.validate(admission, &object));
         }
         if let Some(old) = admission.old {
-            let refused = metadata::check_finalizers(&object, old);
-            errors.extend(refused.clone());
-            errors.extend(refused);
+            errors.extend(metadata::check_finalizers(&object, old));
+            if !errors.is_empty() {
+                errors = metadata::as_often_as_told(errors, resource);
+            }
         }
         refuse(resource, object.as_value(), &errors)?;
         let stamp = match (&stored_as, converts) {
@@ -534,6 +541,66 @@ fn needs_version(resource: &Resource) -> bool {
     resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
+/// What a patch has made of a custom object is of its kind and version still. Where it has not, that is
+/// told as of any field; of the status alone nobody asks.
+fn check_type(
+    patched: &Value,
+    path: &ResourcePath,
+    resource: &Resource,
+    name: &str,
+) -> Result<(), Status> {
+    if resource.flavour != Flavour::Custom {
+        return Ok(());
+    }
+    let text = |field: &str| patched.get(field).and_then(Value::as_str).unwrap_or("");
+    let (given, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() {
+        let json = patched.to_string();
+        let why = format!("Object 'Kind' is missing in '{json}'");
+        let error = FieldError::invalid("patch", json, &why);
+        return Err(Status::invalid("", "", "", &[error]));
+    }
+    if given.is_empty() {
+        return Err(Status::internal(
+            "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+        ));
+    }
+    let wanted = Gvk::new(&resource.group, &resource.version, &resource.kind);
+    if path.subresource == "status" {
+        return Ok(());
+    }
+    let rows = [
+        ("kind", kind, wanted.kind.clone()),
+        ("apiVersion", given, wanted.api_version()),
+    ];
+    let wrong = rows.iter().filter(|(_, given, wanted)| given != wanted);
+    let errors: Vec<FieldError> = wrong
+        .map(|(field, given, wanted)| {
+            FieldError::invalid(field, *given, &format!("must be {wanted}"))
+        })
+        .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = given.split_once('/').map_or("", |(group, _)| group);
+    Err(Status::invalid(group, kind, name, &errors))
+}
+
+fn check_version(resource: &Resource, name: &str, object: &Object) -> Result<(), Status> {
+    let version = object.resource_version().unwrap_or("0");
+    if !needs_version(resource) || version != "0" {
+        return Ok(());
+    }
+    let error = FieldError::invalid(
+        "metadata.resourceVersion",
+        0,
+        "must be specified for an update",
+    );
+    // Known by the resource here, not by its kind.
+    let (group, plural) = (&resource.group, &resource.plural);
+    Err(Status::invalid(group, plural, name, &[error]))
+}
+
 /// The namespace of the address is the object's.
 pub(super) fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
     match (object.namespace(), path.namespace.as_deref()) {
@@ -645,7 +712,7 @@ fn patched(
     document: &Value,
     resource: &Resource,
 ) -> Result<Value, Status> {
-    let patched = match kind {
+    let mut patched = match kind {
         PatchKind::Apply => return Err(Status::internal("an apply is no patch of a document")),
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
@@ -657,6 +724,12 @@ fn patched(
             patch::strategic(object, document, known.map(|(_, known)| known))
         }
     };
+    if let (PatchKind::Strategic, Ok(Value::Object(patched))) = (kind, &mut patched) {
+        // Merged into an object whose type is known.
+        for field in ["apiVersion", "kind"] {
+            patched.insert(field.into(), object[field].clone());
+        }
+    }
     patched.map_err(|error| match error {
         PatchError::Malformed(message) => Status::bad_request(message),
         error @ PatchError::TooLarge { .. } => {

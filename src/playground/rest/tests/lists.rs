@@ -131,10 +131,11 @@ async fn a_list_of_an_exact_revision_shows_that_state() {
     let any = ground.get(&format!("{MAPS}?resourceVersion=0")).await.ok();
     assert_eq!(names(&any), ["m001"]);
     ground.store.compact();
-    ground
-        .get(&exact(then))
-        .await
-        .refused(410, "Expired", "too old resource version");
+    ground.get(&exact(then)).await.refused(
+        410,
+        "Expired",
+        "The resourceVersion for the provided list is too old.",
+    );
 }
 
 #[tokio::test(start_paused = true)]
