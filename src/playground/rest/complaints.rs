@@ -9,6 +9,8 @@ use super::metadata;
 use super::query::FieldValidation;
 use crate::object::Object;
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::crd::tidy::unknown_formats;
+use crate::playground::custom;
 use crate::playground::field::FieldError;
 use crate::playground::json::{self, Document, Syntax};
 use crate::playground::status::Status;
@@ -123,10 +125,17 @@ impl Complaints {
         }
     }
 
-    /// What a custom object says that is better not said.
+    /// What a custom object, or a definition, says that is better not said.
     pub(super) fn doubt(&mut self, resource: &Resource, object: &Object, old: Option<&Object>) {
         if resource.flavour == Flavour::Custom {
             self.doubts = metadata::doubtful_finalizers(object, old);
+        } else if &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL {
+            let mut known = old.map(|old| unknown_formats(old.as_value()));
+            let formats = unknown_formats(object.as_value());
+            let new = formats.difference(known.get_or_insert_default());
+            self.doubts = new
+                .map(|name| format!("unrecognized format {name:?}"))
+                .collect();
         }
     }
 
