@@ -72,7 +72,7 @@ impl Status {
     }
 
     /// With details that say nothing, as answers have that are made from a code alone.
-    fn about_nothing(mut self) -> Self {
+    pub fn about_nothing(mut self) -> Self {
         self.details.get_or_insert_default();
         self
     }

@@ -109,7 +109,8 @@ impl Strategy for Namespaces {
 
     fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError> {
         match (admission.old, admission.subresource) {
-            (None, _) | (_, "finalize") => check_finalizers(object),
+            (None, _) => check_finalizers(object, |_| "spec.finalizers".to_owned()),
+            (_, "finalize") => check_finalizers(object, |at| format!("spec.finalizers[{at}]")),
             (_, "status") => check_phase(object).into_iter().collect(),
             _ => Vec::new(),
         }
@@ -137,19 +138,21 @@ impl Strategy for Namespaces {
     }
 }
 
-fn check_finalizers(namespace: &Object) -> Vec<FieldError> {
+fn check_finalizers(namespace: &Object, field: impl Fn(usize) -> String) -> Vec<FieldError> {
     let finalizers = namespace.as_value().pointer("/spec/finalizers");
     let names = finalizers.and_then(Value::as_array).into_iter().flatten();
     let names = names.filter_map(Value::as_str);
     names
-        .flat_map(|name| {
+        .enumerate()
+        .flat_map(|(at, name)| {
+            let field = field(at);
             let mut wrong = names::qualified_name(name);
             if !has_domain(name) {
                 wrong.push(NO_DOMAIN.to_owned());
             }
             wrong
                 .into_iter()
-                .map(move |why| FieldError::invalid("spec.finalizers", name, &why))
+                .map(move |why| FieldError::invalid(&field, name, &why))
         })
         .collect()
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::playground::schema;
 
 /// What goes when it says nothing.
-const EMPTIED: [&str; 23] = [
+const EMPTIED: [&str; 22] = [
     "id",
     "$schema",
     "$ref",
@@ -24,7 +24,6 @@ const EMPTIED: [&str; 23] = [
     "anyOf",
     "properties",
     "patternProperties",
-    "dependencies",
     "definitions",
     "exclusiveMaximum",
     "exclusiveMinimum",

@@ -188,7 +188,12 @@ pub(super) fn misfit(
     let Some((_, why)) = status.message.split_once(" cannot be handled as a ") else {
         return status;
     };
-    let strict = why.find(STRICT).map(|at| &why[at..]);
+    // Of custom objects only the metadata are typed.
+    let typed = match resource.flavour {
+        Flavour::Custom => why.find("json: cannot unmarshal"),
+        Flavour::BuiltIn | Flavour::BuiltInWithGeneration => None,
+    };
+    let strict = why.find(STRICT).or(typed).map(|at| &why[at..]);
     if status.code != 400 || (resource.flavour == Flavour::Custom && strict.is_none()) {
         return status;
     }

@@ -66,13 +66,14 @@ pub(super) async fn list(
         None => snapshot(store, range, age).await?,
     };
     let from = token.as_ref().map(|token| &token.from);
-    let mut wanted = items
+    let mut all = items
         .iter()
-        .filter(|stored| from.is_none_or(|from| stored.key.place >= *from))
-        .filter(|stored| chosen.matches(stored));
-    let page: Vec<&Arc<Stored>> = wanted.by_ref().take(limit).collect();
+        .filter(|stored| from.is_none_or(|from| stored.key.place >= *from));
+    let wanted = all.by_ref().filter(|stored| chosen.matches(stored));
+    let page: Vec<&Arc<Stored>> = wanted.take(limit).collect();
     let mut meta = json!({"resourceVersion": revision.to_string()});
-    let left = wanted.count();
+    // What comes after a full page may be wanted or not: who asks for the next one finds out.
+    let left = if chosen.is_one(range) { 0 } else { all.count() };
     if let (Some(last), true) = (page.last(), left > 0) {
         meta["continue"] = paging::next_page(revision, range, &last.key.place).into();
         if chosen.is_everything() {

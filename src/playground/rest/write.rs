@@ -192,7 +192,14 @@ impl Rest {
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let kind = body::patch_kind(&call.request.headers)?;
+        let kind = body::patch_kind(&call.request.headers).map_err(|status| {
+            match self.is_built_in(call) {
+                // Refused by the route, which says nothing more.
+                Ok(true) => status.about_nothing(),
+                Ok(false) => body::unknown_patch(Flavour::Custom),
+                Err(missing) => missing,
+            }
+        })?;
         if kind == PatchKind::Apply {
             return self.apply(call, name);
         }
