@@ -212,7 +212,7 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conf
 }
 
 /// Begins the end of a definition, which waits for that of its objects.
-pub(super) fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
+pub fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
     let now = timestamp(tx);
     let mut finalizers: Vec<Value> = crd.finalizers().map(Value::from).collect();
     if !crd.has_finalizer(FINALIZER) {

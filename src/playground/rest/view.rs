@@ -154,8 +154,12 @@ impl View {
         })
     }
 
+    /// Whether items of lists say what they are: untyped ones do, and so does all that is claimed.
     fn says_kinds(&self) -> bool {
-        self.form != Form::Whole || self.resource.flavour == Flavour::Custom
+        let resource = &self.resource;
+        self.form != Form::Whole
+            || resource.flavour == Flavour::Custom
+            || resource.required_label.is_some()
     }
 
     /// The same, of one that is not, or no longer, stored.
