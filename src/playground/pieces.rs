@@ -13,20 +13,58 @@ use hyper::body::{Body, Frame, SizeHint};
 /// Put together at once.
 const CHUNK: usize = 64 * 1024;
 
+/// A JSON text in a list, maybe one whose beginning was cut away, and something in the middle.
+#[derive(Debug)]
+pub struct Item {
+    opened: bool,
+    parts: [Bytes; 2],
+}
+
+impl Item {
+    pub fn whole(text: Bytes) -> Self {
+        Self {
+            opened: false,
+            parts: [text, Bytes::new()],
+        }
+    }
+
+    /// With an opening brace before the parts.
+    pub fn opened(parts: [Bytes; 2]) -> Self {
+        Self {
+            opened: true,
+            parts,
+        }
+    }
+
+    fn size(&self) -> usize {
+        let [first, second] = &self.parts;
+        usize::from(self.opened) + first.len() + second.len()
+    }
+
+    fn write(&self, text: &mut Vec<u8>) {
+        if self.opened {
+            text.push(b'{');
+        }
+        for part in &self.parts {
+            text.extend_from_slice(part);
+        }
+    }
+}
+
 /// A JSON document whose last field is a list of texts.
 #[derive(Debug)]
 pub struct Pieces {
     head: Vec<u8>,
-    items: Peekable<IntoIter<Bytes>>,
+    items: Peekable<IntoIter<Item>>,
     tail: &'static [u8],
     left: usize,
 }
 
 impl Pieces {
     /// What stands before the list, its items, and what ends it.
-    pub fn new(head: Vec<u8>, items: Vec<Bytes>, tail: &'static [u8]) -> Self {
+    pub fn new(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let commas = items.len().saturating_sub(1);
-        let size: usize = items.iter().map(Bytes::len).sum();
+        let size: usize = items.iter().map(Item::size).sum();
         Self {
             left: head.len() + size + commas + tail.len(),
             head,
@@ -48,13 +86,13 @@ impl Pieces {
     /// About so much of what is still to come; nothing when all is said.
     fn chunk(&mut self, wanted: usize) -> Bytes {
         let mut chunk = std::mem::take(&mut self.head);
-        let next = self.items.peek().map_or(0, Bytes::len);
+        let next = self.items.peek().map_or(0, Item::size);
         let room = wanted.saturating_add(next).min(self.left);
         chunk.reserve_exact(room.saturating_sub(chunk.len()));
         while chunk.len() < wanted
             && let Some(item) = self.items.next()
         {
-            chunk.extend_from_slice(&item);
+            item.write(&mut chunk);
             if self.items.peek().is_some() {
                 chunk.push(b',');
             }
@@ -100,7 +138,13 @@ mod tests {
     use super::*;
 
     fn pieces(sizes: &[usize]) -> Pieces {
-        let items = sizes.iter().map(|size| vec![b'x'; *size].into());
+        let items = sizes.iter().map(|size| match size.checked_sub(3) {
+            // Some are cut, so that there are both.
+            Some(rest) if rest % 2 == 1 => {
+                Item::opened([vec![b'x'; rest].into(), Bytes::from_static(b"yz")])
+            }
+            _ => Item::whole(vec![b'x'; *size].into()),
+        });
         Pieces::new(b"{[".to_vec(), items.collect(), b"]}")
     }
 
@@ -117,7 +161,11 @@ mod tests {
             vec![1000; 1000],
             vec![5, 3 * CHUNK, 5],
         ] {
-            let items: Vec<String> = sizes.iter().map(|size| "x".repeat(*size)).collect();
+            let text = |size: &usize| match size.checked_sub(3) {
+                Some(rest) if rest % 2 == 1 => format!("{{{}yz", "x".repeat(rest)),
+                _ => "x".repeat(*size),
+            };
+            let items: Vec<String> = sizes.iter().map(text).collect();
             let document = format!("{{[{}]}}", items.join(","));
             assert_eq!(pieces(&sizes).left(), document.len());
             assert_eq!(pieces(&sizes).whole(), document);

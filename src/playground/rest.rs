@@ -27,6 +27,7 @@ mod list;
 mod metadata;
 mod openapi;
 mod owning;
+mod paging;
 mod query;
 mod replace;
 mod select;
@@ -100,7 +101,11 @@ impl Rest {
         let target = Target::parse(&request.path);
         if let Target::Resource(path) = target {
             let query = Query::parse(request.query.as_deref());
-            let accepts = Accepts::parse(&request.headers, query.get("includeObject"))?;
+            let accepts = Accepts::parse(&request.headers, query.get("includeObject"));
+            let (accepts, refused) = match accepts {
+                Ok(accepts) => (accepts, None),
+                Err(status) => (Accepts::default(), Some(status)),
+            };
             let call = Call {
                 request,
                 query,
@@ -108,6 +113,12 @@ impl Rest {
                 accepts,
                 clock: self.store.clock(),
             };
+            if accept::is_foreign(&request.headers) && self.is_built_in(&call).unwrap_or(false) {
+                return Err(accept::refuse_by_route());
+            }
+            if let Some(status) = refused {
+                return Err(status);
+            }
             let deprecation = self.deprecation(&call);
             return warned(deprecation, self.serve(&call).await);
         }
@@ -129,6 +140,12 @@ impl Rest {
             Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
         ) {
             return self.describe(request, &target).await;
+        }
+        if let Target::Resources { group, version } = &target
+            && accept::is_foreign(&request.headers)
+            && self.has_built_in(&request.scope, group, version)
+        {
+            return Err(accept::refuse_by_route());
         }
         if target != Target::Version
             && let Discovery::Aggregated(version) = discovery_form(request, &target)?
@@ -281,6 +298,16 @@ impl Rest {
         }
         let found = self.store.read(|read| self.address(read, call));
         found.ok()?.deprecation.clone()
+    }
+
+    fn has_built_in(&self, scope: &Scope, group: &str, version: &str) -> bool {
+        let catalog = self.store.read(|read| self.scopes.catalog(read, scope));
+        let Ok(catalog) = catalog else {
+            return false;
+        };
+        let found = catalog.version(group, version);
+        let mut resources = found.into_iter().flat_map(|version| &version.resources);
+        resources.any(|known| known.flavour != Flavour::Custom)
     }
 
     fn is_built_in(&self, call: &Call<'_>) -> Result<bool, Status> {

@@ -9,12 +9,13 @@ use super::body::{self, PatchKind};
 use super::complaints::{self, Complaints};
 use super::discovery::is_namespaces;
 use super::owning::{self, Account};
+use super::target::ResourcePath;
 use super::view::View;
 use super::write::{
     Left, Shaped, Written, answer, check_size, decode, existing, fit_name, fit_namespace, invalid,
 };
 use super::{Call, Rest, metadata};
-use crate::object::Object;
+use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Admission, Flavour, Resource};
 use crate::playground::field::FieldError;
 use crate::playground::patch::{self, PatchError};
@@ -66,21 +67,14 @@ impl Rest {
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             let there = There::find(tx, call, &resource, name)?;
-            let version = object.resource_version().unwrap_or("0");
-            if needs_version(&resource) && version == "0" {
-                let error = FieldError::invalid(
-                    "metadata.resourceVersion",
-                    0,
-                    "must be specified for an update",
-                );
-                // Known by the resource here, not by its kind.
-                let (group, plural) = (&resource.group, &resource.plural);
-                return Err(Status::invalid(group, plural, name, &[error]));
-            }
+            check_version(&resource, name, &object)?;
             let account = Account::Update {
                 manager: &manager,
                 live: Some(there.served()),
             };
+            if call.path.subresource.is_empty() {
+                complaints.doubt(&resource, &object, Some(there.served()));
+            }
             let gone = self.replace(tx, call, (&there, &resource), object, account)?;
             Ok(Left::new(resource, gone).warned(&complaints))
         });
@@ -92,7 +86,14 @@ impl Rest {
     }
 
     pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let kind = body::patch_kind(&call.request.headers)?;
+        let kind = body::patch_kind(&call.request.headers).map_err(|status| {
+            match self.is_built_in(call) {
+                // Refused by the route, which says nothing more.
+                Ok(true) => status.about_nothing(),
+                Ok(false) => body::unknown_patch(Flavour::Custom),
+                Err(missing) => missing,
+            }
+        })?;
         if kind == PatchKind::Apply {
             return self.apply(call, name);
         }
@@ -117,14 +118,20 @@ impl Rest {
                 let result = patched().unwrap_or_default();
                 complaints::shown(kind, &document.value, &result)
             };
-            let mut object = decode(patched()?, &resource, &mut complaints)
+            let result = patched()?;
+            check_type(&result, &call.path, &resource, name)?;
+            let mut object = decode(result, &resource, &mut complaints)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
+            check_version(&resource, name, &object)?;
             let account = Account::Update {
                 manager: &manager,
                 live: Some(there.served()),
             };
+            if call.path.subresource.is_empty() {
+                complaints.doubt(&resource, &object, Some(there.served()));
+            }
             let gone = self
                 .replace(tx, call, (&there, &resource), object, account)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
@@ -149,19 +156,25 @@ impl Rest {
         let There {
             key, object: old, ..
         } = there;
+        // A patch of the status alone leaves the rest as it is, whatever it says.
+        let status_alone = call.request.method == Method::PATCH
+            && call.path.subresource == "status"
+            && resource.flavour == Flavour::Custom;
         if call.request.method == Method::PATCH
+            && !status_alone
             && let Some(uid) = object.uid()
             && old.uid() != Some(uid)
         {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            // Told twice, as by servers that check metadata before and after admission.
-            return Err(invalid(resource, key.name(), &[error.clone(), error]));
+            let errors = metadata::as_often_as_told(vec![error], resource);
+            return Err(invalid(resource, key.name(), &errors));
         }
-        metadata::check_precondition(key, old, object.uid(), object.resource_version())?;
-        let mut moved = metadata::check_deletion(&object, old);
+        let meant = object.uid().filter(|_| !status_alone);
+        metadata::check_precondition(key, old, meant, object.resource_version())?;
+        let moved = metadata::check_deletion(&object, old);
         if !moved.is_empty() {
-            moved.extend(moved.clone());
-            return Err(invalid(resource, key.name(), &moved));
+            let errors = metadata::as_often_as_told(moved, resource);
+            return Err(invalid(resource, key.name(), &errors));
         }
         metadata::keep_owned(&mut object, old);
         let subresource = call.path.subresource.as_str();
@@ -202,6 +215,66 @@ fn needs_version(resource: &Resource) -> bool {
         "coordination.k8s.io",
     ];
     resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
+}
+
+/// What a patch has made of a custom object is of its kind and version still. Where it has not, that is
+/// told as of any field; of the status alone nobody asks.
+fn check_type(
+    patched: &Value,
+    path: &ResourcePath,
+    resource: &Resource,
+    name: &str,
+) -> Result<(), Status> {
+    if resource.flavour != Flavour::Custom {
+        return Ok(());
+    }
+    let text = |field: &str| patched.get(field).and_then(Value::as_str).unwrap_or("");
+    let (given, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() {
+        let json = patched.to_string();
+        let why = format!("Object 'Kind' is missing in '{json}'");
+        let error = FieldError::invalid("patch", json, &why);
+        return Err(Status::invalid("", "", "", &[error]));
+    }
+    if given.is_empty() {
+        return Err(Status::internal(
+            "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+        ));
+    }
+    let wanted = Gvk::new(&resource.group, &resource.version, &resource.kind);
+    if path.subresource == "status" {
+        return Ok(());
+    }
+    let rows = [
+        ("kind", kind, wanted.kind.clone()),
+        ("apiVersion", given, wanted.api_version()),
+    ];
+    let wrong = rows.iter().filter(|(_, given, wanted)| given != wanted);
+    let errors: Vec<FieldError> = wrong
+        .map(|(field, given, wanted)| {
+            FieldError::invalid(field, *given, &format!("must be {wanted}"))
+        })
+        .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = given.split_once('/').map_or("", |(group, _)| group);
+    Err(Status::invalid(group, kind, name, &errors))
+}
+
+fn check_version(resource: &Resource, name: &str, object: &Object) -> Result<(), Status> {
+    let version = object.resource_version().unwrap_or("0");
+    if !needs_version(resource) || version != "0" {
+        return Ok(());
+    }
+    let error = FieldError::invalid(
+        "metadata.resourceVersion",
+        0,
+        "must be specified for an update",
+    );
+    // Known by the resource here, not by its kind.
+    let (group, plural) = (&resource.group, &resource.plural);
+    Err(Status::invalid(group, plural, name, &[error]))
 }
 
 /// What an endpoint does not write is as it was: `status` for the object, the rest for `/status`.
@@ -262,7 +335,7 @@ fn patched(
     document: &Value,
     resource: &Resource,
 ) -> Result<Value, Status> {
-    let patched = match kind {
+    let mut patched = match kind {
         PatchKind::Apply => return Err(Status::internal("an apply is no patch of a document")),
         PatchKind::Json => patch::json(object, document),
         PatchKind::Merge => patch::merge(object, document),
@@ -271,6 +344,12 @@ fn patched(
         }
         PatchKind::Strategic => patch::strategic(object, document, resource.fields.structure()),
     };
+    if let (PatchKind::Strategic, Ok(Value::Object(patched))) = (kind, &mut patched) {
+        // Merged into an object whose type is known.
+        for field in ["apiVersion", "kind"] {
+            patched.insert(field.into(), object[field].clone());
+        }
+    }
     patched.map_err(|error| match error {
         PatchError::Malformed(message) => Status::bad_request(message),
         error @ PatchError::TooLarge { .. } => {

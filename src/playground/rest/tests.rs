@@ -22,6 +22,7 @@ mod lists;
 mod owners;
 mod paths;
 mod tables;
+mod updates;
 mod watches;
 mod writes;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::accept::{Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
-use crate::playground::pieces::Pieces;
+use crate::playground::pieces::{Item, Pieces};
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
 use crate::playground::table::{Column, Printer};
@@ -25,6 +25,30 @@ pub(super) struct View {
     pub(super) heads: Heads,
     /// Of what is served as it is stored.
     stamp: u64,
+}
+
+/// What items of lists don't say of themselves since the list does, as it stands in their texts.
+pub(super) struct Untold {
+    head: String,
+    kind: String,
+    /// The kind where the object says it, and no text within: fields are sorted, and after the kind come
+    /// the metadata.
+    place: String,
+}
+
+impl Untold {
+    /// Cuts it out of a text, which is returned whole where it doesn't stand as it should.
+    fn cut(&self, body: Bytes) -> Item {
+        let found = memchr::memmem::find(&body, self.place.as_bytes());
+        let begins = body.starts_with(self.head.as_bytes());
+        match found.filter(|at| begins && *at >= self.head.len()) {
+            Some(at) => Item::opened([
+                body.slice(self.head.len()..at),
+                body.slice(at + self.kind.len()..),
+            ]),
+            None => Item::whole(body),
+        }
+    }
 }
 
 /// Whether tables say what their columns are: of the tables of a watch only the first does.
@@ -136,22 +160,54 @@ impl View {
     }
 
     /// The object as part of a list.
-    pub(super) fn item(&self, stored: &Stored) -> Result<Bytes, Status> {
-        if self.serves_as_stored(stored) {
-            return Ok(stored.body());
+    pub(super) fn item(&self, stored: &Stored, untold: Option<&Untold>) -> Result<Item, Status> {
+        if !self.serves_as_stored(stored) {
+            return self.transient_item(stored.object());
         }
-        self.transient_item(stored.object())
+        let body = stored.body();
+        Ok(match untold {
+            Some(untold) => untold.cut(body),
+            None => Item::whole(body),
+        })
+    }
+
+    /// What items don't say of themselves; none where they say all.
+    pub(super) fn untold(&self) -> Option<Untold> {
+        if self.says_kinds() {
+            return None;
+        }
+        let kind = format!("\"kind\":\"{}\",", self.resource.kind);
+        Some(Untold {
+            head: format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version()),
+            place: format!("{kind}\"metadata\":"),
+            kind,
+        })
+    }
+
+    /// Whether items of lists say what they are: untyped ones do, and so does all that is claimed.
+    fn says_kinds(&self) -> bool {
+        let resource = &self.resource;
+        self.form != Form::Whole
+            || resource.flavour == Flavour::Custom
+            || resource.required_label.is_some()
     }
 
     /// The same, of one that is not, or no longer, stored.
-    pub(super) fn transient_item(&self, object: Object) -> Result<Bytes, Status> {
-        Ok(bytes(&match self.form {
-            Form::Whole => serve(&self.resource, object)?.into_value(),
+    pub(super) fn transient_item(&self, object: Object) -> Result<Item, Status> {
+        Ok(Item::whole(bytes(&match self.form {
+            Form::Whole => {
+                let mut served = serve(&self.resource, object)?.into_value();
+                if let (Value::Object(fields), false) = (&mut served, self.says_kinds()) {
+                    fields.remove("apiVersion");
+                    fields.remove("kind");
+                }
+                served
+            }
             Form::Metadata(version) | Form::MetadataList(version) => {
                 partial(&serve(&self.resource, object)?, version)
             }
             Form::Table(version, beside) => self.row(object, version, beside)?,
-        }))
+        })))
     }
 
     /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
@@ -164,7 +220,7 @@ impl View {
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: Vec<Bytes>) -> Result<Pieces, Status> {
+    pub(super) fn list(&self, meta: &Value, items: Vec<Item>) -> Result<Pieces, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -298,7 +354,7 @@ impl View {
 }
 
 /// A document whose last field is a list of JSON texts.
-fn around(head: &Value, field: &str, items: Vec<Bytes>) -> Pieces {
+fn around(head: &Value, field: &str, items: Vec<Item>) -> Pieces {
     let mut head = head.to_string();
     head.pop();
     head.push_str(",\"");

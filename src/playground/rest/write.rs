@@ -61,7 +61,7 @@ impl Left {
     /// With what the client is to be warned of.
     pub(super) fn warned(self, complaints: &Complaints) -> Self {
         Self {
-            warnings: complaints.warnings(),
+            warnings: complaints.all_warnings(),
             ..self
         }
     }
@@ -82,6 +82,7 @@ impl Rest {
                 manager: &manager,
                 live: None,
             };
+            complaints.doubt(&resource, &object, None);
             let left = self.create_object(tx, call, resource, object, account)?;
             Ok(left.warned(&complaints))
         });
@@ -228,13 +229,15 @@ impl Rest {
             object.set_gvk(&storage);
         }
         errors.extend(check_metadata(&object, resource));
+        errors.extend(metadata::check_domains(&object, resource));
         if let Some(strategy) = &resource.strategy {
             errors.extend(strategy.validate(admission, &object));
         }
         if let Some(old) = admission.old {
-            let refused = metadata::check_finalizers(&object, old);
-            errors.extend(refused.clone());
-            errors.extend(refused);
+            errors.extend(metadata::check_finalizers(&object, old));
+            if !errors.is_empty() {
+                errors = metadata::as_often_as_told(errors, resource);
+            }
         }
         refuse(resource, object.as_value(), &errors)?;
         let stamp = match (&stored_as, converts) {

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY,
+};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
@@ -247,10 +249,15 @@ impl Exchange {
         *response.status_mut() =
             StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         *response.headers_mut() = answer.headers;
-        response
-            .headers_mut()
-            .entry(CONTENT_TYPE)
-            .or_insert(HeaderValue::from_static("application/json"));
+        let headers = response.headers_mut();
+        for (name, usual) in [
+            (CONTENT_TYPE, "application/json"),
+            (CACHE_CONTROL, "no-cache, private"),
+        ] {
+            headers
+                .entry(name)
+                .or_insert(HeaderValue::from_static(usual));
+        }
         response
     }
 }
