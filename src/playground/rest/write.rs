@@ -264,14 +264,14 @@ impl Rest {
             && old.uid() != Some(uid)
         {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            let errors = metadata::as_often_as_told(vec![error], resource);
+            let errors = metadata::as_often_as_told(&[error], resource);
             return Err(invalid(resource, key.name(), &errors));
         }
         let meant = object.uid().filter(|_| !status_alone);
         metadata::check_precondition(key, &old, meant, object.resource_version())?;
         let moved = metadata::check_deletion(&object, &old);
         if !moved.is_empty() {
-            let errors = metadata::as_often_as_told(moved, resource);
+            let errors = metadata::as_often_as_told(&moved, resource);
             return Err(invalid(resource, key.name(), &errors));
         }
         metadata::keep_owned(&mut object, &old);
@@ -386,7 +386,7 @@ impl Rest {
         if let Some(old) = admission.old {
             errors.extend(metadata::check_finalizers(&object, old));
             if !errors.is_empty() {
-                errors = metadata::as_often_as_told(errors, resource);
+                errors = metadata::as_often_as_told(&errors, resource);
             }
         }
         refuse(resource, object.as_value(), &errors)?;
