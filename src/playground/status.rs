@@ -18,7 +18,7 @@ pub struct Status {
     /// What the answer warns of beside the refusal; sent as headers.
     pub warnings: Vec<String>,
     /// For who asked for a page that cannot be had any more.
-    pub next_page: Option<String>,
+    pub next_page: Option<Box<str>>,
 }
 
 /// What a `Status` is about.
@@ -72,6 +72,7 @@ impl Status {
     }
 
     /// With details that say nothing, as answers have that are made from a code alone.
+    #[must_use]
     pub fn about_nothing(mut self) -> Self {
         self.details.get_or_insert_default();
         self
@@ -275,7 +276,7 @@ impl Status {
             map.insert("reason".into(), self.reason.into());
         }
         if let Some(token) = &self.next_page {
-            root["metadata"]["continue"] = token.as_str().into();
+            root["metadata"]["continue"] = (**token).into();
         }
         if let (Some(details), Some(map)) = (&self.details, root.as_object_mut()) {
             map.insert("details".into(), details.to_json());

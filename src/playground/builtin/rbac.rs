@@ -44,8 +44,10 @@ impl Strategy for Roles {
             if has("nonResourceURLs") {
                 let field = path.field("nonResourceURLs");
                 let value = rule.get("nonResourceURLs").cloned().unwrap_or_default();
-                let mut refuse =
-                    |detail| errors.push(FieldError::invalid(&field, value.clone(), detail));
+                let mut refuse = |detail| {
+                    let path = field.to_string();
+                    errors.push(FieldError::invalid(path, value.clone(), detail));
+                };
                 if admission.resource.namespaced {
                     refuse("namespaced rules cannot apply to non-resource URLs");
                 }

@@ -156,7 +156,7 @@ impl Told {
 }
 
 /// Repeats what a kube-apiserver repeats of an update.
-pub(super) fn as_often_as_told(errors: Vec<FieldError>, resource: &Resource) -> Vec<FieldError> {
+pub(super) fn as_often_as_told(errors: &[FieldError], resource: &Resource) -> Vec<FieldError> {
     let told = Told::of(resource);
     let most = told.changes + told.contents;
     (0..most)

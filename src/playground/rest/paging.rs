@@ -46,7 +46,7 @@ pub(super) fn next_page(revision: u64, range: &Range, last: &Place) -> String {
 /// The state that a token is of is forgotten. Who does not mind may go on with the present one.
 pub(super) fn expired(range: &Range, from: &Place) -> Status {
     Status {
-        next_page: Some(encode(ANY, range, from)),
+        next_page: Some(encode(ANY, range, from).into()),
         ..Status::expired(EXPIRED)
     }
 }
@@ -128,11 +128,13 @@ fn place(start: &str, range: &Range) -> Place {
     };
     let cluster = part(&range.cluster);
     let rest: Vec<Name> = parts.collect();
+    let none = || Name::from("");
     let (namespace, name) = match (&range.namespace, &*rest) {
-        (Some(namespace), [name, ..]) => (namespace.clone(), name.clone()),
-        (None, [namespace, name, ..]) => (namespace.clone(), name.clone()),
-        (None, [name]) => ("".into(), name.clone()),
-        (namespace, []) => (namespace.clone().unwrap_or_else(|| "".into()), "".into()),
+        (Some(namespace), [name, ..]) | (None, [namespace, name, ..]) => {
+            (namespace.clone(), name.clone())
+        }
+        (None, [name]) => (none(), name.clone()),
+        (namespace, []) => (namespace.clone().unwrap_or_else(none), none()),
     };
     Place {
         cluster,

@@ -166,14 +166,14 @@ impl Rest {
             && old.uid() != Some(uid)
         {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            let errors = metadata::as_often_as_told(vec![error], resource);
+            let errors = metadata::as_often_as_told(&[error], resource);
             return Err(invalid(resource, key.name(), &errors));
         }
         let meant = object.uid().filter(|_| !status_alone);
         metadata::check_precondition(key, old, meant, object.resource_version())?;
         let moved = metadata::check_deletion(&object, old);
         if !moved.is_empty() {
-            let errors = metadata::as_often_as_told(moved, resource);
+            let errors = metadata::as_often_as_told(&moved, resource);
             return Err(invalid(resource, key.name(), &errors));
         }
         metadata::keep_owned(&mut object, old);

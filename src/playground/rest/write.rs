@@ -236,7 +236,7 @@ impl Rest {
         if let Some(old) = admission.old {
             errors.extend(metadata::check_finalizers(&object, old));
             if !errors.is_empty() {
-                errors = metadata::as_often_as_told(errors, resource);
+                errors = metadata::as_often_as_told(&errors, resource);
             }
         }
         refuse(resource, object.as_value(), &errors)?;

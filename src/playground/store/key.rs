@@ -68,12 +68,13 @@ fn in_keys(one: &str, other: &str) -> Ordering {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let shared = one.len().min(other.len());
     let next = |name: &[u8]| name.get(shared).copied().unwrap_or(b'/');
-    one[..shared]
-        .cmp(&other[..shared])
-        .then_with(|| match one.len() == other.len() {
-            true => Ordering::Equal,
-            false => next(one).cmp(&next(other)),
-        })
+    one[..shared].cmp(&other[..shared]).then_with(|| {
+        if one.len() == other.len() {
+            Ordering::Equal
+        } else {
+            next(one).cmp(&next(other))
+        }
+    })
 }
 
 /// The address of one object.
