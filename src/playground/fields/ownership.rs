@@ -121,8 +121,18 @@ impl Ownership<'_> {
             set_entries(object, entries);
             return;
         }
-        // That the entries themselves are compared says nothing: nobody owns them.
-        let accounted = self.account(live, object, &mut managed, manager);
+        // That the entries are compared too says nothing, since nobody owns them. Only what is converted to
+        // another version is held to its type there, which they are not of.
+        let other_versions = managed
+            .fields
+            .values()
+            .any(|owned| owned.api_version != self.version);
+        let live = if other_versions {
+            stripped(live)
+        } else {
+            Cow::Borrowed(live)
+        };
+        let accounted = self.account(&live, object, &mut managed, manager);
         // An account that cannot be given is none, rather than a wrong one.
         let entries = accounted.ok().and_then(|()| {
             managed.cap();
