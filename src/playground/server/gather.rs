@@ -51,7 +51,6 @@ impl<S> Gathered<S> {
         Running {
             connection,
             stream: self,
-            after_others: false,
         }
     }
 }
@@ -60,19 +59,12 @@ impl<S> Gathered<S> {
 pub(super) struct Running<'a, C, S> {
     connection: Pin<&'a mut C>,
     stream: &'a Gathered<S>,
-    after_others: bool,
 }
 
 impl<C: Future, S: AsyncWrite + Unpin> Future for Running<'_, C, S> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
-        // First those have their turn who were woken by the same thing and have something to write.
-        self.after_others = !self.after_others;
-        if self.after_others {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
         let ended = self.connection.as_mut().poll(cx);
         let mut gathering = self.stream.0.lock();
         if let Poll::Ready(Err(error)) = gathering.hand_on(cx) {
