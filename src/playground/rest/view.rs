@@ -125,30 +125,27 @@ impl View {
     /// The object as part of a list.
     pub(super) fn item(&self, stored: &Stored) -> Result<Item, Status> {
         if self.serves_as_stored(stored) {
-            return Ok(match self.kindless(stored.body()) {
-                Ok(item) => item,
-                Err(body) => Item::whole(body),
-            });
+            let body = stored.body();
+            if self.says_kinds() {
+                return Ok(Item::whole(body));
+            }
+            if let Some(item) = self.kindless(&body) {
+                return Ok(item);
+            }
         }
         self.transient_item(stored.object())
     }
 
-    /// Items of built-in kinds do not say what they are: the list does. Cut out of the text, which is
-    /// returned where nothing is to be cut out, or not found.
-    fn kindless(&self, body: Bytes) -> Result<Item, Bytes> {
-        if self.says_kinds() {
-            return Err(body);
-        }
+    /// Items of built-in kinds do not say what they are: the list does. Cut out of the text, unless
+    /// something stands before it.
+    fn kindless(&self, body: &Bytes) -> Option<Item> {
         let resource = &self.resource;
         let head = format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version());
         let kind = format!("\"kind\":\"{}\",", resource.kind);
         // Fields are sorted, and after the kind come the metadata; no text has a quote like these.
-        let found = memchr::memmem::find(&body, format!("{kind}\"metadata\":").as_bytes());
-        let Some(at) = found.filter(|at| body.starts_with(head.as_bytes()) && *at >= head.len())
-        else {
-            return Err(body);
-        };
-        Ok(Item {
+        let found = memchr::memmem::find(body, format!("{kind}\"metadata\":").as_bytes());
+        let at = found.filter(|at| body.starts_with(head.as_bytes()) && *at >= head.len())?;
+        Some(Item {
             open: true,
             parts: [body.slice(head.len()..at), body.slice(at + kind.len()..)],
         })
