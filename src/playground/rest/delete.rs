@@ -80,7 +80,7 @@ impl Rest {
         })?;
         let (resource, items, next) = outcome.value;
         let view = call.view(resource);
-        let items: Vec<view::Item> = items
+        let items = items
             .into_iter()
             .map(|object| view.transient_item(object))
             .collect::<Result<_, Status>>()?;
@@ -91,7 +91,7 @@ impl Rest {
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
-            body: view.list(&meta, &items)?,
+            body: view.list(&meta, items)?.whole(),
             warnings: Vec::new(),
         })
     }

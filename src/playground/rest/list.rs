@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::aside::{Aside, SMALL};
 use super::paging::{self, Token};
 use super::query::{Age, Query};
 use super::select::Chosen;
-use super::view::{Item, View};
+use super::view::View;
+use crate::playground::pieces::Pieces;
 use crate::playground::status::Status;
 use crate::playground::store::{Filter as _, Range, Snapshot, Store, Stored};
 
@@ -32,7 +32,7 @@ pub(super) async fn list(
     store: &Store,
     asked: &Listing<'_>,
     aside: &Aside,
-) -> Result<Bytes, Status> {
+) -> Result<Pieces, Status> {
     let Listing {
         range,
         chosen,
@@ -99,12 +99,13 @@ fn document<'a>(
     view: &View,
     meta: &Value,
     page: impl IntoIterator<Item = &'a Arc<Stored>>,
-) -> Result<Bytes, Status> {
-    let bodies = page
+) -> Result<Pieces, Status> {
+    let untold = view.untold();
+    let items = page
         .into_iter()
-        .map(|stored| view.item(stored))
-        .collect::<Result<Vec<Item>, Status>>()?;
-    view.list(meta, &bodies)
+        .map(|stored| view.item(stored, untold.as_ref()))
+        .collect::<Result<_, Status>>()?;
+    view.list(meta, items)
 }
 
 /// A state of the age that was asked for.

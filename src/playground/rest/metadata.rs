@@ -102,14 +102,14 @@ pub(super) fn check_precondition(
 
 /// When an object goes is up to its deletion alone; what says nothing about it is kept as it is.
 pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
-    let of = |object: &Object, field: &str| {
-        let found = object.as_value().pointer(&format!("/metadata/{field}"));
-        found.filter(|value| !value.is_null()).cloned()
+    let of = |object: &'_ Object, field: &str| {
+        let found = object.root().get("metadata")?.get(field)?;
+        (!found.is_null()).then(|| found.clone())
     };
     ["deletionTimestamp", "deletionGracePeriodSeconds"]
         .into_iter()
         .filter_map(|field| {
-            let new = of(object, field).filter(|new| Some(new) != of(old, field).as_ref())?;
+            let new = of(object, field).filter(|new| of(old, field).as_ref() != Some(new))?;
             let field = format!("metadata.{field}");
             Some(FieldError::invalid(field, new, "field is immutable"))
         })

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::accept::{Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::pieces::{Item, Pieces};
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
 use crate::playground::table::{Column, Printer};
@@ -22,25 +23,29 @@ pub(super) struct View {
     pub(super) form: Form,
     pub(super) clock: fn() -> Timestamp,
     pub(super) heads: Heads,
+    /// Of what is served as it is stored.
+    stamp: u64,
 }
 
-/// An object in a list: a JSON text, maybe one out of which something was cut.
-pub(super) struct Item {
-    /// Whether the first brace is to be put before the parts.
-    open: bool,
-    parts: [Bytes; 2],
+/// What items of lists don't say of themselves since the list does, as it stands in their texts.
+pub(super) struct Untold {
+    head: String,
+    kind: String,
+    /// The kind where the object says it, and no text within: fields are sorted, and after the kind come
+    /// the metadata.
+    place: String,
 }
 
-impl Item {
-    fn whole(body: Bytes) -> Self {
-        Self {
-            open: false,
-            parts: [body, Bytes::new()],
-        }
-    }
-
-    fn size(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
+impl Untold {
+    /// Cuts it out of a text, unless another field stands before it.
+    fn cut(&self, body: &Bytes) -> Option<Item> {
+        let found = memchr::memmem::find(body, self.place.as_bytes());
+        let begins = body.starts_with(self.head.as_bytes());
+        let at = found.filter(|at| begins && *at >= self.head.len())?;
+        Some(Item::opened([
+            body.slice(self.head.len()..at),
+            body.slice(at + self.kind.len()..),
+        ]))
     }
 }
 
@@ -62,6 +67,39 @@ pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
 }
 
 impl View {
+    pub(super) fn new(resource: Arc<Resource>, form: Form, clock: fn() -> Timestamp) -> Self {
+        Self {
+            stamp: stamp(&resource.version, &resource),
+            resource,
+            form,
+            clock,
+            heads: Heads::Shown,
+        }
+    }
+
+    /// Objects as they are, and as they are served to everybody.
+    pub(super) fn of(resource: &Arc<Resource>, clock: fn() -> Timestamp) -> Self {
+        Self::new(Arc::clone(resource), Form::Whole, clock)
+    }
+
+    /// The object as it is served, where that is not as it is stored; `object` is what is stored.
+    pub(super) fn served(
+        &self,
+        stored: &Stored,
+        object: &Object,
+    ) -> Result<Option<Object>, Status> {
+        if self.serves_as_stored(stored) {
+            return Ok(None);
+        }
+        serve(&self.resource, object.clone()).map(Some)
+    }
+
+    /// The same view of the resource as it is now.
+    pub(super) fn follow(&mut self, resource: Arc<Resource>) {
+        self.stamp = stamp(&resource.version, &resource);
+        self.resource = resource;
+    }
+
     pub(super) fn gvk(&self) -> Gvk {
         let resource = &self.resource;
         Gvk::new(&resource.group, &resource.version, &resource.kind)
@@ -87,10 +125,7 @@ impl View {
     }
 
     fn serves_as_stored(&self, stored: &Stored) -> bool {
-        let resource = &self.resource;
-        self.form == Form::Whole
-            && resource.conversion.is_none()
-            && stored.stamp == stamp(&resource.version, resource)
+        self.is_quick() && stored.stamp == self.stamp
     }
 
     /// Shows an object that is not, or no longer, stored; in its storage version.
@@ -123,31 +158,30 @@ impl View {
     }
 
     /// The object as part of a list.
-    pub(super) fn item(&self, stored: &Stored) -> Result<Item, Status> {
-        if self.serves_as_stored(stored) {
-            let body = stored.body();
-            if self.says_kinds() {
-                return Ok(Item::whole(body));
-            }
-            if let Some(item) = self.kindless(&body) {
-                return Ok(item);
-            }
+    pub(super) fn item(&self, stored: &Stored, untold: Option<&Untold>) -> Result<Item, Status> {
+        if !self.serves_as_stored(stored) {
+            return self.transient_item(stored.object());
         }
-        self.transient_item(stored.object())
+        let body = stored.body();
+        let Some(untold) = untold else {
+            return Ok(Item::whole(body));
+        };
+        match untold.cut(&body) {
+            Some(item) => Ok(item),
+            None => self.transient_item(stored.object()),
+        }
     }
 
-    /// Items of built-in kinds do not say what they are: the list does. Cut out of the text, unless
-    /// something stands before it.
-    fn kindless(&self, body: &Bytes) -> Option<Item> {
-        let resource = &self.resource;
-        let head = format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version());
-        let kind = format!("\"kind\":\"{}\",", resource.kind);
-        // Fields are sorted, and after the kind come the metadata; no text has a quote like these.
-        let found = memchr::memmem::find(body, format!("{kind}\"metadata\":").as_bytes());
-        let at = found.filter(|at| body.starts_with(head.as_bytes()) && *at >= head.len())?;
-        Some(Item {
-            open: true,
-            parts: [body.slice(head.len()..at), body.slice(at + kind.len()..)],
+    /// What items don't say of themselves; none where they say all.
+    pub(super) fn untold(&self) -> Option<Untold> {
+        if self.says_kinds() {
+            return None;
+        }
+        let kind = format!("\"kind\":\"{}\",", self.resource.kind);
+        Some(Untold {
+            head: format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version()),
+            place: format!("{kind}\"metadata\":"),
+            kind,
         })
     }
 
@@ -187,7 +221,7 @@ impl View {
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: &[Item]) -> Result<Bytes, Status> {
+    pub(super) fn list(&self, meta: &Value, items: Vec<Item>) -> Result<Pieces, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -202,7 +236,8 @@ impl View {
             }
             Form::Table(version, _) if items.is_empty() => {
                 let none = self.printer()?.no_rows();
-                return Ok(bytes(&self.table(version, meta, &none)));
+                let table = self.table(version, meta, &none);
+                return Ok(Pieces::new(table.to_string().into(), items, b""));
             }
             Form::Table(version, _) => {
                 let mut head = self.table(version, meta, &Value::Null);
@@ -320,26 +355,13 @@ impl View {
 }
 
 /// A document whose last field is a list of JSON texts.
-fn around(head: &Value, field: &str, items: &[Item]) -> Bytes {
-    let head = head.to_string();
-    let size: usize = items.iter().map(|item| item.size() + 2).sum();
-    let mut list = Vec::with_capacity(head.len() + size + 16);
-    list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
-    list.extend_from_slice(b",\"");
-    list.extend_from_slice(field.as_bytes());
-    list.extend_from_slice(b"\":[");
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            list.push(b',');
-        }
-        if item.open {
-            list.push(b'{');
-        }
-        list.extend_from_slice(&item.parts[0]);
-        list.extend_from_slice(&item.parts[1]);
-    }
-    list.extend_from_slice(b"]}");
-    list.into()
+fn around(head: &Value, field: &str, items: Vec<Item>) -> Pieces {
+    let mut head = head.to_string();
+    head.pop();
+    head.push_str(",\"");
+    head.push_str(field);
+    head.push_str("\":[");
+    Pieces::new(head.into(), items, b"]}")
 }
 
 /// From the storage version to the served one, as the served schema has it.
