@@ -37,17 +37,15 @@ pub(super) struct Untold {
 }
 
 impl Untold {
-    /// Cuts it out of a text, which is returned whole where it doesn't stand as it should.
-    fn cut(&self, body: Bytes) -> Item {
-        let found = memchr::memmem::find(&body, self.place.as_bytes());
+    /// Cuts it out of a text, unless another field stands before it.
+    fn cut(&self, body: &Bytes) -> Option<Item> {
+        let found = memchr::memmem::find(body, self.place.as_bytes());
         let begins = body.starts_with(self.head.as_bytes());
-        match found.filter(|at| begins && *at >= self.head.len()) {
-            Some(at) => Item::opened([
-                body.slice(self.head.len()..at),
-                body.slice(at + self.kind.len()..),
-            ]),
-            None => Item::whole(body),
-        }
+        let at = found.filter(|at| begins && *at >= self.head.len())?;
+        Some(Item::opened([
+            body.slice(self.head.len()..at),
+            body.slice(at + self.kind.len()..),
+        ]))
     }
 }
 
@@ -165,10 +163,13 @@ impl View {
             return self.transient_item(stored.object());
         }
         let body = stored.body();
-        Ok(match untold {
-            Some(untold) => untold.cut(body),
-            None => Item::whole(body),
-        })
+        let Some(untold) = untold else {
+            return Ok(Item::whole(body));
+        };
+        match untold.cut(&body) {
+            Some(item) => Ok(item),
+            None => self.transient_item(stored.object()),
+        }
     }
 
     /// What items don't say of themselves; none where they say all.

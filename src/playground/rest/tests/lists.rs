@@ -99,7 +99,15 @@ async fn selectors_choose_and_pages_of_a_choice_do_not_count_the_rest() {
         .ok();
     assert_eq!(names(&one), ["m002"]);
     assert_eq!(one["metadata"].get("continue"), None);
-    // What the items are is said by the list alone.
+    // What the items are is said by the list alone, also where something stands before it.
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = json!({"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
+    ground.post(roles, role).await.ok();
+    let all = format!("{roles}?fieldSelector=metadata.name%3Dall");
+    let all = ground.get(&all).await.ok();
+    assert!(all["items"][0].get("aggregationRule").is_some());
+    assert_eq!(all["items"][0].get("kind"), None);
+    assert_eq!(all["items"][0].get("apiVersion"), None);
     assert_eq!(one["items"][0].get("kind"), None);
     assert_eq!(one["items"][0].get("apiVersion"), None);
     let rest = ground
