@@ -16,7 +16,8 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use crate::sync::subject::Side;
 use crate::sync::{
-    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot, Source,
+    Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot,
+    Source,
 };
 
 use super::{key, parse_snapshot, snapshot_text};
@@ -48,6 +49,15 @@ struct Record {
     #[serde(default)]
     digests: BTreeMap<String, String>,
     copy: Copy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    announced: Option<Announcement>,
+}
+
+/// What was about to change on the copy when this was written, and the hash of what was there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Announcement {
+    places: Vec<String>,
+    before: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -247,6 +257,7 @@ fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
         sum: None,
         digests: BTreeMap::new(),
         copy: Copy::of(&entry.copy),
+        announced: entry.announced.as_ref().map(Announcement::of),
     };
     if let Some(snapshot) = &entry.snapshot {
         // The original must not take a reduced one for a state: it would miss the nulls in it.
@@ -310,13 +321,15 @@ fn entry(
             return Some(Entry {
                 snapshot: Some(Snapshot::whole(state)),
                 copy: CopyRecord::Unrecorded,
+                announced: None,
             });
         }
     }
-    record?;
+    let announced = record?.announced.as_ref();
     Some(Entry {
         snapshot: kept,
         copy: recorded,
+        announced: announced.and_then(Announcement::read),
     })
 }
 
@@ -328,6 +341,7 @@ fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<Link
     let less = |entry: &Entry| Entry {
         snapshot: entry.snapshot.as_ref().map(|whole| whole.reduced(limit)),
         copy: entry.copy.clone(),
+        announced: entry.announced.clone(),
     };
     set.iter()
         .map(|(id, entry)| (id.clone(), entry.as_ref().map(less)))
@@ -373,6 +387,24 @@ fn weight(secret: &Object) -> usize {
         .filter_map(Value::as_str)
         .map(|text| text.len() / 4 * 3)
         .sum()
+}
+
+impl Announcement {
+    fn of(announced: &Announced) -> Self {
+        Self {
+            places: announced.places.clone(),
+            before: STANDARD.encode(announced.before),
+        }
+    }
+
+    /// None where it cannot be read: then the snapshot is believed.
+    fn read(&self) -> Option<Announced> {
+        let before = STANDARD.decode(&self.before).ok()?;
+        Some(Announced {
+            places: self.places.clone(),
+            before: before.try_into().ok()?,
+        })
+    }
 }
 
 impl Copy {
