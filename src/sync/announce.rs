@@ -39,7 +39,7 @@ impl Announced {
     }
 
     /// Whether the copy has in all these places what it had before.
-    pub(super) fn is_outstanding(&self, live: &Object) -> bool {
+    pub(crate) fn is_outstanding(&self, live: &Object) -> bool {
         there(&self.places, live) == self.before
     }
 

@@ -157,7 +157,12 @@ impl Codec for StateSecret {
                 .iter()
                 .find(|link| link.id == id)
                 .and_then(source_kind);
-            let entry = entry(stored, records.get(&*id.0), &slot, kind)?;
+            let at = At {
+                slot: &slot,
+                kind,
+                taken: is_taken(stored, &records, &id, &slot),
+            };
+            let entry = entry(stored, records.get(&*id.0), &at)?;
             Some((id, entry))
         });
         Memory {
@@ -284,16 +289,33 @@ fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
     record
 }
 
-fn entry(
-    stored: &Object,
-    record: Option<&Record>,
-    slot: &Slot,
-    kind: Option<&Gvk>,
-) -> Option<Entry> {
+/// Where the snapshot of a link may stand.
+struct At<'a> {
+    slot: &'a Slot,
+    kind: Option<&'a Gvk>,
+    /// What stands under the key of the original is another link's: of the same source, with another
+    /// copy.
+    taken: bool,
+}
+
+/// Whether another link's snapshot stands under the key that the original would use for this one.
+fn is_taken(stored: &Object, records: &BTreeMap<String, Record>, id: &LinkId, slot: &Slot) -> bool {
+    let mut others = records.iter().filter(|(other, _)| **other != *id.0);
+    slot.plain.is_some()
+        && others.any(|(_, other)| other.slot == slot.plain && kept_text(stored, other).is_some())
+}
+
+/// The snapshot of a record, as long as it is the one that was recorded.
+fn kept_text(stored: &Object, record: &Record) -> Option<String> {
+    let text = bytes(stored, record.slot.as_ref()?)?;
+    let text = String::from_utf8(text).ok()?;
+    (Some(sha1_hex(&text)) == record.sum).then_some(text)
+}
+
+fn entry(stored: &Object, record: Option<&Record>, at: &At<'_>) -> Option<Entry> {
+    let At { slot, kind, taken } = *at;
     let kept = record.and_then(|record| {
-        let text = bytes(stored, record.slot.as_ref()?)?;
-        let text = String::from_utf8(text).ok()?;
-        (Some(sha1_hex(&text)) == record.sum).then_some(())?;
+        let text = kept_text(stored, record)?;
         let digests = record.digests.iter().map(|(pointer, hash)| {
             let hash = STANDARD.decode(hash).ok()?.try_into().ok()?;
             Some((pointer.clone(), hash))
@@ -308,7 +330,7 @@ fn entry(
     let at_plain = record.is_some_and(|record| record.slot == slot.plain);
     // A plain snapshot beside a recorded one elsewhere is newer, since writing removed it, and so
     // is one with another text than was recorded. Where links share the key it may be another's.
-    let separated = slot.shared && record.is_some();
+    let separated = taken || slot.shared && record.is_some();
     if !(separated || at_plain && kept.is_some()) {
         let newer = slot.plain.as_ref().and_then(|plain| bytes(stored, plain));
         let newer = newer

@@ -120,6 +120,21 @@ fn what_was_announced_is_read_again_until_it_is_known_to_be_made() {
 }
 
 #[test]
+fn the_state_of_one_copy_is_not_taken_for_that_of_another_copy_of_the_same_source() {
+    let links = [primary()];
+    let entry = made(&at("kcp.example.com", "CronTab"), "x");
+    let secret = codec()
+        .write(None, &links, &changes([("primary", entry.clone())]))
+        .unwrap();
+    let other = link("another", at("kcp.example.com", "CronTab"));
+    for links in [vec![other.clone()], vec![primary(), other]] {
+        let memory = codec().read(&secret, &links);
+        assert_eq!(memory.entries.get(&LinkId::new("another")), None);
+        assert_eq!(memory.entries.len(), 1);
+    }
+}
+
+#[test]
 fn what_is_written_is_read_again_and_the_snapshot_stands_where_the_original_looks() {
     let links = [primary()];
     let entry = made(&at("kcp.example.com", "CronTab"), "x");
