@@ -115,6 +115,10 @@ impl View for World {
     fn note(&self, _: &Request) -> Option<Note> {
         None
     }
+
+    fn wrote(&self, _: &Key) -> bool {
+        false
+    }
 }
 
 impl Prints for World {

@@ -54,7 +54,7 @@ impl Announced {
 }
 
 /// The part of a merge patch that changes something in an object. Of maps that are new to the object
-/// the whole is kept.
+/// the whole counts.
 pub(super) fn effective(body: &Map<String, Value>, live: Option<&Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for (field, want) in body {

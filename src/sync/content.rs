@@ -226,8 +226,15 @@ fn change(
                 if mode == Content::Restore {
                     lay_over(&mut body, overwrite(object, desired));
                 }
-                let live = Some(object.as_value());
-                return Ok(Change::Merge(effective(&body, live)));
+                // A patch without effect is not sent. That it has none is not believed of a cache, and
+                // one that has some is sent whole.
+                if !body.is_empty() && effective(&body, Some(object.as_value())).is_empty() {
+                    if let Sight::Look(request) = pass.witness(key) {
+                        return Err(request);
+                    }
+                    body.clear();
+                }
+                return Ok(Change::Merge(body));
             }
             // The state is lost. That is not believed of caches, neither of the state's nor of
             // the copy's: what agrees is recorded without a write that could be refused.

@@ -165,10 +165,10 @@ impl<'a> Pass<'a> {
         self.subject.memory.is_some()
     }
 
-    /// Whether what the memory says was written in this pass, or read in it.
+    /// Whether the memory was written in this pass.
     pub(super) fn wrote_memory(&self) -> bool {
         let place = self.subject.memory.as_ref();
-        place.is_some_and(|place| self.proof(&place.key) == Proof::Witnessed)
+        place.is_some_and(|place| self.view.wrote(&place.key))
     }
 
     /// Whether all that the memory announces is known to have been done, because a pass of this process

@@ -345,6 +345,35 @@ proptest! {
     }
 }
 
+/// A process is killed after it has added a field, the source takes that back, and the next process
+/// starts with lists that know neither of the state nor of the copy as they were left.
+#[test]
+fn lists_that_lag_behind_a_crash_leave_nothing_on_the_copy() {
+    let stage = Stage::new(fronts());
+    let first = [
+        Event::Create(0, 0),
+        Event::Create(1, 0),
+        Event::Set(1, 0, 0),
+        Event::Hear(27_558_926_691_006_112),
+        Event::Pass(1),
+        Event::Set(1, 3, 0),
+        Event::Break(2, Fault::CrashBefore),
+        Event::Set(1, 0, 1),
+        Event::Unset(1, 3),
+        Event::Restart(1),
+        Event::Pass(1),
+        Event::Pass(0),
+        Event::Pass(1),
+    ];
+    for event in &first {
+        happen(&stage, event);
+    }
+    rest(&stage);
+    let spec = |key| stage.world.get(key).unwrap().as_value()["spec"].clone();
+    let front = &stage.fronts[1];
+    assert_eq!(spec(&front.copy_key()), spec(&front.source()));
+}
+
 struct Seen {
     code: Code,
     class: Class,

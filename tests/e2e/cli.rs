@@ -326,6 +326,30 @@ fn misuse_and_missing_files_are_told_apart() -> Result<()> {
 }
 
 #[test]
+fn a_reference_that_leads_nowhere_is_warned_of() -> Result<()> {
+    let manifest = |path: &str| {
+        format!(
+            "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata: {{name: a}}\n\
+             spec:\n  resource: {{apiGroup: example.com, version: v1, kind: CronTab}}\n  related:\n\
+             \x20 - identifier: ca\n    origin: kcp\n    kind: Secret\n    object:\n\
+             \x20     reference: {{path: {path}}}\n"
+        )
+    };
+    let said = hawser(&["check", "-", "crd.yaml"], &manifest("spec.imgae"))?;
+    ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
+    ensure!(
+        said.stdout
+            .contains("warning: spec.related[0].object.reference.path")
+            && said.stdout.contains("has no \"spec.imgae\""),
+        "{}",
+        said.stdout
+    );
+    let said = hawser(&["check", "-", "crd.yaml"], &manifest("spec.image"))?;
+    ensure!(!said.stdout.contains("leads nowhere"), "{}", said.stdout);
+    Ok(())
+}
+
+#[test]
 fn an_object_is_rendered_with_its_names_its_content_and_the_steps_of_a_pass() -> Result<()> {
     let files = [
         "render",

@@ -209,7 +209,7 @@ fn a_state_that_cannot_be_written_does_not_keep_the_content_back() {
 }
 
 #[test]
-fn of_a_patch_only_what_changes_something_is_sent() {
+fn a_patch_that_changes_nothing_is_known() {
     let live = json!({"spec": {"a": 1, "b": {"c": 1}, "l": [1]}});
     let left = |body: Value| effective(body.as_object().unwrap(), Some(&live));
     let patch = json!({"spec": {"a": 1.0, "b": {"c": 1, "d": null}, "l": [1], "x": null}});
