@@ -21,6 +21,7 @@ use super::types::Origin;
 mod entry;
 mod guard;
 mod identity;
+mod leads;
 mod ledger;
 mod links;
 mod report;
@@ -30,6 +31,7 @@ mod stray;
 
 pub use entry::{Entry, TypeName};
 pub use guard::shares_namespaces;
+pub use leads::{End, Lead, leads};
 pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;
 pub use resolve::FAN_OUT;

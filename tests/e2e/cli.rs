@@ -399,6 +399,58 @@ fn an_object_is_rendered_with_its_names_its_content_and_the_steps_of_a_pass() ->
 }
 
 #[test]
+fn a_rendering_says_where_related_entries_lead() -> Result<()> {
+    let files = [
+        "render",
+        "../credentials/published-resource.yaml",
+        "../credentials/crd.yaml",
+        "../credentials/object.yaml",
+    ];
+    let said = hawser(&[&files[..], &["-o", "json"]].concat(), "")?;
+    ensure!(said.code == 0, "{}", said.stderr);
+    let shown: Value = serde_json::from_str(&said.stdout)?;
+    let related = shown["related"].as_array().context("nothing is said")?;
+    let of = |entry: &str| related.iter().find(|lead| lead["entry"] == entry);
+    let ca = of("client-ca").with_context(|| said.stdout.clone())?;
+    ensure!(
+        ca["original"] == "kcp Secret 1a2b3c4d5e6f7g8h|default/my-ca"
+            && ca["origin"] == "kcp"
+            && ca["copy"]
+                .as_str()
+                .is_some_and(|copy| copy.starts_with("service Secret ")),
+        "{ca}"
+    );
+    let credentials = of("credentials").with_context(|| said.stdout.clone())?;
+    ensure!(
+        credentials["copy"] == "kcp Secret 1a2b3c4d5e6f7g8h|default/orders-credentials",
+        "{credentials}"
+    );
+    let said = hawser(&files, "")?;
+    ensure!(
+        said.stdout
+            .contains("  client-ca: kcp Secret 1a2b3c4d5e6f7g8h|default/my-ca -> service Secret "),
+        "{}",
+        said.stdout
+    );
+    let object = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/credentials/object.yaml"),
+    )?;
+    let without: Vec<_> = object
+        .lines()
+        .filter(|line| !line.contains("my-ca"))
+        .collect();
+    let files = [&files[..3], &["-"]].concat();
+    let said = hawser(&files, &without.join("\n"))?;
+    ensure!(
+        said.stdout.contains("  client-ca: nowhere yet: "),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+    Ok(())
+}
+
+#[test]
 fn what_is_missing_for_a_rendering_is_said() -> Result<()> {
     let said = hawser(&["render", "crd.yaml"], "")?;
     ensure!(
