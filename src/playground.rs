@@ -33,6 +33,7 @@ pub mod kcp;
 pub mod names;
 pub(crate) mod openapi;
 pub mod patch;
+pub mod pieces;
 pub mod plain;
 mod planes;
 pub mod protobuf;

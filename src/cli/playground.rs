@@ -140,6 +140,11 @@ async fn bare(
     files: &Files,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
+    let log = LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Warn,
+    };
+    logging::start(log).map_err(Failure::Log)?;
     files.kubeconfig("kcp.kubeconfig", &playground.kcp_kubeconfig())?;
     files.kubeconfig("service.kubeconfig", &playground.service_kubeconfig())?;
     say(&ready(playground, files.dir()));

@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WARNING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::catalog::{Scope, User};
+use super::pieces::Pieces;
 use super::status::Status;
 
 /// A request whose user and scope are known.
@@ -34,7 +35,20 @@ pub struct ApiResponse {
 /// A whole document, or the events of a watch as they come.
 pub enum ApiBody {
     Full(Bytes),
+    /// A large document, put together while it is sent.
+    Pieces(Pieces),
     Stream(BoxStream<'static, Bytes>),
+}
+
+impl ApiBody {
+    /// The document, at once; none if it has no end.
+    pub fn whole(self) -> Option<Bytes> {
+        match self {
+            Self::Full(document) => Some(document),
+            Self::Pieces(pieces) => Some(pieces.whole()),
+            Self::Stream(_) => None,
+        }
+    }
 }
 
 /// What answers requests.

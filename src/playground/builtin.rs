@@ -10,6 +10,7 @@ mod data;
 mod events;
 mod kinds;
 mod leases;
+mod members;
 pub mod namespaces;
 mod rbac;
 mod reviews;

@@ -16,6 +16,7 @@ mod read;
 mod resource_schema;
 #[cfg(test)]
 mod tests;
+pub(in crate::playground) mod tidy;
 mod version;
 
 /// A custom resource, ready to be served.
@@ -109,6 +110,7 @@ impl Definition {
 /// Completes a `CustomResourceDefinition` as the server stores it: singular and list kind from the
 /// kind, conversion strategy None.
 pub fn default_crd(crd: &mut Value) {
+    tidy::tidy(crd);
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };

@@ -16,6 +16,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
+pub use establish::mark_definition;
 pub use fitted::FittedSchema;
 pub use order::prefer;
 pub use serve::{Origin, serve};

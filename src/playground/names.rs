@@ -221,6 +221,14 @@ pub fn check_annotations(annotations: &Map<String, Value>, path: &Path<'_>) -> V
     errors
 }
 
+/// What is said of a finalizer that could be anybody's.
+pub const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
+
+/// Whether it is known whose a finalizer is; the server's own are.
+pub fn has_domain(finalizer: &str) -> bool {
+    finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
+}
+
 /// What [`check_metadata`] needs to know of the resource.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRules {

@@ -4,6 +4,7 @@
 //! A document is made when it is asked for and kept under the digest of what defines it, so that
 //! catalogs that serve the same share it. Knows catalogs and schemas; nothing of HTTP.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -277,7 +278,7 @@ fn friendly_name(resource: &Resource) -> String {
 /// The names that are reached from some, these included.
 pub(super) fn closure<'a, 'n>(
     from: impl IntoIterator<Item = &'n str>,
-    get: impl Fn(&str) -> Option<&'a Value>,
+    get: impl Fn(&str) -> Option<Cow<'a, Value>>,
 ) -> BTreeSet<String> {
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -299,7 +300,7 @@ pub(super) fn closure<'a, 'n>(
         if let Some(definition) = get(&name)
             && !seen.contains(&name)
         {
-            references(definition, &mut open);
+            references(&definition, &mut open);
         }
         seen.insert(name);
     }
@@ -321,9 +322,8 @@ fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::Origin)> {
     let shared = [builtin::STATUS, builtin::DELETE_OPTIONS, builtin::PATCH];
     let from: Vec<&str> = own.keys().map(String::as_str).chain(shared).collect();
     let reached = closure(from, |name| {
-        own.get(name)
-            .map(|(own, _)| own)
-            .or_else(|| types().get(name))
+        let own = own.get(name).map(|(own, _)| Cow::Borrowed(own));
+        own.or_else(|| types().get(name).map(Cow::Owned))
     });
     for name in reached {
         if let Some(definition) = types().published(&name) {

@@ -27,7 +27,9 @@ mod list;
 mod metadata;
 mod openapi;
 mod owning;
+mod paging;
 mod query;
+mod replace;
 mod select;
 mod target;
 mod view;
@@ -50,7 +52,7 @@ use list::Listing;
 use query::Query;
 use select::Chosen;
 use target::{Address, ResourcePath, Target};
-use view::{Heads, View};
+use view::View;
 use watch::{Current, Plan, Watched};
 use write::Written;
 
@@ -75,13 +77,9 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
-        View {
-            // What has no such form is refused before it comes to an answer.
-            form: self.accepts.form(&resource).unwrap_or(Form::Whole),
-            resource,
-            clock: self.clock,
-            heads: Heads::Shown,
-        }
+        // What has no such form is refused before it comes to an answer.
+        let form = self.accepts.form(&resource).unwrap_or(Form::Whole);
+        View::new(resource, form, self.clock)
     }
 }
 
@@ -103,7 +101,11 @@ impl Rest {
         let target = Target::parse(&request.path);
         if let Target::Resource(path) = target {
             let query = Query::parse(request.query.as_deref());
-            let accepts = Accepts::parse(&request.headers, query.get("includeObject"))?;
+            let accepts = Accepts::parse(&request.headers, query.get("includeObject"));
+            let (accepts, refused) = match accepts {
+                Ok(accepts) => (accepts, None),
+                Err(status) => (Accepts::default(), Some(status)),
+            };
             let call = Call {
                 request,
                 query,
@@ -111,6 +113,12 @@ impl Rest {
                 accepts,
                 clock: self.store.clock(),
             };
+            if accept::is_foreign(&request.headers) && self.is_built_in(&call).unwrap_or(false) {
+                return Err(accept::refuse_by_route());
+            }
+            if let Some(status) = refused {
+                return Err(status);
+            }
             let deprecation = self.deprecation(&call);
             return warned(deprecation, self.serve(&call).await);
         }
@@ -132,6 +140,12 @@ impl Rest {
             Target::Swagger | Target::OpenApi | Target::OpenApiOf(_)
         ) {
             return self.describe(request, &target).await;
+        }
+        if let Target::Resources { group, version } = &target
+            && accept::is_foreign(&request.headers)
+            && self.has_built_in(&request.scope, group, version)
+        {
+            return Err(accept::refuse_by_route());
         }
         if target != Target::Version
             && let Discovery::Aggregated(version) = discovery_form(request, &target)?
@@ -286,6 +300,16 @@ impl Rest {
         found.ok()?.deprecation.clone()
     }
 
+    fn has_built_in(&self, scope: &Scope, group: &str, version: &str) -> bool {
+        let catalog = self.store.read(|read| self.scopes.catalog(read, scope));
+        let Ok(catalog) = catalog else {
+            return false;
+        };
+        let found = catalog.version(group, version);
+        let mut resources = found.into_iter().flat_map(|version| &version.resources);
+        resources.any(|known| known.flavour != Flavour::Custom)
+    }
+
     fn is_built_in(&self, call: &Call<'_>) -> Result<bool, Status> {
         let resource = self.store.read(|read| self.address(read, call))?;
         Ok(resource.flavour != Flavour::Custom)
@@ -360,7 +384,14 @@ impl Rest {
             query: &call.query,
         };
         let list = list::list(&self.store, &asked, &self.aside).await?;
-        Ok(full(200, list))
+        if list.left() < SMALL {
+            return Ok(full(200, list.whole()));
+        }
+        Ok(ApiResponse {
+            status: 200,
+            headers: HeaderMap::new(),
+            body: ApiBody::Pieces(list),
+        })
     }
 
     async fn watch(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
@@ -412,23 +443,20 @@ impl Rest {
     }
 
     /// The answer in another notation than JSON, where it is a document and no text.
-    async fn written_as(&self, notation: Notation, answer: ApiResponse) -> ApiResponse {
-        let ApiBody::Full(body) = &answer.body else {
-            return answer;
-        };
+    async fn written_as(&self, notation: Notation, mut answer: ApiResponse) -> ApiResponse {
         let fixed = answer.headers.contains_key(CONTENT_TYPE);
-        if notation == Notation::Json || fixed || body.is_empty() {
+        if notation == Notation::Json || fixed {
             return answer;
         }
-        let printed = if body.len() < SMALL {
-            Ok(yaml::print(body))
-        } else {
-            let body = body.clone();
-            self.aside.run(move || yaml::print(&body)).await
+        let printed = match answer.body {
+            ApiBody::Full(ref body) if body.is_empty() => return answer,
+            ApiBody::Stream(_) => return answer,
+            ApiBody::Full(body) if body.len() < SMALL => Ok(yaml::print(&body)),
+            ApiBody::Full(body) => self.aside.run(move || yaml::print(&body)).await,
+            ApiBody::Pieces(body) => self.aside.run(move || yaml::print(&body.whole())).await,
         };
         match printed {
             Ok(Ok(text)) => {
-                let mut answer = answer;
                 answer.body = ApiBody::Full(text);
                 let media_type = HeaderValue::from_static(notation.media_type());
                 answer.headers.insert(CONTENT_TYPE, media_type);

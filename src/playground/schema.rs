@@ -141,6 +141,11 @@ impl Node {
     }
 }
 
+/// Whether texts of this format are checked.
+pub(in crate::playground) fn checks_format(name: &str) -> bool {
+    formats::checks(name)
+}
+
 impl Schema {
     /// Checks a schema as the server checks that of a CRD version and compiles it. `path` is where
     /// it stands in its definition, and what errors begin with.

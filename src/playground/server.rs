@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 mod auth;
 mod exchange;
 mod faults;
+mod gather;
 mod gzip;
 mod kubeconfig;
 mod request_info;

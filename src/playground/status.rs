@@ -17,6 +17,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// What the answer warns of beside the refusal; sent as headers.
     pub warnings: Vec<String>,
+    /// For who asked for a page that cannot be had any more.
+    pub next_page: Option<Box<str>>,
 }
 
 /// What a `Status` is about.
@@ -57,6 +59,7 @@ impl Status {
             message: message.into(),
             details: None,
             warnings: Vec::new(),
+            next_page: None,
         }
     }
 
@@ -69,7 +72,8 @@ impl Status {
     }
 
     /// With details that say nothing, as answers have that are made from a code alone.
-    fn about_nothing(mut self) -> Self {
+    #[must_use]
+    pub fn about_nothing(mut self) -> Self {
         self.details.get_or_insert_default();
         self
     }
@@ -270,6 +274,9 @@ impl Status {
             && !self.reason.is_empty()
         {
             map.insert("reason".into(), self.reason.into());
+        }
+        if let Some(token) = &self.next_page {
+            root["metadata"]["continue"] = (**token).into();
         }
         if let (Some(details), Some(map)) = (&self.details, root.as_object_mut()) {
             map.insert("details".into(), details.to_json());

@@ -315,8 +315,7 @@ impl Row {
             name_rule: self.name_rule,
             schema: Some(self.schema()),
             storage_schema: None,
-            fields: fields::builtin::kind(self.group, self.kind)
-                .map_or(fields::Type::Deduced, |(kind, _)| kind),
+            fields: fields::builtin::kind(self.group, self.kind).unwrap_or(fields::Type::Deduced),
             strategy: Some(self.strategy(identify)),
             conversion: (self.group == events::VIEW_GROUP)
                 .then(|| Arc::new(events::View) as Arc<dyn Conversion>),

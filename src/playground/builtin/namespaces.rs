@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Admission, Resource, Strategy};
 use crate::playground::field::FieldError;
+use crate::playground::names::{self, NO_DOMAIN, has_domain};
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Range, Read, Settler, Table, Tx};
 
@@ -85,9 +86,6 @@ impl Strategy for Namespaces {
     ) -> Result<(), Status> {
         match (admission.old, admission.subresource) {
             (None, _) => {
-                for field in ["spec", "status"] {
-                    object.root_mut().remove(field);
-                }
                 complete(object);
             }
             (Some(old), "finalize") => {
@@ -109,8 +107,13 @@ impl Strategy for Namespaces {
         Ok(())
     }
 
-    fn validate(&self, _admission: &Admission<'_>, _object: &Object) -> Vec<FieldError> {
-        Vec::new()
+    fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError> {
+        match (admission.old, admission.subresource) {
+            (None, _) => check_finalizers(object, |_| "spec.finalizers".to_owned()),
+            (_, "finalize") => check_finalizers(object, |at| format!("spec.finalizers[{at}]")),
+            (_, "status") => check_phase(object).into_iter().collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn before_delete(
@@ -129,8 +132,44 @@ impl Strategy for Namespaces {
         }
         let mut going = object.clone();
         mark(tx, &mut going);
+        // How long it takes is up to its content.
+        going.metadata_mut().remove("deletionGracePeriodSeconds");
         tx.put(&key(admission.cluster, name), going)
     }
+}
+
+fn check_finalizers(namespace: &Object, field: impl Fn(usize) -> String) -> Vec<FieldError> {
+    let finalizers = namespace.as_value().pointer("/spec/finalizers");
+    let names = finalizers.and_then(Value::as_array).into_iter().flatten();
+    let names = names.filter_map(Value::as_str);
+    names
+        .enumerate()
+        .flat_map(|(at, name)| {
+            let field = field(at);
+            let mut wrong = names::qualified_name(name);
+            if !has_domain(name) {
+                wrong.push(NO_DOMAIN.to_owned());
+            }
+            wrong
+                .into_iter()
+                .map(move |why| FieldError::invalid(&field, name, &why))
+        })
+        .collect()
+}
+
+/// The phase says whether the namespace is being deleted, and nothing else.
+fn check_phase(namespace: &Object) -> Option<FieldError> {
+    let (only, when) = if namespace.in_deletion() {
+        ("Terminating", "not empty")
+    } else {
+        ("Active", "empty")
+    };
+    let phase = namespace.as_value().pointer("/status/phase");
+    let phase = phase.and_then(Value::as_str).unwrap_or_default();
+    (phase != only).then(|| {
+        let why = format!("may only be '{only}' if `deletionTimestamp` is {when}");
+        FieldError::invalid("status.Phase", phase, &why)
+    })
 }
 
 impl Settler for Lifecycle {
@@ -301,8 +340,13 @@ pub(in crate::playground) fn timestamp(tx: &Tx<'_>) -> String {
 fn complete(namespace: &mut Object) {
     let name = namespace.name().to_owned();
     namespace.set_label(NAME_LABEL, &name);
+    let given = namespace.as_value().pointer("/spec/finalizers");
+    let mut finalizers = given.and_then(Value::as_array).cloned().unwrap_or_default();
+    if !finalizers.iter().any(|one| one == FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
     let root = namespace.root_mut();
-    root.insert("spec".into(), json!({"finalizers": [FINALIZER]}));
+    root.insert("spec".into(), json!({"finalizers": finalizers}));
     root.insert("status".into(), json!({"phase": "Active"}));
 }
 

@@ -1,10 +1,11 @@
 //! Roles and bindings: stored faithfully, enforced nowhere.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::field::{FieldError, Path};
+use crate::playground::names;
 use crate::playground::status::Status;
 use crate::playground::store::Tx;
 
@@ -43,17 +44,19 @@ impl Strategy for Roles {
             if has("nonResourceURLs") {
                 let field = path.field("nonResourceURLs");
                 let value = rule.get("nonResourceURLs").cloned().unwrap_or_default();
-                let detail = if admission.resource.namespaced {
-                    "namespaced rules cannot apply to non-resource URLs"
-                } else if ["apiGroups", "resources", "resourceNames"]
+                let mut refuse = |detail| {
+                    let path = field.to_string();
+                    errors.push(FieldError::invalid(path, value.clone(), detail));
+                };
+                if admission.resource.namespaced {
+                    refuse("namespaced rules cannot apply to non-resource URLs");
+                }
+                if ["apiGroups", "resources", "resourceNames"]
                     .into_iter()
                     .any(has)
                 {
-                    "rules cannot apply to both regular resources and non-resource URLs"
-                } else {
-                    continue;
-                };
-                errors.push(FieldError::invalid(field, value, detail));
+                    refuse("rules cannot apply to both regular resources and non-resource URLs");
+                }
                 continue;
             }
             for (field, detail) in [
@@ -83,9 +86,8 @@ impl Strategy for Bindings {
         object: &mut Object,
     ) -> Result<(), Status> {
         let root = object.root_mut();
-        if let Some(reference) = root.get_mut("roleRef") {
-            fill(reference, "apiGroup", GROUP);
-        }
+        let reference = root.entry("roleRef").or_insert_with(|| json!({}));
+        fill(reference, "apiGroup", GROUP);
         if let Some(Value::Array(subjects)) = root.get_mut("subjects") {
             for subject in subjects {
                 if matches!(text(subject, "kind"), "User" | "Group") {
@@ -122,8 +124,12 @@ impl Strategy for Bindings {
                 kinds.iter().copied(),
             ));
         }
-        if text(reference, "name").is_empty() {
+        let name = text(reference, "name");
+        if name.is_empty() {
             errors.push(FieldError::required(path.field("name"), ""));
+        }
+        for message in names::path_segment(name) {
+            errors.push(FieldError::invalid(path.field("name"), name, &message));
         }
         let subjects = root.field("subjects");
         for (index, subject) in list(binding, "subjects").iter().enumerate() {
@@ -136,11 +142,13 @@ impl Strategy for Bindings {
         if let Some(old) = admission.old.and_then(|old| old.root().get("roleRef"))
             && old != reference
         {
-            errors.push(FieldError::invalid(
-                path,
-                reference.clone(),
-                "cannot change roleRef",
-            ));
+            // Shown as the server has it in memory.
+            let shown = json!({
+                "APIGroup": text(reference, "apiGroup"),
+                "Kind": kind,
+                "Name": name,
+            });
+            errors.push(FieldError::invalid(path, shown, "cannot change roleRef"));
         }
         errors
     }
@@ -156,7 +164,7 @@ fn check_subject(subject: &Value, path: &Path<'_>, namespaced: bool) -> Vec<Fiel
     match text(subject, "kind") {
         "ServiceAccount" => {
             if !name.is_empty() {
-                for message in crate::playground::names::dns1123_subdomain(name) {
+                for message in names::dns1123_subdomain(name) {
                     errors.push(FieldError::invalid(path.field("name"), name, &message));
                 }
             }

@@ -90,7 +90,6 @@ impl Strategy for Reviews {
         let status = match self.question {
             Question::Access | Question::SelfAccess | Question::LocalAccess => json!({
                 "allowed": true,
-                "reason": "nothing is forbidden by this server",
             }),
             Question::SelfRules => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -99,7 +98,7 @@ impl Strategy for Reviews {
             }),
             Question::Token => match (self.identify)(spec_text(review, "token")) {
                 Some(user) => json!({"authenticated": true, "user": info(&user)}),
-                None => json!({"user": {}}),
+                None => json!({"user": {}, "error": "invalid bearer token"}),
             },
             Question::SelfSubject => json!({"userInfo": info(user)}),
         };

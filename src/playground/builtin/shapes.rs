@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::typed;
+use super::{members, typed};
 use crate::object::Object;
 use crate::playground::catalog::{Admission, ObjectSchema, Strategy};
 use crate::playground::custom;
@@ -21,8 +21,8 @@ pub(super) struct Shape {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
-    /// The name of its type, where there is one.
-    name: OnceLock<Option<&'static str>>,
+    /// Its type, where there is one.
+    members: OnceLock<Option<members::Type>>,
     schema: OnceLock<Schema>,
 }
 
@@ -32,15 +32,19 @@ impl Shape {
             group,
             version,
             kind,
-            name: OnceLock::new(),
+            members: OnceLock::new(),
             schema: OnceLock::new(),
         }
     }
 
     fn name(&self) -> Option<&'static str> {
+        types().name_of(self.group, self.version, self.kind)
+    }
+
+    fn members(&self) -> Option<members::Type> {
         *self
-            .name
-            .get_or_init(|| types().name_of(self.group, self.version, self.kind))
+            .members
+            .get_or_init(|| self.name().and_then(members::named))
     }
 
     /// The types of its fields.
@@ -67,8 +71,8 @@ impl ObjectSchema for Dropping {
 
     fn prune(&self, object: &mut Value) -> Vec<String> {
         self.0
-            .name()
-            .map_or_else(Vec::new, |name| typed::prune(name, object))
+            .members()
+            .map_or_else(Vec::new, |kind| kind.prune(object))
     }
 
     fn default(&self, object: &mut Value) {

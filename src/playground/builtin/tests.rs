@@ -452,9 +452,13 @@ fn fields_of_the_wrong_type_are_a_bad_request() {
         let status = Cluster::new().put(api, named("x", &rest)).unwrap_err();
         assert_eq!(status.code, 400, "{rest}: {status}");
     }
-    let nulls = json!({"spec": {"holderIdentity": null, "renewTime": NOW}});
+    let time = "2026-03-01T12:00:00.000000Z";
+    let nulls = json!({"spec": {"holderIdentity": null, "renewTime": time}});
     let stored = Cluster::new().put(lease, named("x", &nulls)).unwrap();
-    assert_eq!(stored["spec"], json!({"renewTime": NOW}));
+    assert_eq!(stored["spec"], json!({"renewTime": time}));
+    let whole = json!({"spec": {"renewTime": NOW}});
+    let refused = Cluster::new().put(lease, named("x", &whole)).unwrap_err();
+    assert_eq!(refused.code, 400);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::establish::{FINALIZER, is_established, stored_versions};
+use super::TABLE;
+use super::establish::{is_established, mark_definition, stored_versions};
 use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::crd::{self, Definition};
@@ -19,19 +20,12 @@ impl Strategy for Definitions {
     fn prepare(
         &self,
         _tx: &Tx<'_>,
-        admission: &Admission<'_>,
+        _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
         let mut value = object.as_value().clone();
         crd::default_crd(&mut value);
         *object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
-        if admission.old.is_none() && !object.has_finalizer(FINALIZER) {
-            let mut finalizers: Vec<Value> = object.finalizers().map(Value::from).collect();
-            finalizers.push(FINALIZER.into());
-            object
-                .metadata_mut()
-                .insert("finalizers".into(), finalizers.into());
-        }
         Ok(())
     }
 
@@ -48,8 +42,24 @@ impl Strategy for Definitions {
                 is_established(old),
             ));
             errors.extend(check_stored(object, old));
+            // The name was that of group and plural once; that these changed is told of them.
+            errors.retain(|error| error.field != "metadata.name");
         }
         errors
+    }
+
+    fn before_delete(
+        &self,
+        tx: &mut Tx<'_>,
+        admission: &Admission<'_>,
+        crd: &Object,
+    ) -> Result<(), Status> {
+        if crd.in_deletion() {
+            return Ok(());
+        }
+        let mut going = crd.clone();
+        mark_definition(tx, &mut going);
+        tx.put(&TABLE.key(admission.cluster, "", crd.name()), going)
     }
 }
 

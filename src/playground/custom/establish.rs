@@ -136,12 +136,6 @@ type Conflict = (&'static str, String);
 
 /// Brings the status of a definition up to what it asks for.
 fn establish(crd: &mut Object, taken: &Taken, now: &str) {
-    if !crd.in_deletion() && !crd.has_finalizer(FINALIZER) {
-        let mut finalizers: Vec<Value> = crd.finalizers().map(Value::from).collect();
-        finalizers.push(FINALIZER.into());
-        crd.metadata_mut()
-            .insert("finalizers".into(), finalizers.into());
-    }
     let (accepted, conflict) = choose_names(crd, taken);
     set(crd, "acceptedNames", Value::Object(accepted));
     let mut stored: Vec<Value> = stored_versions(crd).map(Value::from).collect();
@@ -215,6 +209,25 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conf
         }
     }
     (names, conflict)
+}
+
+/// Begins the end of a definition, which waits for that of its objects.
+pub fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
+    let now = timestamp(tx);
+    let mut finalizers: Vec<Value> = crd.finalizers().map(Value::from).collect();
+    if !crd.has_finalizer(FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
+    let metadata = crd.metadata_mut();
+    metadata.insert("deletionTimestamp".into(), now.clone().into());
+    metadata.insert("finalizers".into(), finalizers.into());
+    set_condition(
+        crd,
+        &now,
+        ("Terminating", true),
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
 }
 
 /// Removes the objects of a definition that is being deleted, then lets it go.

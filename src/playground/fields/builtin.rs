@@ -35,29 +35,40 @@ pub struct Struct {
     nothing: OnceLock<Value>,
 }
 
-static TABLE: LazyLock<BTreeMap<&'static str, Struct>> =
-    LazyLock::new(|| parse(include_str!("builtin.txt")));
+/// All types, in the order of their names.
+struct Table {
+    names: Vec<&'static str>,
+    types: Vec<Struct>,
+}
+
+/// A type of the table: its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known(usize);
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(include_str!("builtin.txt")));
 
 /// The type of a built-in kind; none if it is not in the table.
-pub fn kind(group: &str, kind: &str) -> Option<(Type, &'static Struct)> {
-    let named = format!("{group}/{kind}");
-    let known = |name: &str| {
-        let (name, found) = TABLE.get_key_value(name)?;
-        Some((Type::Named((*name).into()), found))
-    };
-    known(&named).or_else(|| known(kind))
+pub fn kind(group: &str, kind: &str) -> Option<Type> {
+    let found = named(&format!("{group}/{kind}")).or_else(|| named(kind));
+    found.map(Type::Known)
 }
 
 /// A type by the name that it has in the table, such as `ObjectMeta`.
-pub fn named(name: &str) -> Option<&'static Struct> {
-    TABLE.get(name)
+pub fn named(name: &str) -> Option<Known> {
+    TABLE.names.binary_search(&name).ok().map(Known)
 }
 
-pub(super) fn atom(name: &str) -> Option<&'static Atom> {
-    Some(&TABLE.get(name)?.atom)
+impl Known {
+    pub fn structure(self) -> &'static Struct {
+        &TABLE.types[self.0]
+    }
 }
 
 impl Struct {
+    pub(super) fn atom(&self) -> &Atom {
+        &self.atom
+    }
+
     /// How a strategic merge patch treats a list of this type, unless it replaces it.
     pub fn patch(&self, field: &str) -> Option<Patch> {
         self.patches.get(field).copied()
@@ -88,7 +99,7 @@ impl Struct {
             found = &list.items;
         }
         match found {
-            Type::Named(name) => TABLE.get(&**name),
+            Type::Known(known) => Some(known.structure()),
             _ => None,
         }
     }
@@ -147,36 +158,43 @@ impl Struct {
                 "string" => "".into(),
                 "bool" => false.into(),
                 "int" => 0.into(),
-                other => TABLE.get(other).map_or(Value::Null, Self::unset),
+                other => named(other).map_or(Value::Null, |known| known.structure().unset()),
             };
         }
         value
     }
 }
 
-fn parse(text: &'static str) -> BTreeMap<&'static str, Struct> {
-    let mut table = BTreeMap::new();
-    let mut lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .peekable();
-    while let Some(line) = lines.next() {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default();
-        let mut fields: Vec<&'static str> = words.collect();
-        while let Some(more) = lines.next_if(|line| line.starts_with(' ')) {
-            fields.extend(more.split_whitespace());
+impl Table {
+    fn parse(text: &'static str) -> Self {
+        let mut types = BTreeMap::new();
+        let mut lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .peekable();
+        while let Some(line) = lines.next() {
+            let mut words = line.split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let mut fields: Vec<&'static str> = words.collect();
+            while let Some(more) = lines.next_if(|line| line.starts_with(' ')) {
+                fields.extend(more.split_whitespace());
+            }
+            let (name, atomic) = match name.strip_suffix('!') {
+                Some(name) => (name, true),
+                None => (name, false),
+            };
+            types.insert(name, (fields, atomic));
         }
-        let (name, atomic) = match name.strip_suffix('!') {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
-        table.insert(name, structure(&fields, atomic));
+        let names: Vec<&'static str> = types.keys().copied().collect();
+        let types = types
+            .values()
+            .map(|(fields, atomic)| structure(fields, *atomic, &names))
+            .collect();
+        Self { names, types }
     }
-    table
 }
 
-fn structure(words: &[&'static str], atomic: bool) -> Struct {
+fn structure(words: &[&'static str], atomic: bool, names: &[&str]) -> Struct {
     let mut patches = BTreeMap::new();
     let mut zero = BTreeMap::new();
     let mut fields = BTreeMap::new();
@@ -200,7 +218,7 @@ fn structure(words: &[&'static str], atomic: bool) -> Struct {
                 .and_then(|k| k.strip_suffix(')'));
             patches.insert(name, key.map_or(Patch::Set, Patch::Key));
         }
-        fields.insert(name.to_owned(), plain(type_of(text)));
+        fields.insert(name.to_owned(), plain(type_of(text, names)));
     }
     Struct {
         atom: Atom {
@@ -229,7 +247,7 @@ fn scalar(scalar: Scalar) -> Type {
     }))
 }
 
-fn type_of(text: &str) -> Type {
+fn type_of(text: &str, names: &[&str]) -> Type {
     if let Some(rest) = text.strip_prefix('[')
         && let Some((items, how)) = rest.rsplit_once(']')
     {
@@ -239,7 +257,7 @@ fn type_of(text: &str) -> Type {
             (_, Some(keys)) => Relation::Keys(keys.split(',').map(str::to_owned).collect()),
             _ => Relation::Atomic,
         };
-        let items = type_of(items);
+        let items = type_of(items, names);
         return Type::Of(Arc::new(Atom {
             list: Some(List { relation, items }),
             ..Atom::default()
@@ -248,7 +266,7 @@ fn type_of(text: &str) -> Type {
     if let Some(members) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
         return Type::Of(Arc::new(Atom {
             map: Some(Map {
-                members: Some(type_of(members)),
+                members: Some(type_of(members, names)),
                 ..Map::default()
             }),
             ..Atom::default()
@@ -260,7 +278,12 @@ fn type_of(text: &str) -> Type {
         "bool" => scalar(Scalar::Boolean),
         "any" => scalar(Scalar::Untyped),
         "deduced" => Type::Deduced,
-        name => Type::Named(name.into()),
+        name => {
+            let place = names.binary_search(&name);
+            Type::Known(Known(place.expect(
+                "a test reads the table, in which every type is that it names",
+            )))
+        }
     }
 }
 
@@ -270,34 +293,22 @@ mod tests {
 
     #[test]
     fn every_type_that_the_table_names_is_in_it() {
-        fn visit(kind: &Type, from: &str) {
-            match kind {
-                Type::Named(name) => assert!(TABLE.contains_key(&**name), "{from}: {name}"),
-                Type::Of(atom) => {
-                    let items = atom.list.iter().map(|list| &list.items);
-                    let map = atom.map.iter();
-                    let members = map.flat_map(|map| {
-                        let fields = map.fields.values().map(|field| &field.kind);
-                        fields.chain(&map.members)
-                    });
-                    items.chain(members).for_each(|kind| visit(kind, from));
-                }
-                Type::Deduced | Type::Untyped => {}
-            }
-        }
-        for (name, entry) in TABLE.iter() {
-            for field in entry.atom.map.as_ref().unwrap().fields.values() {
-                visit(&field.kind, name);
-            }
+        for (name, entry) in TABLE.names.iter().zip(&TABLE.types) {
+            assert!(named(name).is_some(), "{name}");
             for field in entry.patches.keys() {
                 assert!(entry.list_type(field).is_some(), "{name}.{field}");
             }
         }
     }
 
+    #[track_caller]
+    fn known(group: &str, name: &str) -> &'static Struct {
+        kind(group, name).unwrap().structure().unwrap()
+    }
+
     #[test]
     fn list_types_and_patch_strategies_are_facts_of_their_own() {
-        let (_, account) = kind("", "ServiceAccount").unwrap();
+        let account = known("", "ServiceAccount");
         assert_eq!(account.patch("secrets"), Some(Patch::Key("name")));
         assert_eq!(account.patch("imagePullSecrets"), None);
         assert_eq!(
@@ -309,19 +320,20 @@ mod tests {
         assert_eq!(meta.list_type("finalizers"), Some(ListType::Set));
         let reference = meta.below("ownerReferences").unwrap();
         assert!(reference.is_atomic() && reference.fields().count() == 6);
-        let (_, request) = kind("certificates.k8s.io", "CertificateSigningRequest").unwrap();
+        let request = known("certificates.k8s.io", "CertificateSigningRequest");
         let status = request.below("status").unwrap();
         assert_eq!(status.patch("conditions"), None);
         let Some(ListType::Map(keys)) = status.list_type("conditions") else {
             panic!("conditions are no map");
         };
         assert_eq!(keys, ["type"]);
-        assert!(kind("", "Unheard").is_none() && named("RoleRef").unwrap().is_atomic());
+        let reference = named("RoleRef").unwrap().structure();
+        assert!(kind("", "Unheard").is_none() && reference.is_atomic());
     }
 
     #[test]
     fn what_is_always_written_is_in_an_object_that_says_nothing() {
-        let zero = |group, name| kind(group, name).unwrap().1.zero();
+        let zero = |group, name| known(group, name).zero();
         assert_eq!(*zero("", "ConfigMap"), json!({}));
         let reference = json!({"apiGroup": "", "kind": "", "name": ""});
         assert_eq!(

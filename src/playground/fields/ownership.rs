@@ -121,7 +121,8 @@ impl Ownership<'_> {
             set_entries(object, entries);
             return;
         }
-        let accounted = self.account(&stripped(live), object, &mut managed, manager);
+        // That the entries themselves are compared says nothing: nobody owns them.
+        let accounted = self.account(live, object, &mut managed, manager);
         // An account that cannot be given is none, rather than a wrong one.
         let entries = accounted.ok().and_then(|()| {
             managed.cap();

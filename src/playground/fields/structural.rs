@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::builtin;
 use super::types::{Atom, Field, List, Map, Relation, Scalar, Type};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
@@ -34,7 +35,10 @@ fn add_meta(map: &mut Map) {
     };
     add("apiVersion", text());
     add("kind", text());
-    add("metadata", Type::Named("ObjectMeta".into()));
+    add(
+        "metadata",
+        builtin::named("ObjectMeta").map_or(Type::Deduced, Type::Known),
+    );
 }
 
 fn flag(schema: &Value, keyword: &str) -> bool {

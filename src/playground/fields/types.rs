@@ -5,14 +5,14 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use super::builtin;
+use super::builtin::{Known, Struct};
 
 /// The type of a value.
 #[derive(Clone, Debug)]
 pub enum Type {
     Of(Arc<Atom>),
-    /// A type of the table of built-in kinds, by name.
-    Named(Arc<str>),
+    /// A type of the table of built-in kinds.
+    Known(Known),
     /// Nothing is known: maps have pieces, lists are one.
     Deduced,
     /// Nothing is known, and it is one piece.
@@ -104,9 +104,17 @@ impl Type {
     pub(super) fn atom(&self) -> &Atom {
         match self {
             Self::Of(atom) => atom,
-            Self::Named(name) => builtin::atom(name).unwrap_or(&DEDUCED),
+            Self::Known(known) => known.structure().atom(),
             Self::Deduced => &DEDUCED,
             Self::Untyped => &UNTYPED,
+        }
+    }
+
+    /// What the table of built-in kinds says of it, if it is one of those.
+    pub fn structure(&self) -> Option<&'static Struct> {
+        match self {
+            Self::Known(known) => Some(known.structure()),
+            Self::Of(_) | Self::Deduced | Self::Untyped => None,
         }
     }
 

@@ -54,18 +54,26 @@ pub(super) enum UpdateError {
 }
 
 /// What a write has done to an object in one version.
-struct Written {
-    changed: Set,
-    removed: Set,
-}
+struct Written<'a>(Cow<'a, Comparison>);
 
-impl From<Comparison> for Written {
-    fn from(comparison: Comparison) -> Self {
-        let mut changed = comparison.modified;
-        changed.extend(comparison.added);
-        Self {
-            changed,
-            removed: comparison.removed,
+impl<'a> Written<'a> {
+    fn new(comparison: Cow<'a, Comparison>, unwritten: &Set) -> Self {
+        if unwritten.is_empty() {
+            return Self(comparison);
+        }
+        Self(Cow::Owned(comparison.into_owned().without(unwritten)))
+    }
+
+    /// What a manager had of what has changed.
+    fn changed_of(&self, owned: &Set) -> Set {
+        let mut changed = owned.intersection(&self.0.modified);
+        changed.extend(owned.intersection(&self.0.added));
+        changed
+    }
+
+    fn take_from(&self, owned: &mut Set) {
+        for taken in [&self.0.modified, &self.0.added, &self.0.removed] {
+            owned.subtract(taken);
         }
     }
 }
@@ -200,8 +208,8 @@ impl Updater<'_> {
         fields: &mut Fields,
         (whole, others, force): (&Comparison, &[Manager], Force),
     ) -> Result<(), UpdateError> {
-        let written = whole.clone().without(self.versions.unwritten(self.version));
-        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written.into()))]);
+        let written = Written::new(Cow::Borrowed(whole), self.versions.unwritten(self.version));
+        let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written))]);
         for other in others {
             let version = fields[other].api_version.clone();
             if by_version.contains_key(&version) {
@@ -213,49 +221,30 @@ impl Updater<'_> {
             };
             let (before, after) = (convert("old", &live.value)?, convert("new", &new.value)?);
             let comparison = match (before, after) {
-                (Some(before), Some(after)) => Some(
-                    compare::compare(&before.value, &after.value, &before.kind)
-                        .map_err(|error| UpdateError::at("compare objects", error))?
-                        .without(self.versions.unwritten(&version))
-                        .into(),
-                ),
+                (Some(before), Some(after)) => {
+                    let found = compare::compare(&before.value, &after.value, &before.kind)
+                        .map_err(|error| UpdateError::at("compare objects", error))?;
+                    let unwritten = self.versions.unwritten(&version);
+                    Some(Written::new(Cow::Owned(found), unwritten))
+                }
                 _ => None,
             };
             by_version.insert(version, comparison);
         }
-        let mut conflicts = Vec::new();
-        let mut left_to_list = MAX_LISTED;
-        let mut taken: Vec<(&Manager, Option<Set>)> = Vec::new();
+        if force == Force::Refuse {
+            refuse_conflicts(fields, others, &by_version)?;
+        }
         for other in others {
-            let owned = &fields[other];
-            let Some(Some(Written { changed, removed })) = by_version.get(&owned.api_version)
-            else {
-                taken.push((other, None));
+            let Some(owned) = fields.get_mut(other) else {
                 continue;
             };
-            let conflict = owned.set.intersection(changed);
-            if force == Force::Refuse {
-                let paths = conflict.paths_within(&mut left_to_list);
-                let paths = paths.ok_or(UpdateError::TooManyConflicts)?;
-                conflicts.extend(paths.into_iter().map(|path| Conflict {
-                    manager: other.clone(),
-                    path,
-                }));
-            }
-            let left = owned.set.difference(&conflict);
-            let left = left.difference(removed);
-            taken.push((other, Some(left)));
-        }
-        if force == Force::Refuse && !conflicts.is_empty() {
-            return Err(UpdateError::Conflicts(conflicts));
-        }
-        for (other, left) in taken {
-            match (left, fields.get_mut(other)) {
-                (Some(left), Some(owned)) if !left.is_empty() => owned.set = left,
-                _ => {
-                    fields.remove(other);
+            if let Some(Some(written)) = by_version.get(&owned.api_version) {
+                written.take_from(&mut owned.set);
+                if !owned.set.is_empty() {
+                    continue;
                 }
             }
+            fields.remove(other);
         }
         Ok(())
     }
@@ -344,6 +333,34 @@ impl Updater<'_> {
             pruned = remove(&whole.value, &gone, &whole.kind);
         }
         Ok(pruned)
+    }
+}
+
+/// Lists what others own of what would change, if there is such.
+fn refuse_conflicts(
+    fields: &Fields,
+    others: &[Manager],
+    by_version: &BTreeMap<String, Option<Written<'_>>>,
+) -> Result<(), UpdateError> {
+    let mut conflicts = Vec::new();
+    let mut left_to_list = MAX_LISTED;
+    for other in others {
+        let owned = &fields[other];
+        let Some(Some(written)) = by_version.get(&owned.api_version) else {
+            continue;
+        };
+        let conflict = written.changed_of(&owned.set);
+        let paths = conflict.paths_within(&mut left_to_list);
+        let paths = paths.ok_or(UpdateError::TooManyConflicts)?;
+        conflicts.extend(paths.into_iter().map(|path| Conflict {
+            manager: other.clone(),
+            path,
+        }));
+    }
+    if conflicts.is_empty() {
+        Ok(())
+    } else {
+        Err(UpdateError::Conflicts(conflicts))
     }
 }
 

@@ -143,7 +143,7 @@ impl World {
     async fn watch(&self, target: &str) -> Events {
         match self.raw(Method::GET, target, "", &json!(null)).await.body {
             ApiBody::Stream(lines) => Events { lines },
-            ApiBody::Full(body) => panic!("{target} answered {}", String::from_utf8_lossy(&body)),
+            body => panic!("{target} answered {:?}", body.whole()),
         }
     }
 

@@ -15,6 +15,7 @@ use super::{ids, objects, paths, tree, waiting};
 use crate::object::Object;
 use crate::playground::builtin::namespaces::{mark, timestamp};
 use crate::playground::catalog::{Admission, Strategy, User};
+use crate::playground::custom;
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Name, Range, Read, Settler, Stored, Table, Tx};
@@ -509,6 +510,12 @@ fn empty(tx: &mut Tx<'_>, cluster: &Name) -> Result<usize, Status> {
             }
             let mut object = stored.object();
             let holds = is_namespaces(&table) && held.contains(stored.key.name());
+            if stored.key.is(custom::GROUP, custom::PLURAL) && !object.in_deletion() {
+                left += 1;
+                custom::mark_definition(tx, &mut object);
+                tx.put(&stored.key, object)?;
+                continue;
+            }
             if object.finalizers().next().is_none() && !holds {
                 tx.remove(&stored.key);
                 continue;

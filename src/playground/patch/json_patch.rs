@@ -69,7 +69,7 @@ impl Patcher {
                 self.add("move", target, value)
             }
             "copy" => {
-                let value = self.read("copy", path("from")?)?.clone();
+                let value = self.original(path("from")?)?;
                 self.copied += value.to_string().len();
                 if self.copied > json::MAX_BODY {
                     return Err(format!(
@@ -83,6 +83,15 @@ impl Patcher {
             "test" => self.test(path("path")?, operation.get("value")),
             _ => Err("Unexpected kind: unknown".to_owned()),
         }
+    }
+
+    /// What is copied: a member that an object does not have is null.
+    fn original(&mut self, from: &str) -> Result<Value, String> {
+        let (parent, last) = self.parent("copy", from)?;
+        if parent.is_object() && parent.get(&last).is_none() {
+            return Ok(Value::Null);
+        }
+        Ok(self.read("copy", from)?.clone())
     }
 
     /// The object or list that a path ends in, and the last step of the path.

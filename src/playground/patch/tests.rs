@@ -123,8 +123,7 @@ fn insertions_into_a_long_list_are_bounded() {
 }
 
 fn known(group: &str, kind: &str) -> Option<&'static Struct> {
-    let found = crate::playground::fields::builtin::kind(group, kind);
-    found.map(|(_, known)| known)
+    crate::playground::fields::builtin::kind(group, kind)?.structure()
 }
 
 #[track_caller]

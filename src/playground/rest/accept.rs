@@ -4,8 +4,10 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
 use crate::playground::catalog::Resource;
+use crate::playground::protobuf;
 use crate::playground::status::Status;
 
+const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 
 /// How objects are shown.
@@ -42,7 +44,7 @@ pub(super) enum Notation {
 }
 
 /// The forms that are accepted and known, the best first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Accepts(Vec<Form>);
 
 /// One media type of the header.
@@ -182,6 +184,31 @@ impl Discovery {
             Err(refuse())
         }
     }
+}
+
+/// Whether nothing is asked for that the routes of built-in kinds have. They look at media types as at
+/// words, before anybody looks at what they mean.
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
+    let known = [JSON, YAML, protobuf::MEDIA_TYPE, "*/*"];
+    // By far the most clients name one of the first words.
+    let named = |value: &HeaderValue| {
+        let mut common = [JSON, "*/*"].into_iter();
+        common.any(|word| memchr::memmem::find(value.as_bytes(), word.as_bytes()).is_some())
+    };
+    if headers.get_all(ACCEPT).iter().any(named) {
+        return false;
+    }
+    let text = header(headers);
+    let clauses = clauses(&text);
+    let foreign = |clause: &Clause<'_>| !known.contains(&clause.media_type);
+    !clauses.is_empty() && clauses.iter().all(foreign)
+}
+
+/// What the routes of built-in kinds say then.
+pub(super) fn refuse_by_route() -> Status {
+    let known = [JSON, YAML].join(", ");
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
+    Status::not_acceptable(message).about_nothing()
 }
 
 fn refuse() -> Status {

@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::body;
 use super::complaints::Complaints;
 use super::owning::{self, Account, Served};
+use super::replace::There;
 use super::write::{self, Left, Written};
-use super::{Call, Rest, view};
+use super::{Call, Rest};
 use crate::object::Gvk;
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Resource};
@@ -64,7 +65,7 @@ impl Rest {
         (name, manager, document): (&str, &str, &Document),
         complaints: &mut Complaints,
     ) -> Result<(Left, u16), Status> {
-        let there = match write::existing(tx, call, &resource, name) {
+        let there = match There::find(tx, call, &resource, name) {
             Ok(there) => Some(there),
             // Only the object itself comes into being by being applied.
             Err(status) if status.code == 404 && call.path.subresource.is_empty() => None,
@@ -72,10 +73,6 @@ impl Rest {
         };
         check_kind(&document.value, &resource)?;
         let zero = owning::zero(&resource);
-        let served = match &there {
-            Some((_, stored)) => Some(view::serve(&resource, stored.object())?),
-            None => None,
-        };
         let cluster = write::cluster(call)?;
         let applied = {
             let admission = Admission {
@@ -94,7 +91,8 @@ impl Rest {
             };
             let now = namespaces::timestamp(tx);
             let versions = Served::new(self, tx, &admission);
-            let live = served.as_ref().map_or(&zero, |object| object.as_value());
+            let live = there.as_ref().map(|there| there.served().as_value());
+            let live = live.unwrap_or(&zero);
             versions
                 .ownership(&now)
                 .apply(live, &apply)
@@ -113,12 +111,15 @@ impl Rest {
         }
         write::fit_namespace(&mut object, &call.path)?;
         write::fit_name(&object, name)?;
-        let Some((key, old)) = there else {
+        if call.path.subresource.is_empty() {
+            complaints.doubt(&resource, &object, there.as_ref().map(There::served));
+        }
+        let Some(there) = there else {
             object.metadata_mut().remove("resourceVersion");
             let left = self.create_object(tx, call, resource, object, Account::Given)?;
             return Ok((left, 201));
         };
-        let gone = self.replace(tx, call, (&key, &old, &resource), object, Account::Given)?;
+        let gone = self.replace(tx, call, (&there, &resource), object, Account::Given)?;
         Ok((Left::new(resource, gone), 200))
     }
 }

@@ -238,8 +238,10 @@ pub(super) fn object(value: Value, resource: &Resource) -> Result<Object, Status
     // Metadata is typed everywhere: what is empty there is not there.
     object.metadata_mut().retain(|field, value| match value {
         Value::Null => false,
-        // Empty, these say that nobody shall own anything.
-        Value::Array(list) => !list.is_empty() || field == "managedFields",
+        // Empty, those of a typed kind say that nobody shall own anything.
+        Value::Array(list) => {
+            !list.is_empty() || (field == "managedFields" && resource.flavour != Flavour::Custom)
+        }
         Value::Object(map) => {
             !map.is_empty() || !matches!(field.as_str(), "labels" | "annotations")
         }

@@ -5,8 +5,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::body::PatchKind;
+use super::metadata;
 use super::query::FieldValidation;
+use crate::object::Object;
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::crd::tidy::unknown_formats;
+use crate::playground::custom;
 use crate::playground::field::FieldError;
 use crate::playground::json::{self, Document, Syntax};
 use crate::playground::status::Status;
@@ -24,6 +28,8 @@ pub(super) struct Complaints {
     unknown: Vec<String>,
     /// In words, in the order of the document: all there is, where that order is the server's.
     ordered: Option<Vec<String>>,
+    /// In words, told of whatever is accepted.
+    doubts: Vec<String>,
 }
 
 /// What the document is.
@@ -78,6 +84,7 @@ impl Complaints {
             duplicates,
             unknown: Vec::new(),
             ordered: None,
+            doubts: Vec::new(),
         }
     }
 
@@ -118,8 +125,29 @@ impl Complaints {
         }
     }
 
+    /// What a custom object, or a definition, says that is better not said.
+    pub(super) fn doubt(&mut self, resource: &Resource, object: &Object, old: Option<&Object>) {
+        if resource.flavour == Flavour::Custom {
+            self.doubts = metadata::doubtful_finalizers(object, old);
+        } else if &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL {
+            let mut known = old.map(|old| unknown_formats(old.as_value()));
+            let formats = unknown_formats(object.as_value());
+            let new = formats.difference(known.get_or_insert_default());
+            self.doubts = new
+                .map(|name| format!("unrecognized format {name:?}"))
+                .collect();
+        }
+    }
+
+    /// What the answer to what was accepted warns of.
+    pub(super) fn all_warnings(&self) -> Vec<String> {
+        let mut all = self.warnings();
+        all.extend(self.doubts.iter().cloned());
+        all
+    }
+
     /// What the answer warns of, be it a refusal or not.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         match self.validation {
             FieldValidation::Warn => self.all(),
             FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),
@@ -160,7 +188,12 @@ pub(super) fn misfit(
     let Some((_, why)) = status.message.split_once(" cannot be handled as a ") else {
         return status;
     };
-    let strict = why.find(STRICT).map(|at| &why[at..]);
+    // Of custom objects only the metadata are typed.
+    let typed = match resource.flavour {
+        Flavour::Custom => why.find("json: cannot unmarshal"),
+        Flavour::BuiltIn | Flavour::BuiltInWithGeneration => None,
+    };
+    let strict = why.find(STRICT).or(typed).map(|at| &why[at..]);
     if status.code != 400 || (resource.flavour == Flavour::Custom && strict.is_none()) {
         return status;
     }

@@ -9,7 +9,7 @@ use super::delete_options::{DeleteOptions, Propagation};
 use super::discovery::is_namespaces;
 use super::select::{self, Chosen};
 use super::write::{self, Written};
-use super::{Call, Rest, list, view};
+use super::{Call, Rest, paging, view};
 use crate::object::Object;
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Resource, Scope, User};
@@ -75,22 +75,23 @@ impl Rest {
                 let namespace = last.namespace().unwrap_or_default();
                 resource.table.key(&cluster, namespace, last.name()).place
             });
+            let next = next.map(|next| (range, next));
             Ok((resource, items, next))
         })?;
         let (resource, items, next) = outcome.value;
         let view = call.view(resource);
-        let items: Vec<Bytes> = items
+        let items = items
             .into_iter()
             .map(|object| view.transient_item(object))
             .collect::<Result<_, Status>>()?;
         let mut meta = json!({"resourceVersion": outcome.revision.to_string()});
-        if let Some(next) = next {
-            meta["continue"] = list::next_page(outcome.revision, &next).into();
+        if let Some((range, next)) = next {
+            meta["continue"] = paging::next_page(outcome.revision, &range, &next).into();
         }
         view.complete(&mut meta);
         Ok(Written {
             code: 200,
-            body: view.list(&meta, &items)?,
+            body: view.list(&meta, items)?.whole(),
             warnings: Vec::new(),
         })
     }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::discovery::is_namespaces;
 use super::query::Query;
 use super::{Call, body, query};
 use crate::object::Object;
@@ -92,6 +93,9 @@ impl DeleteOptions {
 
     /// Whether the object is the one that is meant.
     pub(super) fn check(&self, resource: &Resource, object: &Object) -> Result<(), Status> {
+        if is_namespaces(resource) {
+            return self.check_namespace(object);
+        }
         let fail = |why: String| {
             // Known by its kind here, not by its resource.
             Err(Status::conflict(
@@ -117,6 +121,32 @@ impl DeleteOptions {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+impl DeleteOptions {
+    /// The same of a namespace, whose deletion is in other hands and other words.
+    fn check_namespace(&self, object: &Object) -> Result<(), Status> {
+        let rows = [
+            ("UID", self.uid.as_deref(), object.uid()),
+            (
+                "ResourceVersion",
+                self.resource_version.as_deref(),
+                object.resource_version(),
+            ),
+        ];
+        for (what, wanted, is) in rows {
+            let (Some(wanted), is) = (wanted, is.unwrap_or_default()) else {
+                continue;
+            };
+            if wanted != is {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
+                );
+                return Err(Status::conflict("", "namespaces", object.name(), &why));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,31 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::aside::{Aside, SMALL};
+use super::paging::{self, Token};
 use super::query::{Age, Query};
 use super::select::Chosen;
 use super::view::View;
+use crate::playground::pieces::Pieces;
 use crate::playground::status::Status;
-use crate::playground::store::{Filter as _, Place, Range, Snapshot, Store, Stored};
+use crate::playground::store::{Filter as _, Range, Snapshot, Store, Stored};
 
 /// How long a list waits for a revision that is still to come.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.";
-
-/// Where the next page begins.
-#[derive(Debug, Serialize, Deserialize)]
-struct Token {
-    revision: u64,
-    /// The last object of the page before: cluster, namespace, name.
-    after: (String, String, String),
-}
+const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
 
 /// What a list is of.
 pub(super) struct Listing<'a> {
@@ -42,7 +32,7 @@ pub(super) async fn list(
     store: &Store,
     asked: &Listing<'_>,
     aside: &Aside,
-) -> Result<Bytes, Status> {
+) -> Result<Pieces, Status> {
     let Listing {
         range,
         chosen,
@@ -58,28 +48,34 @@ pub(super) async fn list(
         usize::try_from(limit).unwrap_or(usize::MAX)
     });
     let age = query.age()?;
-    let token = query.get("continue").map(Token::decode).transpose()?;
+    let token = query.get("continue");
+    let token = token.map(|text| Token::decode(text, range)).transpose()?;
     if token.is_some() && age != Age::Newest {
         return Err(Status::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
     let Snapshot { revision, items } = match &token {
-        Some(token) => store
-            .snapshot_at(range, token.revision)
-            .map_err(|_| Status::expired(EXPIRED))?,
+        Some(Token {
+            revision: Some(revision),
+            from,
+        }) => store
+            .snapshot_at(range, *revision)
+            .map_err(|_| paging::expired(range, from))?,
+        Some(_) => store.snapshot(range),
         None => snapshot(store, range, age).await?,
     };
-    let after = token.as_ref().map(Token::place);
-    let mut wanted = items
+    let from = token.as_ref().map(|token| &token.from);
+    let mut all = items
         .iter()
-        .filter(|stored| after.as_ref().is_none_or(|after| stored.key.place > *after))
-        .filter(|stored| chosen.matches(stored));
-    let page: Vec<&Arc<Stored>> = wanted.by_ref().take(limit).collect();
+        .filter(|stored| from.is_none_or(|from| stored.key.place >= *from));
+    let wanted = all.by_ref().filter(|stored| chosen.matches(stored));
+    let page: Vec<&Arc<Stored>> = wanted.take(limit).collect();
     let mut meta = json!({"resourceVersion": revision.to_string()});
-    let left = wanted.count();
+    // What comes after a full page may be wanted or not: who asks for the next one finds out.
+    let left = if chosen.is_one(range) { 0 } else { all.count() };
     if let (Some(last), true) = (page.last(), left > 0) {
-        meta["continue"] = next_page(revision, &last.key.place).into();
+        meta["continue"] = paging::next_page(revision, range, &last.key.place).into();
         if chosen.is_everything() {
             meta["remainingItemCount"] = left.into();
         }
@@ -103,17 +99,13 @@ fn document<'a>(
     view: &View,
     meta: &Value,
     page: impl IntoIterator<Item = &'a Arc<Stored>>,
-) -> Result<Bytes, Status> {
-    let bodies = page
+) -> Result<Pieces, Status> {
+    let untold = view.untold();
+    let items = page
         .into_iter()
-        .map(|stored| view.item(stored))
-        .collect::<Result<Vec<Bytes>, Status>>()?;
-    view.list(meta, &bodies)
-}
-
-/// What leads to the page after an object.
-pub(super) fn next_page(revision: u64, last: &Place) -> String {
-    Token::after(revision, last).encode()
+        .map(|stored| view.item(stored, untold.as_ref()))
+        .collect::<Result<_, Status>>()?;
+    view.list(meta, items)
 }
 
 /// A state of the age that was asked for.
@@ -126,7 +118,12 @@ async fn snapshot(store: &Store, range: &Range, age: Age) -> Result<Snapshot, St
         }
         Age::Exact(revision) => {
             reach(store, revision).await?;
-            store.snapshot_at(range, revision)
+            store
+                .snapshot_at(range, revision)
+                .map_err(|status| match status.code {
+                    410 => Status::expired(TOO_OLD),
+                    _ => status,
+                })
         }
     }
 }
@@ -141,42 +138,5 @@ pub(super) async fn reach(store: &Store, revision: u64) -> Result<(), Status> {
     match tokio::time::timeout(PATIENCE, reached).await {
         Ok(Ok(_)) => Ok(()),
         _ => Err(Status::too_new(revision, store.revision())),
-    }
-}
-
-impl Token {
-    fn after(revision: u64, place: &Place) -> Self {
-        let text = |name: &str| name.to_owned();
-        Self {
-            revision,
-            after: (
-                text(&place.cluster),
-                text(&place.namespace),
-                text(&place.name),
-            ),
-        }
-    }
-
-    fn place(&self) -> Place {
-        let (cluster, namespace, name) = &self.after;
-        Place {
-            cluster: cluster.as_str().into(),
-            namespace: namespace.as_str().into(),
-            name: name.as_str().into(),
-        }
-    }
-
-    fn encode(&self) -> String {
-        let json = json!({"revision": self.revision, "after": self.after});
-        URL_SAFE_NO_PAD.encode(json.to_string())
-    }
-
-    fn decode(text: &str) -> Result<Self, Status> {
-        let decoded = URL_SAFE_NO_PAD.decode(text).ok();
-        decoded
-            .and_then(|json| serde_json::from_slice(&json).ok())
-            .ok_or_else(|| {
-                Status::bad_request("continue key is not valid: it is none that this server gave")
-            })
     }
 }

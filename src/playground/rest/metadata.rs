@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::query::no_version;
 use crate::object::Object;
-use crate::playground::field::FieldError;
+use crate::playground::catalog::Resource;
+use crate::playground::field::{ErrorKind, FieldError};
+use crate::playground::names::{NO_DOMAIN, has_domain};
 use crate::playground::status::Status;
 use crate::playground::store::Key;
 
@@ -100,18 +102,104 @@ pub(super) fn check_precondition(
 
 /// When an object goes is up to its deletion alone; what says nothing about it is kept as it is.
 pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
-    let of = |object: &Object, field: &str| {
-        let found = object.as_value().pointer(&format!("/metadata/{field}"));
-        found.filter(|value| !value.is_null()).cloned()
+    let of = |object: &'_ Object, field: &str| {
+        let found = object.root().get("metadata")?.get(field)?;
+        (!found.is_null()).then(|| found.clone())
     };
     ["deletionTimestamp", "deletionGracePeriodSeconds"]
         .into_iter()
         .filter_map(|field| {
-            let new = of(object, field).filter(|new| Some(new) != of(old, field).as_ref())?;
+            let new = of(object, field).filter(|new| of(old, field).as_ref() != Some(new))?;
             let field = format!("metadata.{field}");
             Some(FieldError::invalid(field, new, "field is immutable"))
         })
         .collect()
+}
+
+/// How often a kube-apiserver tells of one thing that is wrong with metadata in an update: once where it
+/// looks at all objects alike, and once more wherever the kind looks for itself.
+struct Told {
+    /// Of what may not change, and of what is checked along with that.
+    changes: usize,
+    /// Of what would be wrong in a new object as well.
+    contents: usize,
+}
+
+impl Told {
+    fn of(resource: &Resource) -> Self {
+        let (changes, contents) = match (&*resource.table.group, &*resource.table.resource) {
+            ("", "events") => (1, 1),
+            ("admissionregistration.k8s.io", _) => (1, 2),
+            ("", "resourcequotas") => (2, 1),
+            ("" | "rbac.authorization.k8s.io", _) => (2, 2),
+            _ => (2, 1),
+        };
+        Self { changes, contents }
+    }
+
+    fn times(&self, error: &FieldError) -> usize {
+        match error.field.strip_prefix("metadata.") {
+            // New ones in an object that is being deleted.
+            Some("finalizers") if error.kind == ErrorKind::Forbidden => self.changes,
+            Some("uid" | "deletionTimestamp" | "deletionGracePeriodSeconds") => self.changes,
+            Some(field) if field.starts_with("finalizers") => self.contents,
+            Some(field)
+                if ["labels", "annotations", "ownerReferences"]
+                    .iter()
+                    .any(|one| field.starts_with(one)) =>
+            {
+                self.changes + self.contents
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// Repeats what a kube-apiserver repeats of an update.
+pub(super) fn as_often_as_told(errors: &[FieldError], resource: &Resource) -> Vec<FieldError> {
+    let told = Told::of(resource);
+    let most = told.changes + told.contents;
+    (0..most)
+        .flat_map(|round| {
+            let more = errors.iter().filter(|one| told.times(one) > round);
+            more.cloned().collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Finalizers of the core kinds have a domain, unless they are the server's own.
+pub(super) fn check_domains(object: &Object, resource: &Resource) -> Vec<FieldError> {
+    let strict = match &*resource.table.group {
+        "" => &*resource.table.resource != "events",
+        group => group == "rbac.authorization.k8s.io",
+    };
+    if !strict {
+        return Vec::new();
+    }
+    let finalizers = object.finalizers().enumerate();
+    finalizers
+        .filter(|(_, name)| !has_domain(name))
+        .map(|(at, name)| {
+            let field = format!("metadata.finalizers[{at}]");
+            FieldError::invalid(field, name, NO_DOMAIN)
+        })
+        .collect()
+}
+
+/// What a client is told of finalizers of a custom kind that could be anybody's.
+pub(super) fn doubtful_finalizers(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let new = object
+        .finalizers()
+        .filter(|name| old.is_none_or(|old| !old.has_finalizer(name)));
+    let mut doubtful: Vec<&str> = new.filter(|name| !has_domain(name)).collect();
+    doubtful.sort_unstable();
+    doubtful.dedup();
+    let told = doubtful.iter().map(|name| {
+        format!(
+            "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+        )
+    });
+    told.collect()
 }
 
 /// Who is being deleted takes no new finalizers.
@@ -139,6 +227,22 @@ pub(super) fn check_finalizers(object: &Object, old: &Object) -> Option<FieldErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn custom_finalizers_without_a_domain_are_doubted_once_and_only_as_new_ones() {
+        let object = |finalizers: &[&str]| {
+            Object::new(serde_json::json!({"metadata": {"finalizers": finalizers}})).unwrap()
+        };
+        let old = object(&["b"]);
+        let new = object(&["a", "a", "b", "orphan", "kubernetes", "e.com/x"]);
+        assert_eq!(
+            doubtful_finalizers(&new, Some(&old)),
+            [
+                "metadata.finalizers: \"a\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            ]
+        );
+        assert_eq!(doubtful_finalizers(&new, None).len(), 2);
+    }
 
     #[test]
     fn generated_names_keep_their_prefix_and_fit_a_label() {

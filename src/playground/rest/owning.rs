@@ -12,7 +12,8 @@ use super::{Call, Rest};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Catalog, Flavour, Resource, Scope, Verbs};
-use crate::playground::fields::{self, Managed, Ownership, Set, Typed, Versions};
+use crate::playground::fields::builtin::Struct;
+use crate::playground::fields::{Managed, Ownership, Set, Typed, Versions};
 use crate::playground::status::Status;
 use crate::playground::store::Tx;
 
@@ -79,11 +80,8 @@ impl Rest {
 /// The fields that even an object of a kind has in which nothing is set.
 fn unset(resource: &Resource) -> &'static Value {
     static NOTHING: LazyLock<Value> = LazyLock::new(|| json!({}));
-    let known = match resource.flavour {
-        Flavour::Custom => None,
-        _ => fields::builtin::kind(&resource.group, &resource.kind),
-    };
-    known.map_or(&NOTHING, |(_, known)| known.zero())
+    let known = resource.fields.structure();
+    known.map_or(&NOTHING, Struct::zero)
 }
 
 /// An object of a kind in which nothing is set.
@@ -101,27 +99,33 @@ pub(super) fn zero(resource: &Resource) -> Value {
 /// Keeps the times of entries that say nothing new about an object that is as it was, so that the write
 /// is none.
 pub(super) fn keep_times(object: &mut Object, old: &Object) {
-    let pointer = "/metadata/managedFields";
-    let (Some(mine), Some(before)) = (
-        object.as_value().pointer(pointer),
-        old.as_value().pointer(pointer),
-    ) else {
-        return;
-    };
-    if mine == before || timeless(mine) != timeless(before) {
+    fn entries(object: &Object) -> Option<&Value> {
+        object.root().get("metadata")?.get("managedFields")
+    }
+    if !is_as_it_was(object, old) {
         return;
     }
-    let bare = |object: &Object| {
-        let mut object = object.clone();
-        let metadata = object.metadata_mut();
-        metadata.remove("managedFields");
-        metadata.remove("resourceVersion");
-        object
+    let (Some(mine), Some(before)) = (entries(object), entries(old)) else {
+        return;
     };
-    if bare(object) == bare(old) {
+    if mine != before && timeless(mine) == timeless(before) {
         let before = before.clone();
         object.metadata_mut().insert("managedFields".into(), before);
     }
+}
+
+/// Whether objects are the same but for their entries and the revisions that they were written at.
+fn is_as_it_was(object: &Object, old: &Object) -> bool {
+    fn content(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+        let fields = object.root().iter();
+        fields.filter(|(field, _)| *field != "metadata")
+    }
+    fn metadata(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+        let metadata = object.root().get("metadata").and_then(Value::as_object);
+        let fields = metadata.into_iter().flatten();
+        fields.filter(|(field, _)| !matches!(field.as_str(), "managedFields" | "resourceVersion"))
+    }
+    metadata(object).eq(metadata(old)) && content(object).eq(content(old))
 }
 
 fn timeless(entries: &Value) -> Managed {

@@ -66,11 +66,10 @@ impl<'a> Query<'a> {
         reason = "parameters are read alike, whether they can be wrong or not"
     )]
     pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
-        match self.get(name) {
-            None | Some("false" | "0" | "f" | "F" | "False" | "FALSE") => Ok(false),
-            // Whatever is said but "no" is a yes.
-            Some(_) => Ok(true),
-        }
+        // Whatever is said but "no" is a yes, and so is nothing.
+        Ok(self
+            .given(name)
+            .is_some_and(|said| said != "0" && !said.eq_ignore_ascii_case("false")))
     }
 
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Status> {

@@ -109,6 +109,13 @@ impl Chosen {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
+    /// Whether at most one object of a range can be chosen, by its name.
+    pub(super) fn is_one(&self, range: &Range) -> bool {
+        let whole =
+            range.cluster.is_some() && (range.namespace.is_some() || !self.resource.namespaced);
+        whole && self.fields.exact("metadata.name").is_some()
+    }
+
     fn fields_match(&self, stored: &Stored) -> bool {
         if self.fields.is_empty() {
             return true;

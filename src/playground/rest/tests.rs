@@ -22,6 +22,7 @@ mod lists;
 mod owners;
 mod paths;
 mod tables;
+mod updates;
 mod watches;
 mod writes;
 
@@ -45,9 +46,7 @@ pub(in crate::playground) struct Answer {
 
 impl Answer {
     pub(in crate::playground) fn of(response: ApiResponse) -> Self {
-        let ApiBody::Full(bytes) = response.body else {
-            panic!("the answer is a stream");
-        };
+        let bytes = response.body.whole().expect("an answer with an end");
         let warnings = response.headers.get_all(WARNING).iter();
         Self {
             code: response.status,
@@ -177,7 +176,7 @@ impl Ground {
         let response = self.raw(Method::GET, target, &[], b"").await;
         match response.body {
             ApiBody::Stream(lines) => Events { lines },
-            ApiBody::Full(body) => panic!("{target} answered {}", String::from_utf8_lossy(&body)),
+            body => panic!("{target} answered {:?}", body.whole()),
         }
     }
 }

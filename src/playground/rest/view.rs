@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::accept::{Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
+use crate::playground::pieces::{Item, Pieces};
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
 use crate::playground::table::{Column, Printer};
@@ -22,6 +23,32 @@ pub(super) struct View {
     pub(super) form: Form,
     pub(super) clock: fn() -> Timestamp,
     pub(super) heads: Heads,
+    /// Of what is served as it is stored.
+    stamp: u64,
+}
+
+/// What items of lists don't say of themselves since the list does, as it stands in their texts.
+pub(super) struct Untold {
+    head: String,
+    kind: String,
+    /// The kind where the object says it, and no text within: fields are sorted, and after the kind come
+    /// the metadata.
+    place: String,
+}
+
+impl Untold {
+    /// Cuts it out of a text, which is returned whole where it doesn't stand as it should.
+    fn cut(&self, body: Bytes) -> Item {
+        let found = memchr::memmem::find(&body, self.place.as_bytes());
+        let begins = body.starts_with(self.head.as_bytes());
+        match found.filter(|at| begins && *at >= self.head.len()) {
+            Some(at) => Item::opened([
+                body.slice(self.head.len()..at),
+                body.slice(at + self.kind.len()..),
+            ]),
+            None => Item::whole(body),
+        }
+    }
 }
 
 /// Whether tables say what their columns are: of the tables of a watch only the first does.
@@ -42,6 +69,39 @@ pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
 }
 
 impl View {
+    pub(super) fn new(resource: Arc<Resource>, form: Form, clock: fn() -> Timestamp) -> Self {
+        Self {
+            stamp: stamp(&resource.version, &resource),
+            resource,
+            form,
+            clock,
+            heads: Heads::Shown,
+        }
+    }
+
+    /// Objects as they are, and as they are served to everybody.
+    pub(super) fn of(resource: &Arc<Resource>, clock: fn() -> Timestamp) -> Self {
+        Self::new(Arc::clone(resource), Form::Whole, clock)
+    }
+
+    /// The object as it is served, where that is not as it is stored; `object` is what is stored.
+    pub(super) fn served(
+        &self,
+        stored: &Stored,
+        object: &Object,
+    ) -> Result<Option<Object>, Status> {
+        if self.serves_as_stored(stored) {
+            return Ok(None);
+        }
+        serve(&self.resource, object.clone()).map(Some)
+    }
+
+    /// The same view of the resource as it is now.
+    pub(super) fn follow(&mut self, resource: Arc<Resource>) {
+        self.stamp = stamp(&resource.version, &resource);
+        self.resource = resource;
+    }
+
     pub(super) fn gvk(&self) -> Gvk {
         let resource = &self.resource;
         Gvk::new(&resource.group, &resource.version, &resource.kind)
@@ -67,10 +127,7 @@ impl View {
     }
 
     fn serves_as_stored(&self, stored: &Stored) -> bool {
-        let resource = &self.resource;
-        self.form == Form::Whole
-            && resource.conversion.is_none()
-            && stored.stamp == stamp(&resource.version, resource)
+        self.is_quick() && stored.stamp == self.stamp
     }
 
     /// Shows an object that is not, or no longer, stored; in its storage version.
@@ -103,22 +160,54 @@ impl View {
     }
 
     /// The object as part of a list.
-    pub(super) fn item(&self, stored: &Stored) -> Result<Bytes, Status> {
-        if self.serves_as_stored(stored) {
-            return Ok(stored.body());
+    pub(super) fn item(&self, stored: &Stored, untold: Option<&Untold>) -> Result<Item, Status> {
+        if !self.serves_as_stored(stored) {
+            return self.transient_item(stored.object());
         }
-        self.transient_item(stored.object())
+        let body = stored.body();
+        Ok(match untold {
+            Some(untold) => untold.cut(body),
+            None => Item::whole(body),
+        })
+    }
+
+    /// What items don't say of themselves; none where they say all.
+    pub(super) fn untold(&self) -> Option<Untold> {
+        if self.says_kinds() {
+            return None;
+        }
+        let kind = format!("\"kind\":\"{}\",", self.resource.kind);
+        Some(Untold {
+            head: format!("{{\"apiVersion\":\"{}\",", self.gvk().api_version()),
+            place: format!("{kind}\"metadata\":"),
+            kind,
+        })
+    }
+
+    /// Whether items of lists say what they are: untyped ones do, and so does all that is claimed.
+    fn says_kinds(&self) -> bool {
+        let resource = &self.resource;
+        self.form != Form::Whole
+            || resource.flavour == Flavour::Custom
+            || resource.required_label.is_some()
     }
 
     /// The same, of one that is not, or no longer, stored.
-    pub(super) fn transient_item(&self, object: Object) -> Result<Bytes, Status> {
-        Ok(bytes(&match self.form {
-            Form::Whole => serve(&self.resource, object)?.into_value(),
+    pub(super) fn transient_item(&self, object: Object) -> Result<Item, Status> {
+        Ok(Item::whole(bytes(&match self.form {
+            Form::Whole => {
+                let mut served = serve(&self.resource, object)?.into_value();
+                if let (Value::Object(fields), false) = (&mut served, self.says_kinds()) {
+                    fields.remove("apiVersion");
+                    fields.remove("kind");
+                }
+                served
+            }
             Form::Metadata(version) | Form::MetadataList(version) => {
                 partial(&serve(&self.resource, object)?, version)
             }
             Form::Table(version, beside) => self.row(object, version, beside)?,
-        }))
+        })))
     }
 
     /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
@@ -131,7 +220,7 @@ impl View {
     }
 
     /// A list document around items that are JSON texts already.
-    pub(super) fn list(&self, meta: &Value, items: &[Bytes]) -> Result<Bytes, Status> {
+    pub(super) fn list(&self, meta: &Value, items: Vec<Item>) -> Result<Pieces, Status> {
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -146,7 +235,8 @@ impl View {
             }
             Form::Table(version, _) if items.is_empty() => {
                 let none = self.printer()?.no_rows();
-                return Ok(bytes(&self.table(version, meta, &none)));
+                let table = self.table(version, meta, &none);
+                return Ok(Pieces::new(table.to_string().into(), items, b""));
             }
             Form::Table(version, _) => {
                 let mut head = self.table(version, meta, &Value::Null);
@@ -264,22 +354,13 @@ impl View {
 }
 
 /// A document whose last field is a list of JSON texts.
-fn around(head: &Value, field: &str, items: &[Bytes]) -> Bytes {
-    let head = head.to_string();
-    let size: usize = items.iter().map(|item| item.len() + 1).sum();
-    let mut list = Vec::with_capacity(head.len() + size + 16);
-    list.extend_from_slice(&head.as_bytes()[..head.len() - 1]);
-    list.extend_from_slice(b",\"");
-    list.extend_from_slice(field.as_bytes());
-    list.extend_from_slice(b"\":[");
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            list.push(b',');
-        }
-        list.extend_from_slice(item);
-    }
-    list.extend_from_slice(b"]}");
-    list.into()
+fn around(head: &Value, field: &str, items: Vec<Item>) -> Pieces {
+    let mut head = head.to_string();
+    head.pop();
+    head.push_str(",\"");
+    head.push_str(field);
+    head.push_str("\":[");
+    Pieces::new(head.into(), items, b"]}")
 }
 
 /// From the storage version to the served one, as the served schema has it.

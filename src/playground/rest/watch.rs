@@ -240,7 +240,7 @@ impl Telling {
             if self.definitions.has_changed().unwrap_or(false) {
                 self.definitions.borrow_and_update();
                 match (self.current)() {
-                    Some(resource) => self.view.resource = resource,
+                    Some(resource) => self.view.follow(resource),
                     None => self.closing = true,
                 }
             }

@@ -1,14 +1,12 @@
-//! Creates, updates and patches: one way from what a client sent to what is stored.
+//! One way from what a client sent to what is stored, and new objects, which go it alone.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Method;
 use serde_json::Value;
 
-use super::body::{self, PatchKind};
-use super::complaints::{self, Complaints};
-use super::discovery::is_namespaces;
+use super::body;
+use super::complaints::Complaints;
 use super::owning::{self, Account};
 use super::target::ResourcePath;
 use super::{Call, Rest, metadata, select, view};
@@ -17,10 +15,8 @@ use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, ObjectSchema, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
-use crate::playground::fields;
 use crate::playground::json::{self, Document};
 use crate::playground::names::{self, MetadataRules};
-use crate::playground::patch::{self, PatchError};
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Outcome, Stored, Tx};
 
@@ -38,11 +34,11 @@ pub(super) struct Written {
 }
 
 /// An object on its way into the store, in its storage version.
-struct Shaped {
-    object: Object,
-    stamp: u64,
+pub(super) struct Shaped {
+    pub(super) object: Object,
+    pub(super) stamp: u64,
     /// What is wanted had numbers such as `1.0`, which are other ones than those that are stored.
-    doubles: bool,
+    pub(super) doubles: bool,
 }
 
 /// How a transaction left an object that the answer shows.
@@ -65,7 +61,7 @@ impl Left {
     /// With what the client is to be warned of.
     pub(super) fn warned(self, complaints: &Complaints) -> Self {
         Self {
-            warnings: complaints.warnings(),
+            warnings: complaints.all_warnings(),
             ..self
         }
     }
@@ -86,6 +82,7 @@ impl Rest {
                 manager: &manager,
                 live: None,
             };
+            complaints.doubt(&resource, &object, None);
             let left = self.create_object(tx, call, resource, object, account)?;
             Ok(left.warned(&complaints))
         });
@@ -97,7 +94,7 @@ impl Rest {
     }
 
     /// What was sent. Where nothing is served, that is to be told, and not what a body there should be.
-    fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
+    pub(super) fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
         body::document(&call.request.headers, &call.request.body).map_err(|unread| {
             let scope = &call.request.scope;
             let found = self
@@ -160,141 +157,8 @@ impl Rest {
         Ok(Left::new(resource, None))
     }
 
-    pub(super) fn update(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let document = self.document(call, "update")?;
-        let manager = owning::manager(call, "UpdateOptions")?;
-        let validation = call.query.field_validation("UpdateOptions")?;
-        let mut complaints = Complaints::about(validation, &document, &call.request.body);
-        let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
-            let mut object = decode(document.value, &resource, &mut complaints)?;
-            fit_namespace(&mut object, &call.path)?;
-            fit_name(&object, name)?;
-            let (key, old) = existing(tx, call, &resource, name)?;
-            let version = object.resource_version().unwrap_or("0");
-            if needs_version(&resource) && version == "0" {
-                let error = FieldError::invalid(
-                    "metadata.resourceVersion",
-                    0,
-                    "must be specified for an update",
-                );
-                // Known by the resource here, not by its kind.
-                let (group, plural) = (&resource.group, &resource.plural);
-                return Err(Status::invalid(group, plural, name, &[error]));
-            }
-            let served = view::serve(&resource, old.object())?;
-            let account = Account::Update {
-                manager: &manager,
-                live: Some(&served),
-            };
-            let gone = self.replace(tx, call, (&key, &old, &resource), object, account)?;
-            Ok(Left::new(resource, gone).warned(&complaints))
-        });
-        answer(
-            call,
-            200,
-            outcome.map_err(|status| complaints.beside(status))?,
-        )
-    }
-
-    pub(super) fn patch(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
-        let kind = body::patch_kind(&call.request.headers)?;
-        if kind == PatchKind::Apply {
-            return self.apply(call, name);
-        }
-        if call.query.force().is_some() {
-            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
-            let (group, options) = ("meta.k8s.io", "PatchOptions");
-            return Err(Status::invalid(group, options, "", &[error]));
-        }
-        let manager = owning::manager(call, "PatchOptions")?;
-        let validation = call.query.field_validation("PatchOptions")?;
-        let document = body::patch(&call.request.body)?;
-        let mut complaints = Complaints::about_patch(validation, &document, kind);
-        let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            let (key, old) = existing(tx, call, &resource, name)?;
-            let served = view::serve(&resource, old.object())?;
-            let result = patched(kind, served.as_value(), &document.value, &resource)?;
-            let shown = || complaints::shown(kind, &document.value, &result);
-            let mut object = decode(result.clone(), &resource, &mut complaints)
-                .map_err(|status| complaints::misfit(&resource, status, shown))?;
-            fit_namespace(&mut object, &call.path)?;
-            fit_name(&object, name)?;
-            let account = Account::Update {
-                manager: &manager,
-                live: Some(&served),
-            };
-            let gone = self
-                .replace(tx, call, (&key, &old, &resource), object, account)
-                .map_err(|status| complaints::misfit(&resource, status, shown))?;
-            Ok(Left::new(resource, gone).warned(&complaints))
-        });
-        answer(
-            call,
-            200,
-            outcome.map_err(|status| complaints.beside(status))?,
-        )
-    }
-
-    /// Puts a new state in the place of an old one. The answer is the object if that was its end.
-    pub(super) fn replace(
-        &self,
-        tx: &mut Tx<'_>,
-        call: &Call<'_>,
-        (key, old, resource): (&Key, &Stored, &Arc<Resource>),
-        mut object: Object,
-        account: Account<'_>,
-    ) -> Result<Option<Object>, Status> {
-        let before_size = old.size();
-        let old = old.object();
-        if call.request.method == Method::PATCH
-            && let Some(uid) = object.uid()
-            && old.uid() != Some(uid)
-        {
-            let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-            // Told twice, as by servers that check metadata before and after admission.
-            return Err(invalid(resource, key.name(), &[error.clone(), error]));
-        }
-        metadata::check_precondition(key, &old, object.uid(), object.resource_version())?;
-        let mut moved = metadata::check_deletion(&object, &old);
-        if !moved.is_empty() {
-            moved.extend(moved.clone());
-            return Err(invalid(resource, key.name(), &moved));
-        }
-        metadata::keep_owned(&mut object, &old);
-        let subresource = call.path.subresource.as_str();
-        let before = view::serve(resource, old.clone())?;
-        keep_the_rest(&mut object, &before, resource, subresource);
-        let admission = Admission {
-            user: &call.request.user,
-            scope: &call.request.scope,
-            cluster: key.cluster(),
-            resource,
-            subresource,
-            old: Some(&old),
-        };
-        let mut shaped = self.shape(tx, &admission, object, account)?;
-        if subresource != "status" && resource.flavour != Flavour::BuiltIn {
-            count_generation(&mut shaped, &old, resource);
-        }
-        owning::keep_times(&mut shaped.object, &old);
-        let freed = shaped.object.in_deletion() && shaped.object.finalizers().next().is_none();
-        if freed && !is_namespaces(resource) {
-            let gone = shaped.object;
-            tx.remove(key);
-            return Ok(Some(gone));
-        }
-        check_size(call, before_size, &shaped.object)?;
-        let last = shaped.object.clone();
-        tx.put_stamped(key, shaped.object, shaped.stamp)?;
-        tx.report(key);
-        // The last word of an object that a controller lets go in this same transaction.
-        Ok(last.in_deletion().then_some(last))
-    }
-
     /// Converts, completes and checks an object of the served version.
-    fn shape(
+    pub(super) fn shape(
         &self,
         tx: &Tx<'_>,
         admission: &Admission<'_>,
@@ -352,9 +216,7 @@ impl Rest {
         if !converts {
             let mut value = object.into_value();
             doubles = settle(&mut value);
-            if resource.flavour != Flavour::Custom
-                && let Some((_, known)) = fields::builtin::kind(&resource.group, &resource.kind)
-            {
+            if let Some(known) = resource.fields.structure() {
                 known.drop_empty(&mut value);
             }
             self.account(tx, admission, account, &mut value);
@@ -367,13 +229,15 @@ impl Rest {
             object.set_gvk(&storage);
         }
         errors.extend(check_metadata(&object, resource));
+        errors.extend(metadata::check_domains(&object, resource));
         if let Some(strategy) = &resource.strategy {
             errors.extend(strategy.validate(admission, &object));
         }
         if let Some(old) = admission.old {
-            let refused = metadata::check_finalizers(&object, old);
-            errors.extend(refused.clone());
-            errors.extend(refused);
+            errors.extend(metadata::check_finalizers(&object, old));
+            if !errors.is_empty() {
+                errors = metadata::as_often_as_told(&errors, resource);
+            }
         }
         refuse(resource, object.as_value(), &errors)?;
         let stamp = match (&stored_as, converts) {
@@ -506,7 +370,7 @@ fn free_name(
 
 /// Refuses what no etcd would store. Nothing is measured where an object of `before` bytes and what was
 /// sent, with an account of all its fields, cannot come to so much.
-fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
+pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
     let sent = call.request.body.len();
     let at_most = before.saturating_add(sent.saturating_mul(4));
     if at_most < MAX_STORED || json::size(object.as_value()) <= MAX_STORED {
@@ -522,16 +386,6 @@ fn already_there(resource: &Resource, there: &Stored) -> Status {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status
-}
-
-/// Whether an update has to say which state of the object it is of.
-fn needs_version(resource: &Resource) -> bool {
-    let strict = [
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "coordination.k8s.io",
-    ];
-    resource.flavour == Flavour::Custom || strict.contains(&&*resource.group)
 }
 
 /// The namespace of the address is the object's.
@@ -568,28 +422,6 @@ pub(super) fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// What an endpoint does not write is as it was: `status` for the object, the rest for `/status`.
-fn keep_the_rest(object: &mut Object, old: &Object, resource: &Resource, subresource: &str) {
-    match (subresource, resource.flavour) {
-        ("", _) if resource.has_status => copy(object, old, "status"),
-        ("status", Flavour::BuiltIn) => copy(object, old, "spec"),
-        ("status", _) => {
-            let status = object.root().get("status").cloned();
-            let entries = object.metadata_mut().remove("managedFields");
-            *object = old.clone();
-            if let Some(entries) = entries {
-                let metadata = object.metadata_mut();
-                metadata.insert("managedFields".into(), entries);
-            }
-            match status.filter(|status| !status.is_null()) {
-                Some(status) => object.root_mut().insert("status".into(), status),
-                None => object.root_mut().remove("status"),
-            };
-        }
-        _ => {}
-    }
-}
-
 /// What the schema has against an object, or against the status where that alone is written.
 fn judge(
     schema: &dyn ObjectSchema,
@@ -605,13 +437,6 @@ fn judge(
     }
 }
 
-fn copy(object: &mut Object, old: &Object, field: &str) {
-    match old.root().get(field) {
-        Some(value) => object.root_mut().insert(field.to_owned(), value.clone()),
-        None => object.root_mut().remove(field),
-    };
-}
-
 /// Makes numbers what they are when they are stored; says whether those of what is wanted were others.
 fn settle(object: &mut Value) -> bool {
     let mut wanted = false;
@@ -619,54 +444,6 @@ fn settle(object: &mut Value) -> bool {
         wanted |= json::settle(value) && !matches!(field.as_str(), "metadata" | "status");
     }
     wanted
-}
-
-/// Counts a change of what is wanted.
-fn count_generation(shaped: &mut Shaped, old: &Object, resource: &Resource) {
-    let wanted = |object: &Object| {
-        let mut root = object.root().clone();
-        root.remove("metadata");
-        if resource.has_status {
-            root.remove("status");
-        }
-        root
-    };
-    let generation = old.root().get("metadata").and_then(|m| m.get("generation"));
-    let generation = generation.and_then(Value::as_i64).unwrap_or(1);
-    let changed = shaped.doubles || wanted(&shaped.object) != wanted(old);
-    let counted = generation.saturating_add(i64::from(changed));
-    let metadata = shaped.object.metadata_mut();
-    metadata.insert("generation".into(), counted.into());
-}
-
-fn patched(
-    kind: PatchKind,
-    object: &Value,
-    document: &Value,
-    resource: &Resource,
-) -> Result<Value, Status> {
-    let patched = match kind {
-        PatchKind::Apply => return Err(Status::internal("an apply is no patch of a document")),
-        PatchKind::Json => patch::json(object, document),
-        PatchKind::Merge => patch::merge(object, document),
-        PatchKind::Strategic if resource.flavour == Flavour::Custom => {
-            return Err(body::unknown_patch(resource.flavour));
-        }
-        PatchKind::Strategic => {
-            let known = fields::builtin::kind(&resource.group, &resource.kind);
-            patch::strategic(object, document, known.map(|(_, known)| known))
-        }
-    };
-    patched.map_err(|error| match error {
-        PatchError::Malformed(message) => Status::bad_request(message),
-        error @ PatchError::TooLarge { .. } => {
-            Status::new(413, "RequestEntityTooLarge", error.to_string())
-        }
-        // What kept a JSON patch from fitting is not told.
-        PatchError::Rejected(_) if kind == PatchKind::Json => Status::misfit(),
-        PatchError::Rejected(message) => Status::new(422, "Invalid", message),
-        PatchError::Failed(message) => Status::new(500, "", message),
-    })
 }
 
 fn check_metadata(object: &Object, resource: &Resource) -> Vec<FieldError> {
@@ -704,7 +481,7 @@ fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<
     Err(invalid(resource, name, errors))
 }
 
-fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
+pub(super) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
     // Both views of events are one kind to the store.
     Status::invalid(&resource.table.group, &resource.kind, name, errors)
 }

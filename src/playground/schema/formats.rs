@@ -54,6 +54,11 @@ impl Format {
     }
 }
 
+/// Whether texts are held to a format of this name.
+pub(super) fn checks(name: &str) -> bool {
+    text_format(&name.replace('-', "")).is_some()
+}
+
 fn text_format(name: &str) -> Option<fn(&str) -> bool> {
     Some(match name {
         "bsonobjectid" => |s| matches(&BSON, s),
@@ -123,10 +128,20 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| {
 static GO_DURATION: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"));
 static WORDY_DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
-        r"(?i)^\s*([0-9]+\s*(nanoseconds?|nanos?|ns|microseconds?|micros?|us|µs|milliseconds?|millis?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w)\s*)+$",
-    )
+    // Anywhere in the text: one number with a unit is enough.
+    regex(r"(?i)[0-9]+(\.[0-9]+)?\s*([a-zµ]+)")
 });
+/// How units of time may be called; what begins with the last of a line is one, too.
+const UNITS: [&[&str]; 8] = [
+    &["ns", "nano"],
+    &["us", "µs", "micro"],
+    &["ms", "milli"],
+    &["s", "sec"],
+    &["m", "min"],
+    &["h", "hr", "hour"],
+    &["d", "day"],
+    &["w", "wk", "week"],
+];
 static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
     const ATOM: &str = r"[^\s\x00-\x20()<>\[\]:;@\\,.\x22]+";
     regex(&format!(
@@ -253,7 +268,16 @@ fn is_credit_card(text: &str) -> bool {
 }
 
 fn is_duration(text: &str) -> bool {
-    matches(&GO_DURATION, text) || matches(&WORDY_DURATION, text)
+    let known = |unit: &str| {
+        UNITS.iter().any(|names| {
+            let longest = names.last().is_some_and(|name| unit.starts_with(name));
+            longest || names.contains(&unit)
+        })
+    };
+    matches(&GO_DURATION, text)
+        || WORDY_DURATION
+            .captures_iter(text)
+            .any(|found| known(&found[2].to_lowercase()))
 }
 
 fn is_date_time(text: &str) -> bool {
@@ -410,8 +434,10 @@ mod tests {
         );
         check(
             "duration",
-            &["1h30m", "-1.5s", "22 ns", "3 weeks", "0"],
-            &["1", "x", ""],
+            &[
+                "1h30m", "-1.5s", "22 ns", "3 weeks", "0", "P1D", "PT1.5S", "1.5 days",
+            ],
+            &["1", "x", "", "P1Y", "P1"],
         );
         check("hexcolor", &["#fff", "A0B0C0"], &["#ffff"]);
         check("rgbcolor", &["rgb(1, 20,255)"], &["rgb(1,2,256)"]);

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY};
+use futures::{Stream, StreamExt as _};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY,
+};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
@@ -230,30 +232,43 @@ impl Exchange {
     fn to_http(&self, mut answer: ApiResponse, coding: Coding) -> Response<Body> {
         let body = match answer.body {
             ApiBody::Full(bytes) if coding.packs(bytes.len()) => {
-                let headers = &mut answer.headers;
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-                headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-                let packed = gzip::pack(bytes);
-                StreamBody::new(packed.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))))
-                    .boxed_unsync()
+                say_packed(&mut answer.headers);
+                streamed(gzip::pack(gzip::cut(bytes)))
             }
             ApiBody::Full(bytes) => Full::new(bytes).boxed_unsync(),
+            ApiBody::Pieces(pieces) if coding.packs(pieces.left()) => {
+                say_packed(&mut answer.headers);
+                streamed(gzip::pack(pieces))
+            }
+            ApiBody::Pieces(pieces) => pieces.boxed_unsync(),
             ApiBody::Stream(events) => {
-                let until_stop = events.take_until(self.stop.clone().cancelled_owned());
-                StreamBody::new(until_stop.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))))
-                    .boxed_unsync()
+                streamed(events.take_until(self.stop.clone().cancelled_owned()))
             }
         };
         let mut response = Response::new(body);
         *response.status_mut() =
             StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         *response.headers_mut() = answer.headers;
-        response
-            .headers_mut()
-            .entry(CONTENT_TYPE)
-            .or_insert(HeaderValue::from_static("application/json"));
+        let headers = response.headers_mut();
+        for (name, usual) in [
+            (CONTENT_TYPE, "application/json"),
+            (CACHE_CONTROL, "no-cache, private"),
+        ] {
+            headers
+                .entry(name)
+                .or_insert(HeaderValue::from_static(usual));
+        }
         response
     }
+}
+
+fn say_packed(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+fn streamed(texts: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    StreamBody::new(texts.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)))).boxed_unsync()
 }
 
 fn text(headers: &HeaderMap, name: &http::HeaderName) -> String {
@@ -272,7 +287,7 @@ fn on_stream(
     ApiResponse {
         body: match response.body {
             ApiBody::Stream(events) => ApiBody::Stream(change(events)),
-            full @ ApiBody::Full(_) => full,
+            whole @ (ApiBody::Full(_) | ApiBody::Pieces(_)) => whole,
         },
         ..response
     }

@@ -2,6 +2,7 @@
 //! piece, so that a client unpacks the beginning while the rest is still being packed.
 
 use std::io::{self, Write as _};
+use std::iter;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -39,28 +40,37 @@ impl Coding {
 }
 
 /// What is left to do.
-struct Packing {
+struct Packing<I> {
     encoder: GzEncoder<Vec<u8>>,
-    left: Bytes,
+    left: I,
 }
 
-impl Packing {
+impl<I: Iterator<Item = Bytes>> Packing<I> {
     fn next(mut self) -> io::Result<(Bytes, Option<Self>)> {
-        let piece = self.left.split_to(PIECE.min(self.left.len()));
-        self.encoder.write_all(&piece)?;
-        if self.left.is_empty() {
+        let Some(piece) = self.left.next() else {
             return Ok((self.encoder.finish()?.into(), None));
-        }
+        };
+        self.encoder.write_all(&piece)?;
         let packed = std::mem::take(self.encoder.get_mut());
         Ok((packed.into(), Some(self)))
     }
 }
 
-/// The body, packed. An end before its time makes the client notice by itself.
-pub(super) fn pack(body: Bytes) -> impl Stream<Item = Bytes> + Send {
+/// A text in pieces to be packed.
+pub(super) fn cut(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send {
+    iter::from_fn(move || {
+        let piece = text.split_to(PIECE.min(text.len()));
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// A body, packed. An end before its time makes the client notice by itself.
+pub(super) fn pack(
+    pieces: impl Iterator<Item = Bytes> + Send + 'static,
+) -> impl Stream<Item = Bytes> + Send {
     let start = Packing {
         encoder: GzEncoder::new(Vec::new(), Compression::fast()),
-        left: body,
+        left: pieces,
     };
     stream::unfold(Some(start), |packing| async move {
         let packing = packing?;
@@ -112,7 +122,7 @@ mod tests {
     async fn what_is_unpacked_is_what_was_packed() {
         for size in [0, 1, PIECE, PIECE * 3 + 7] {
             let body: Bytes = (0..=250).cycle().take(size).collect();
-            let packed: Vec<Bytes> = pack(body.clone()).collect().await;
+            let packed: Vec<Bytes> = pack(cut(body.clone())).collect().await;
             let mut unpacked = Vec::new();
             let packed = packed.concat();
             let mut decoder = GzDecoder::new(packed.as_slice());

@@ -23,6 +23,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::gather::Gathered;
+
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How long a client may take for its TLS handshake.
@@ -147,14 +149,15 @@ async fn connection(
         .max_concurrent_streams(CONCURRENT_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let stream = Gathered::new(stream);
+    let connection = builder.serve_connection(TokioIo::new(stream.share()), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = stream.run(connection.as_mut()) => ended,
         () = cut.cancelled() => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            stream.run(connection).await
         }
     };
     if let Err(error) = ended {

@@ -1,5 +1,6 @@
 //! Where an object lives: its table (which API), its logical cluster, its namespace and its name.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A string that many objects share.
@@ -37,12 +38,43 @@ impl Table {
 }
 
 /// Where in a table an object is. The order is the order of lists.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub cluster: Name,
     /// Empty for what has no namespace.
     pub namespace: Name,
     pub name: Name,
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let clusters = self.cluster.cmp(&other.cluster);
+        let namespaces = || in_keys(&self.namespace, &other.namespace);
+        clusters
+            .then_with(namespaces)
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The order of namespaces within keys, where a slash follows them: `a-b` is before `a`, as it is where
+/// etcd keeps objects.
+fn in_keys(one: &str, other: &str) -> Ordering {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let shared = one.len().min(other.len());
+    let next = |name: &[u8]| name.get(shared).copied().unwrap_or(b'/');
+    one[..shared].cmp(&other[..shared]).then_with(|| {
+        if one.len() == other.len() {
+            Ordering::Equal
+        } else {
+            next(one).cmp(&next(other))
+        }
+    })
 }
 
 /// The address of one object.
@@ -131,6 +163,30 @@ impl Range {
                 && self
                     .namespace
                     .as_ref()
-                    .is_some_and(|namespace| place.namespace > *namespace))
+                    .is_some_and(|namespace| in_keys(&place.namespace, namespace).is_gt()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_in_the_order_of_their_keys() {
+        let place = |namespace: &str, name: &str| Place {
+            cluster: "c".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let key = |place: &Place| format!("{}/{}", place.namespace, place.name);
+        let names = ["a", "a-b", "a0", "ab", "b", "b-c-d", "b-c"];
+        let mut places: Vec<Place> = names
+            .iter()
+            .flat_map(|namespace| ["x", "x-y", "x.y"].map(|name| place(namespace, name)))
+            .collect();
+        places.sort();
+        let keys: Vec<String> = places.iter().map(key).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        assert!(place("", "x") < place("a", ""));
     }
 }

@@ -20,8 +20,9 @@ use super::normal;
 use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who, YAML};
 
 /// Headers that always have to be the same.
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "content-type",
+    "cache-control",
     "warning",
     "retry-after",
     "allow",

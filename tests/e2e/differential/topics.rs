@@ -24,6 +24,7 @@ mod selectors;
 mod subresources;
 mod tables;
 mod types;
+mod updates;
 mod watches;
 mod wire;
 mod world;
@@ -55,5 +56,6 @@ pub(super) fn all() -> Vec<Topic> {
         watches::topic(),
         wire::topic(),
         corners::topic(),
+        updates::topic(),
     ]
 }

@@ -44,7 +44,7 @@ impl Ground {
             .await;
         match response.body {
             ApiBody::Stream(lines) => Events { lines },
-            ApiBody::Full(body) => panic!("{}", String::from_utf8_lossy(&body)),
+            body => panic!("{:?}", body.whole()),
         }
     }
 }
@@ -140,10 +140,7 @@ async fn a_large_document_is_made_once_for_all_who_ask_while_others_are_answered
         let bodies: Vec<Bytes> = join_all(asked)
             .await
             .into_iter()
-            .map(|answer| match answer.body {
-                ApiBody::Full(body) => body,
-                ApiBody::Stream(_) => panic!("a stream"),
-            })
+            .map(|answer| answer.body.whole().unwrap())
             .collect();
         assert!(bodies[0].len() > 400_000, "{}", bodies[0].len());
         for body in &bodies {

@@ -76,11 +76,32 @@ async fn selectors_choose_and_pages_of_a_choice_do_not_count_the_rest() {
     assert_eq!(names(&odd), ["m001", "m003"]);
     assert_eq!(odd["metadata"].get("remainingItemCount"), None);
     assert!(odd["metadata"]["continue"].is_string());
+    // A full page is not the last one as long as anything comes after it, wanted or not.
+    let first = ground
+        .get(&format!("{MAPS}?labelSelector=odd%3Dfalse&limit=3"))
+        .await
+        .ok();
+    assert_eq!(names(&first), ["m000", "m002", "m004"]);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let last = ground
+        .get(&format!(
+            "{MAPS}?labelSelector=odd%3Dfalse&limit=3&continue={token}"
+        ))
+        .await
+        .ok();
+    assert_eq!(names(&last), [""; 0]);
+    assert_eq!(last["metadata"].get("continue"), None);
     let one = ground
-        .get(&format!("{MAPS}?fieldSelector=metadata.name%3Dm002"))
+        .get(&format!(
+            "{MAPS}?fieldSelector=metadata.name%3Dm002&limit=1"
+        ))
         .await
         .ok();
     assert_eq!(names(&one), ["m002"]);
+    assert_eq!(one["metadata"].get("continue"), None);
+    // What the items are is said by the list alone.
+    assert_eq!(one["items"][0].get("kind"), None);
+    assert_eq!(one["items"][0].get("apiVersion"), None);
     let rest = ground
         .get("/api/v1/configmaps?fieldSelector=metadata.namespace!=default")
         .await
@@ -131,10 +152,11 @@ async fn a_list_of_an_exact_revision_shows_that_state() {
     let any = ground.get(&format!("{MAPS}?resourceVersion=0")).await.ok();
     assert_eq!(names(&any), ["m001"]);
     ground.store.compact();
-    ground
-        .get(&exact(then))
-        .await
-        .refused(410, "Expired", "too old resource version");
+    ground.get(&exact(then)).await.refused(
+        410,
+        "Expired",
+        "The resourceVersion for the provided list is too old.",
+    );
 }
 
 #[tokio::test(start_paused = true)]

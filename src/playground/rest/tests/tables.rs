@@ -33,7 +33,7 @@ impl Ground {
             .await;
         match response.body {
             ApiBody::Stream(lines) => Events { lines },
-            ApiBody::Full(body) => panic!("{target} answered {}", String::from_utf8_lossy(&body)),
+            body => panic!("{target} answered {:?}", body.whole()),
         }
     }
 }

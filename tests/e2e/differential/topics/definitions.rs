@@ -8,13 +8,11 @@ use super::super::step::{
 };
 
 const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const SETTLED: &str = "definitions are settled with the write: finalizer, accepted names and conditions are there at once";
+const SETTLED: &str =
+    "definitions are settled with the write: accepted names and conditions are there at once";
 
 const STORED: &str = "what has no version or no storage version is not told of its stored ones as well, and an empty definition is not completed before it is refused";
 const ENDS: &str = "a definition ends with the write, the real one a moment later";
-
-const FINALIZER: &str =
-    "a definition has its finalizer from the beginning, the real one gets it when it is deleted";
 
 pub(super) fn topic() -> Topic {
     Topic::new("definitions", refused())
@@ -119,11 +117,8 @@ fn refused() -> Script {
 
 /// A definition in the answer to its creation.
 fn settled(ask: Ask) -> Ask {
-    ask.tolerate(SETTLED).only_in(&[
-        "/body/metadata/finalizers",
-        "/body/status/acceptedNames",
-        "/body/status/conditions",
-    ])
+    ask.tolerate(SETTLED)
+        .only_in(&["/body/status/acceptedNames", "/body/status/conditions"])
 }
 
 /// Schemas that are not structural, or make no sense.
@@ -220,14 +215,8 @@ fn schemas() -> Script {
 
 /// Schemas about which the two do not agree.
 fn known(schema: &Value) -> Option<&'static str> {
-    if schema.get("enum") == Some(&json!([])) || schema.get("default") == Some(&json!(null)) {
-        Some("what is empty in a schema is kept as it was sent")
-    } else if schema["minimum"] == "x" {
+    if schema["minimum"] == "x" {
         Some("a schema of the wrong types is invalid, not a bad request")
-    } else if schema.get("definitions").is_some() {
-        Some("definitions in schemas are refused, also where they are empty")
-    } else if schema["format"] == "odd" {
-        Some("nobody is warned of unknown formats")
     } else {
         None
     }
@@ -237,9 +226,6 @@ fn known(schema: &Value) -> Option<&'static str> {
 fn unsettled(body: &mut Value) {
     if body["kind"] == "CustomResourceDefinition" {
         body["status"] = json!("…");
-        if let Some(metadata) = body["metadata"].as_object_mut() {
-            metadata.remove("finalizers");
-        }
     }
 }
 
@@ -327,8 +313,6 @@ fn life() -> Script {
 /// A definition in its place.
 fn shown(ask: Ask) -> Ask {
     ask.settle(sorted_conditions)
-        .may_differ(FINALIZER)
-        .only_in(&["/body/metadata/finalizers"])
 }
 
 fn sorted_conditions(body: &mut Value) {
@@ -431,9 +415,7 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}])
         )
-        .settle(sorted_conditions)
-        .may_differ(FINALIZER)
-        .only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions),
         until("/apis/$group/v1beta1/floats", Condition::Code(404)),
         get("/apis/$group/v1beta1/floats"),
         patch(
@@ -441,9 +423,7 @@ fn versions() -> Script {
             "application/json-patch+json",
             json!([{"op": "remove", "path": "/spec/versions/1"}])
         )
-        .settle(sorted_conditions)
-        .may_differ(FINALIZER)
-        .only_in(&["/body/metadata/finalizers"]),
+        .settle(sorted_conditions),
         patch(
             &one,
             "application/json-patch+json",

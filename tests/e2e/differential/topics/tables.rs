@@ -581,13 +581,7 @@ fn discovery() -> Script {
             format!("application/json,{AGGREGATED}"),
             format!("{AGGREGATED};profile=nopeer,application/json"),
         ] {
-            script.push(
-                get(path)
-                    .accept(&accept)
-                    .settle(shared)
-                    .with_header("vary")
-                    .with_header("cache-control"),
-            );
+            script.push(get(path).accept(&accept).settle(shared).with_header("vary"));
         }
         script.push(get(path).accept("text/html").free_text().settle(bare));
         script.push(get(path).accept(TABLE).free_text());
