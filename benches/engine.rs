@@ -69,6 +69,7 @@ impl Codec for Text {
         let entry = Entry {
             snapshot: snapshot.map(Snapshot::whole),
             copy: CopyRecord::Unrecorded,
+            announced: None,
         };
         Memory {
             entries: BTreeMap::from([(links[0].id.clone(), entry)]),
@@ -113,6 +114,10 @@ impl View for World {
 
     fn note(&self, _: &Request) -> Option<Note> {
         None
+    }
+
+    fn wrote(&self, _: &Key) -> bool {
+        false
     }
 }
 
@@ -173,6 +178,7 @@ fn stage(fields: usize, changed: bool) -> (Subject, World) {
         memory: Some(MemoryPlace {
             key: memory,
             codec: Arc::new(Text),
+            rested: None,
         }),
         intent: Intent::Sync,
         links: vec![Link {

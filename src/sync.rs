@@ -11,6 +11,7 @@
 //! `act` are asynchronous; neither knows a client.
 
 pub mod act;
+mod announce;
 mod content;
 mod create;
 pub mod decide;
@@ -30,6 +31,7 @@ pub mod view;
 #[cfg(test)]
 use crate::object::Object;
 pub use act::{Cluster, Dialect, Report, run};
+pub use announce::Announced;
 pub(crate) use content::agrees;
 pub use decide::{Decision, Outcome, decide};
 pub use look::{PassView, Store};

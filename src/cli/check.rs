@@ -18,6 +18,7 @@ use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
+use crate::publish::related;
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
 
 /// Checks published resources offline: fields, templates, regular expressions, CEL, paths, and, where
@@ -122,6 +123,7 @@ fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
         Ok((spec, compiled, _)) => {
             found.extend_from_slice(compiled.warnings());
             found.extend(unused_versions(&spec, all));
+            found.extend(stray_references(&spec, all));
         }
         Err(problems) => found.extend(problems),
     }
@@ -235,6 +237,19 @@ fn defined(
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
     let types = Types::of(&crd, &projected);
     Ok(Some((projected, types)))
+}
+
+/// References that lead nowhere in what is published.
+fn stray_references(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Problem> {
+    let crd = definition(spec, all)
+        .and_then(|document| Crd::from_json(document.value.to_string().as_bytes()).ok());
+    let found = crd.map(|crd| related::strays(spec, &crd));
+    let problem = |stray: related::Stray| {
+        Problem::new(stray.field.as_str(), stray.explain())
+            .warning()
+            .with_hint("no object can have a value there: correct the path")
+    };
+    found.into_iter().flatten().map(problem).collect()
 }
 
 /// Versions that are named and come to nothing, because the CRD or the selection lacks them.

@@ -21,9 +21,13 @@ use crate::publish::compiled::{Compiled, Problem};
 use crate::publish::marks::Remote;
 use crate::publish::projection::Projected;
 use crate::publish::rehearsal::Rehearsal;
+use crate::publish::related::{
+    self, AlwaysQuiet, End, Kinds, Lead, Ledger, RelatedKind, Surroundings, TypeName,
+};
 use crate::publish::rules::{self, ObjectRules, Sides};
 use crate::publish::schema;
-use crate::sync::{Made, Request, Rules as _, Scope};
+use crate::publish::types::Origin;
+use crate::sync::{Made, PassView, Request, Rules as _, Scope};
 use crate::template::{Engine, Template};
 
 /// Shows what would become of an object of a workspace: names, the published type, the content that
@@ -177,6 +181,7 @@ struct Shown {
     steps: Vec<Value>,
     outcome: Value,
     copy: Option<Value>,
+    related: Vec<Lead>,
 }
 
 fn render(args: &RenderArgs) -> Result<String, Failure> {
@@ -210,8 +215,11 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
         &rules,
         &compiled,
         projected.as_ref(),
-        &object,
-        copy(&documents, &types.local, &types.remote).as_ref(),
+        (
+            &object,
+            copy(&documents, &types.local, &types.remote).as_ref(),
+        ),
+        &documents,
     )?;
     Ok(match args.output {
         Output::Human => human(&shown),
@@ -261,8 +269,8 @@ fn show(
     rules: &ObjectRules,
     compiled: &Arc<Compiled>,
     projected: Option<&Projected>,
-    object: &Object,
-    copy: Option<&Object>,
+    (object, copy): (&Object, Option<&Object>),
+    documents: &[Document],
 ) -> Result<Shown, Failure> {
     let hands = Rehearsal::default();
     let subject = rules::subject_of(rules.clone());
@@ -301,7 +309,70 @@ fn show(
         steps: sent.iter().map(step).collect(),
         outcome: outcome.unwrap_or_default(),
         copy: hands.object(&placed).map(|copy| copy.as_value().clone()),
+        related: led(rules, compiled, documents, &hands),
     })
+}
+
+/// Where the entries of related objects lead, now that object and copy agree. Of originals only those
+/// among the files are known.
+fn led(
+    rules: &ObjectRules,
+    compiled: &Arc<Compiled>,
+    documents: &[Document],
+    hands: &Rehearsal,
+) -> Vec<Lead> {
+    let mut kinds = Kinds::default();
+    for entry in compiled.related() {
+        let (here, there) = (entry.on_service(), entry.in_workspaces());
+        for (side, name) in [(Origin::Service, here), (Origin::Kcp, there)] {
+            if kinds.get(side, name).is_none() {
+                kinds.learn(side, name.clone(), kind_of(name, documents));
+            }
+        }
+        let Some(kind) = kinds.get(entry.origin, &entry.source) else {
+            continue;
+        };
+        let scope = match entry.origin {
+            Origin::Kcp => Scope::new(&rules.sides().kcp, &kind.kind, &rules.remote().cluster),
+            Origin::Service => Scope::new(&rules.sides().service, &kind.kind, ""),
+        };
+        let objects = documents.iter().filter(|document| is_object(document));
+        for object in objects.filter_map(|document| Object::new(document.value.clone()).ok()) {
+            let found = object.gvk();
+            let key = scope.key(object.namespace(), object.name());
+            if (&found.group, &found.kind) == (&kind.kind.group, &kind.kind.kind)
+                && hands.object(&key).is_none()
+            {
+                hands.put(&key, &object);
+            }
+        }
+    }
+    let ledger = Ledger::default();
+    let around = Surroundings {
+        kinds: &kinds,
+        ledger: &ledger,
+        published: &[],
+        quiet: &AlwaysQuiet,
+    };
+    let view = PassView::new(hands);
+    let subject = related::extend(rules::subject_of(rules.clone()), rules, around, &view);
+    // What would have to be read is not among the files.
+    let subject = subject.unwrap_or_else(|_| rules::subject_of(rules.clone()));
+    related::leads(compiled.related(), &subject, rules.sides(), rules.remote())
+}
+
+/// A kind by the CRD among the files; one that has none there is taken for one with namespaces.
+fn kind_of(name: &TypeName, documents: &[Document]) -> RelatedKind {
+    let mut crds = documents.iter().filter(|document| check::is_crd(document));
+    let crd = crds.find(|crd| {
+        crd.text("/spec/group") == name.group && crd.text("/spec/names/plural") == name.resource
+    });
+    let kind = crd.map_or(&*name.resource, |crd| crd.text("/spec/names/kind"));
+    RelatedKind {
+        kind: Arc::new(Gvk::new(&name.group, &name.version, kind)),
+        namespaced: crd.is_none_or(|crd| crd.text("/spec/scope") != "Cluster"),
+        status: false,
+    }
 }
 
 fn step(request: &Request) -> Value {
@@ -353,6 +424,17 @@ fn human(shown: &Shown) -> String {
         "\nand end with: {}",
         shown.outcome["explanation"].as_str().unwrap_or_default()
     );
+    if !shown.related.is_empty() {
+        let _ = writeln!(text, "\nrelated objects:");
+    }
+    for lead in &shown.related {
+        let end = match &lead.end {
+            End::Copy { original, copy } => format!("{original} -> {copy}"),
+            End::Refused { why, .. } => format!("refused: {why}"),
+            End::Nowhere(why) => format!("nowhere yet: {why}"),
+        };
+        let _ = writeln!(text, "  {}: {end}", lead.entry);
+    }
     text
 }
 
@@ -371,6 +453,7 @@ fn machine(shown: &Shown) -> String {
         "steps": shown.steps,
         "outcome": shown.outcome,
         "copy": shown.copy,
+        "related": shown.related.iter().map(Lead::as_json).collect::<Vec<_>>(),
     });
     format!("{document:#}\n")
 }

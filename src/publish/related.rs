@@ -21,17 +21,21 @@ use super::types::Origin;
 mod entry;
 mod guard;
 mod identity;
+mod leads;
 mod ledger;
 mod links;
 mod report;
 mod resolve;
 mod rules;
+mod stray;
 
 pub use entry::{Entry, TypeName};
 pub use guard::shares_namespaces;
+pub use leads::{End, Lead, leads};
 pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;
 pub use resolve::FAN_OUT;
+pub use stray::{Stray, strays};
 
 use identity::Identity;
 use links::Making;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::object::{Object, merge_patch, numbers};
 
+use super::announce::{Announced, effective};
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::pass::{
@@ -61,14 +62,57 @@ pub(super) fn content(
         Ok(change) => change,
         Err(look) => return Ok(Turn::look(look).of(key)),
     };
-    if let Some(request) = patch(link, source, copy, change)
+    let announcement = announcement(pass, link, copy, &desired, &change);
+    let request = patch(link, source, copy, change);
+    if let Some(request) = request
         && !pass.done(&request)
     {
-        return Ok(Turn::step(request, Effect::Synced).of(key));
+        return Ok(match announcement {
+            Some(entry) => Turn {
+                behind: Some((request, Effect::Synced)),
+                ..Turn::remember(Some(entry)).of(key)
+            },
+            None => Turn::step(request, Effect::Synced).of(key),
+        });
     }
     let remembered = pass.remembers() && link.policy.content.is_remembered();
-    let memory = remembered.then(|| remember(pass, link, copy, desired));
+    let again = again(pass, link, source, copy, &desired);
+    let memory = remembered.then(|| remember(pass, link, copy, desired, again));
     in_step(pass, link, source, copy, memory.flatten())
+}
+
+/// Whether what another pass announced was made in this one.
+fn again(pass: &Pass<'_>, link: &Link, source: &Object, copy: &Copy, desired: &Object) -> bool {
+    let entry = pass.entry(link);
+    let announced = entry.and_then(|entry| entry.announced.as_ref());
+    announced.is_some_and(|announced| {
+        let mut body = Map::new();
+        announced.lay_into(&mut body, desired);
+        let request = patch(link, source, copy, Change::Merge(body));
+        !pass.wrote_memory() && request.is_some_and(|request| pass.done(&request))
+    })
+}
+
+/// What is to be remembered before a change is made.
+fn announcement(
+    pass: &Pass<'_>,
+    link: &Link,
+    copy: &Copy,
+    desired: &Object,
+    change: &Change,
+) -> Option<Entry> {
+    let Change::Merge(body) = change else {
+        return None;
+    };
+    let known = pass.entry(link)?.snapshot.as_ref()?.remembers(desired);
+    if known || body.is_empty() || !pass.remembers() {
+        return None;
+    }
+    Some(Entry {
+        snapshot: Some(Snapshot::whole(desired.clone())),
+        copy: record(copy),
+        announced: Some(Announced::of(body, &copy.object)?),
+    })
 }
 
 /// The content is as it should be: what is left is to remember that, and the status.
@@ -176,8 +220,19 @@ fn change(
                 } else {
                     merge(&snapshot.base_for(desired), desired)
                 };
+                if let Some(announced) = outstanding(pass, link, key, object)? {
+                    announced.lay_into(&mut body, desired);
+                }
                 if mode == Content::Restore {
                     lay_over(&mut body, overwrite(object, desired));
+                }
+                // A patch without effect is not sent. That it has none is not believed of a cache, and
+                // one that has some is sent whole.
+                if !body.is_empty() && effective(&body, Some(object.as_value())).is_empty() {
+                    if let Sight::Look(request) = pass.witness(key) {
+                        return Err(request);
+                    }
+                    body.clear();
                 }
                 return Ok(Change::Merge(body));
             }
@@ -190,6 +245,27 @@ fn change(
             }
             Ok(Change::Overwrite(overwrite(object, desired)))
         }
+    }
+}
+
+/// What was announced and not made. That another process did not make it is not believed of a cache.
+fn outstanding<'a>(
+    pass: &'a Pass<'_>,
+    link: &Link,
+    key: &Key,
+    object: &Object,
+) -> Result<Option<&'a Announced>, Request> {
+    let entry = pass.entry(link);
+    let announced = entry.and_then(|entry| entry.announced.as_ref());
+    let Some(announced) = announced.filter(|announced| announced.is_outstanding(object)) else {
+        return Ok(None);
+    };
+    if pass.rested() {
+        return Ok(None);
+    }
+    match pass.witness(key) {
+        Sight::Look(request) if !pass.wrote_memory() => Err(request),
+        _ => Ok(Some(announced)),
     }
 }
 
@@ -231,27 +307,45 @@ fn set_metadata(body: &mut Map<String, Value>, field: &str, name: &str, value: &
 }
 
 /// What is to be remembered now that the copy is in step; nothing where it is known already.
-fn remember(pass: &Pass<'_>, link: &Link, copy: &Copy, desired: Object) -> Option<Recorded> {
+///
+/// That an announced change was made shows on the copy, for as long as nobody puts back what was there
+/// before. So it is told where it does not show, and where it had to be made twice: nobody has to
+/// insist more than once.
+fn remember(
+    pass: &Pass<'_>,
+    link: &Link,
+    copy: &Copy,
+    desired: Object,
+    again: bool,
+) -> Option<Recorded> {
     let entry = pass.entry(link);
     let known = entry.is_some_and(|entry| {
         let snapshot = entry.snapshot.as_ref();
         // What is known by the memory alone has to be found by it when nothing else leads there.
         let loose = matches!(entry.copy, CopyRecord::Intended(_) | CopyRecord::Unrecorded);
+        let announced = entry.announced.as_ref();
+        let doubted = announced.is_some_and(|one| again || one.is_outstanding(&copy.object));
         snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
             && !(loose && link.policy.identity == Identity::Memory)
+            && !doubted
     });
     if known {
         return None;
     }
-    let key = copy.key.clone();
-    let uid: Arc<str> = copy.object.uid().unwrap_or_default().into();
     Some(Recorded(Some(Entry {
         snapshot: Some(Snapshot::whole(desired)),
-        copy: match copy.made {
-            Made::Created => CopyRecord::Created { key, uid },
-            Made::Adopted => CopyRecord::Adopted { key, uid },
-        },
+        copy: record(copy),
+        announced: None,
     })))
+}
+
+fn record(copy: &Copy) -> CopyRecord {
+    let key = copy.key.clone();
+    let uid = copy.object.uid().unwrap_or_default().into();
+    match copy.made {
+        Made::Created => CopyRecord::Created { key, uid },
+        Made::Adopted => CopyRecord::Adopted { key, uid },
+    }
 }
 
 fn status(

@@ -63,6 +63,7 @@ pub(super) fn create(
             turn.memory = Some(Change(Some(Entry {
                 snapshot: Some(Snapshot::whole(desired.clone())),
                 copy: CopyRecord::Intended(key.clone()),
+                announced: None,
             })));
         }
     }
@@ -206,6 +207,7 @@ pub(super) fn adopt(
                 uid,
             },
         },
+        announced: None,
     };
     Ok(Turn::remember(Some(entry)).of(&key))
 }

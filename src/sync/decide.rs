@@ -75,7 +75,7 @@ impl Pass<'_> {
     /// Reads the memory, on which everything else rests.
     fn recall(&mut self) -> Result<(), Box<Turn>> {
         let subject = self.subject;
-        let Some(MemoryPlace { key, codec }) = &subject.memory else {
+        let Some(MemoryPlace { key, codec, .. }) = &subject.memory else {
             return Ok(());
         };
         match self.see(key) {
@@ -290,11 +290,25 @@ impl Pass<'_> {
                     outcome.reason = reason.clone();
                 }
             }
+            self.go_on_unremembered();
+        }
+    }
+
+    /// A memory that cannot be written keeps nobody from a change: it is made all the same, and is told
+    /// of when that is possible.
+    fn go_on_unremembered(&mut self) {
+        for step in std::mem::take(&mut self.behind) {
+            if self.failure(&step.request).is_none() {
+                self.steps.push(step);
+            }
         }
     }
 
     /// Whether a change says no more than that what was about to be made is there.
     fn only_confirms(&self, (id, now): (&LinkId, &Option<Entry>)) -> bool {
+        if now.as_ref().is_some_and(|entry| entry.announced.is_some()) {
+            return false;
+        }
         let before = self.memory.entries.get(id).map(|entry| &entry.copy);
         match (before, now.as_ref().map(|entry| &entry.copy)) {
             (Some(CopyRecord::Intended(before)), Some(CopyRecord::Created { key, .. })) => {

@@ -47,9 +47,8 @@ pub(super) fn retract(
     }
     let unwanted = matches!(link.source, Source::Unwanted(_));
     let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
-    if known && !unwanted {
-        return Turn::remember(None);
-    }
+    // What is remembered leads back to the source for as long as it is held, also when nothing else does
+    // any more.
     if let Some(turn) = let_go(link, source) {
         return turn;
     }

@@ -189,6 +189,10 @@ impl View for PassView<'_> {
         let last = request.key().and_then(|key| self.last_write.get(key));
         (request.writes() && last == Some(&ticket)).then_some(Note::Done)
     }
+
+    fn wrote(&self, key: &Key) -> bool {
+        self.last_write.contains_key(key)
+    }
 }
 
 /// A view that notes what it is asked.
@@ -235,5 +239,9 @@ impl View for Listening<'_> {
 
     fn note(&self, request: &Request) -> Option<Note> {
         self.view.note(request)
+    }
+
+    fn wrote(&self, key: &Key) -> bool {
+        self.view.wrote(key)
     }
 }

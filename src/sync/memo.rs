@@ -105,6 +105,14 @@ impl Memo {
         Some(Self { rules, answers })
     }
 
+    /// The print of one of its answers.
+    pub fn answer(&self, question: &Question) -> Option<Print> {
+        let mut answers = self.answers.iter();
+        answers
+            .find(|(asked, _)| asked == question)
+            .map(|(_, print)| *print)
+    }
+
     /// Whether another pass would find the same.
     pub fn holds(&self, rules: u64, prints: &dyn Prints) -> bool {
         let same = |(question, print): &(Question, Print)| prints.print(question) == Some(*print);

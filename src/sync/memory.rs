@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 use crate::object::Object;
 
+use super::announce::Announced;
+use super::memo::Print;
 use super::reason::Reason;
 use super::subject::{Key, Link, LinkId};
 
@@ -21,6 +23,9 @@ use super::subject::{Key, Link, LinkId};
 pub struct MemoryPlace {
     pub key: Key,
     pub codec: Arc<dyn Codec>,
+    /// The print of the memory with which a pass of this process came to rest: all that it announces was
+    /// done.
+    pub rested: Option<Print>,
 }
 
 /// The format of a subject's memory. One stored object holds the entries of all links.
@@ -51,9 +56,11 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The content as [`Rules::desired`](super::Rules::desired) gave it when the copy was last
-    /// brought in step. `None` where the stored one could not be read.
+    /// brought in step, or was about to be. `None` where the stored one could not be read.
     pub snapshot: Option<Snapshot>,
     pub copy: CopyRecord,
+    /// What of the snapshot was about to be carried over when this was written.
+    pub announced: Option<Announced>,
 }
 
 /// Which object the copy is.
@@ -194,6 +201,6 @@ fn reduce(value: &mut Value, at: &str, limit: usize, digests: &mut BTreeMap<Stri
     }
 }
 
-fn escape(segment: &str) -> String {
+pub(super) fn escape(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }

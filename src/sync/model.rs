@@ -20,7 +20,7 @@ use super::subject::{
     Target,
 };
 use super::view::{Found, Seen, View};
-use super::{Cluster, Dialect, Outcome, Report, Store, run};
+use super::{Announced, Cluster, Dialect, Outcome, Report, Store, run};
 
 pub(super) const FINALIZER: &str = "t/cleanup";
 
@@ -563,6 +563,7 @@ pub(super) struct Front {
     pub(super) related: bool,
     pub(super) reversed: bool,
     pub(super) limit: usize,
+    pub(super) rested: Option<Print>,
     /// Where the content of the copy comes from.
     pub(super) origin: Source,
 }
@@ -578,6 +579,7 @@ impl Front {
             related: false,
             reversed: false,
             limit: usize::MAX,
+            rested: None,
             origin: Source::Live(kcp(cluster, "Thing", name)),
         }
     }
@@ -672,6 +674,7 @@ impl Dialect for Front {
             memory: Some(MemoryPlace {
                 key: self.memory(),
                 codec: Arc::new(Plaintext { limit: self.limit }),
+                rested: self.rested,
             }),
             intent: self.intent,
             links,
@@ -835,6 +838,7 @@ fn record(entry: &Entry) -> Value {
         "snapshot": entry.snapshot.as_ref().map(|s| s.object().as_value().clone()),
         "digests": digests, "how": how, "uid": uid.map(std::string::ToString::to_string),
         "namespace": key.and_then(|k| k.namespace.as_deref()), "name": key.map(|k| &*k.name),
+        "announced": entry.announced.as_ref().map(|a| json!([a.places, a.before.to_vec()])),
     })
 }
 
@@ -858,6 +862,9 @@ fn recall(value: &Value, scope: &Scope) -> Option<Entry> {
             ("adopted", Some(key), Some(uid)) => CopyRecord::Adopted { key, uid },
             _ => CopyRecord::Unrecorded,
         },
+        announced: serde_json::from_value(value["announced"].clone())
+            .ok()
+            .map(|(places, before)| Announced { places, before }),
     })
 }
 

@@ -10,6 +10,7 @@ use crate::object::Object;
 
 use super::decide::Question;
 use super::look::Listening;
+use super::memo::Print;
 use super::memory::{Entry, Memory};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request, Step};
@@ -32,6 +33,8 @@ pub(super) struct Change(pub(super) Option<Entry>);
 pub(super) struct Turn {
     pub(super) steps: Vec<(Request, Effect)>,
     pub(super) memory: Option<Change>,
+    /// What is to be done once that is remembered, or cannot be.
+    pub(super) behind: Option<(Request, Effect)>,
     pub(super) reason: Reason,
     pub(super) copy: Option<Key>,
 }
@@ -41,6 +44,7 @@ impl Turn {
         Self {
             steps: Vec::new(),
             memory: None,
+            behind: None,
             reason: reason.into(),
             copy: None,
         }
@@ -89,6 +93,8 @@ pub(super) struct Pass<'a> {
     pub(super) memory: Memory,
     pub(super) steps: Vec<Step>,
     pub(super) changes: BTreeMap<LinkId, Option<Entry>>,
+    /// What waits for the memory to be written.
+    pub(super) behind: Vec<Step>,
 }
 
 impl<'a> Pass<'a> {
@@ -100,6 +106,7 @@ impl<'a> Pass<'a> {
             memory: Memory::default(),
             steps: Vec::new(),
             changes: BTreeMap::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -158,6 +165,20 @@ impl<'a> Pass<'a> {
         self.subject.memory.is_some()
     }
 
+    /// Whether the memory was written in this pass.
+    pub(super) fn wrote_memory(&self) -> bool {
+        let place = self.subject.memory.as_ref();
+        place.is_some_and(|place| self.view.wrote(&place.key))
+    }
+
+    /// Whether all that the memory announces is known to have been done, because a pass of this process
+    /// came to rest with it.
+    pub(super) fn rested(&self) -> bool {
+        let place = self.subject.memory.as_ref();
+        let rested = place.and_then(|place| place.rested);
+        rested.is_some() && rested == self.stored.as_deref().map(Print::of)
+    }
+
     /// Takes over what a link wants. What has failed in this pass is not asked for again: the
     /// failure becomes the link's reason.
     pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut Turn) {
@@ -186,6 +207,13 @@ impl<'a> Pass<'a> {
         turn.steps = kept;
         if let (Some(Change(change)), Some(link)) = (turn.memory.clone(), link) {
             self.changes.insert(link.clone(), change);
+            if let Some((request, effect)) = turn.behind.take() {
+                self.behind.push(Step {
+                    link: Some(link.clone()),
+                    request,
+                    effect,
+                });
+            }
         }
     }
 }

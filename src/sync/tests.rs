@@ -90,12 +90,12 @@ fn an_object_in_step_takes_no_request() {
 }
 
 #[test]
-fn a_changed_spec_takes_a_patch_and_a_state_write() {
+fn a_changed_spec_takes_a_state_write_and_a_patch() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
-    assert_eq!(stage.writes(&front), ["patch Thing", "update State"]);
+    assert_eq!(stage.writes(&front), ["update State", "patch Thing"]);
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
     assert_eq!(stage.writes(&front), [""; 0]);
 }
@@ -148,7 +148,7 @@ fn related_objects_share_one_state_write_a_round_and_one_report() {
         json!({"k": "in"})
     );
     stage.world.patch(&out, json!({"data": {"k": "new"}}));
-    assert_eq!(stage.writes(&front), ["patch Secret", "update State"]);
+    assert_eq!(stage.writes(&front), ["update State", "patch Secret"]);
     stage.settle();
 }
 
@@ -745,9 +745,9 @@ fn an_object_too_large_for_the_server_is_refused_without_a_hot_loop() {
     let n = stage.world.sent();
     stage
         .world
-        .plan_faults(HashMap::from([(n, Fault::TooLarge)]));
+        .plan_faults(HashMap::from([(n + 1, Fault::TooLarge)]));
     assert_eq!(code(&stage, &front), Code::TooLarge);
-    assert_eq!(stage.world.sent(), n + 1);
+    assert_eq!(stage.world.sent(), n + 2);
 }
 
 #[test]

@@ -56,4 +56,6 @@ pub trait View {
     /// What became of this very request in this pass: done while it is the last write to its
     /// object, failed as long as nothing newer is known of its object.
     fn note(&self, request: &Request) -> Option<Note>;
+    /// Whether this object was written in this pass.
+    fn wrote(&self, key: &Key) -> bool;
 }

@@ -326,6 +326,30 @@ fn misuse_and_missing_files_are_told_apart() -> Result<()> {
 }
 
 #[test]
+fn a_reference_that_leads_nowhere_is_warned_of() -> Result<()> {
+    let manifest = |path: &str| {
+        format!(
+            "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata: {{name: a}}\n\
+             spec:\n  resource: {{apiGroup: example.com, version: v1, kind: CronTab}}\n  related:\n\
+             \x20 - identifier: ca\n    origin: kcp\n    kind: Secret\n    object:\n\
+             \x20     reference: {{path: {path}}}\n"
+        )
+    };
+    let said = hawser(&["check", "-", "crd.yaml"], &manifest("spec.imgae"))?;
+    ensure!(said.code == 0, "{}{}", said.stdout, said.stderr);
+    ensure!(
+        said.stdout
+            .contains("warning: spec.related[0].object.reference.path")
+            && said.stdout.contains("has no \"spec.imgae\""),
+        "{}",
+        said.stdout
+    );
+    let said = hawser(&["check", "-", "crd.yaml"], &manifest("spec.image"))?;
+    ensure!(!said.stdout.contains("leads nowhere"), "{}", said.stdout);
+    Ok(())
+}
+
+#[test]
 fn an_object_is_rendered_with_its_names_its_content_and_the_steps_of_a_pass() -> Result<()> {
     let files = [
         "render",
@@ -370,6 +394,58 @@ fn an_object_is_rendered_with_its_names_its_content_and_the_steps_of_a_pass() ->
             .contains("and end with: the object and its copy agree"),
         "{}",
         said.stdout
+    );
+    Ok(())
+}
+
+#[test]
+fn a_rendering_says_where_related_entries_lead() -> Result<()> {
+    let files = [
+        "render",
+        "../credentials/published-resource.yaml",
+        "../credentials/crd.yaml",
+        "../credentials/object.yaml",
+    ];
+    let said = hawser(&[&files[..], &["-o", "json"]].concat(), "")?;
+    ensure!(said.code == 0, "{}", said.stderr);
+    let shown: Value = serde_json::from_str(&said.stdout)?;
+    let related = shown["related"].as_array().context("nothing is said")?;
+    let of = |entry: &str| related.iter().find(|lead| lead["entry"] == entry);
+    let ca = of("client-ca").with_context(|| said.stdout.clone())?;
+    ensure!(
+        ca["original"] == "kcp Secret 1a2b3c4d5e6f7g8h|default/my-ca"
+            && ca["origin"] == "kcp"
+            && ca["copy"]
+                .as_str()
+                .is_some_and(|copy| copy.starts_with("service Secret ")),
+        "{ca}"
+    );
+    let credentials = of("credentials").with_context(|| said.stdout.clone())?;
+    ensure!(
+        credentials["copy"] == "kcp Secret 1a2b3c4d5e6f7g8h|default/orders-credentials",
+        "{credentials}"
+    );
+    let said = hawser(&files, "")?;
+    ensure!(
+        said.stdout
+            .contains("  client-ca: kcp Secret 1a2b3c4d5e6f7g8h|default/my-ca -> service Secret "),
+        "{}",
+        said.stdout
+    );
+    let object = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/credentials/object.yaml"),
+    )?;
+    let without: Vec<_> = object
+        .lines()
+        .filter(|line| !line.contains("my-ca"))
+        .collect();
+    let files = [&files[..3], &["-"]].concat();
+    let said = hawser(&files, &without.join("\n"))?;
+    ensure!(
+        said.stdout.contains("  client-ca: nowhere yet: "),
+        "{}{}",
+        said.stdout,
+        said.stderr
     );
     Ok(())
 }

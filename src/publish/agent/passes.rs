@@ -329,7 +329,12 @@ impl Front<'_> {
         let known = plain.take().filter(|(rules, _)| rules.is_at(path));
         let made = known.unwrap_or_else(|| {
             let rules = self.rules(path);
-            (rules.clone(), subject_of(rules))
+            let mut subject = subject_of(rules.clone());
+            if let Some(memory) = &mut subject.memory {
+                let question = Question::Object(memory.key.clone());
+                memory.rested = self.publication.rested_with(self.id, &question);
+            }
+            (rules, subject)
         });
         plain.insert(made).clone()
     }

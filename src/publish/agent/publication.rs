@@ -16,7 +16,8 @@ use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
-use crate::sync::{Answer, Failure, Key, Memo, Request, Side};
+use crate::sync::decide::Question;
+use crate::sync::{Answer, Failure, Key, Memo, Print, Request, Side};
 
 use super::feeds::Wanted;
 
@@ -424,6 +425,11 @@ impl Publication {
         let memos = self.memos.lock();
         let memo = memos.get(id);
         memo.is_some_and(|memo| memo.holds(self.rules(), cache))
+    }
+
+    /// The print that an answer had when this object came to rest.
+    pub fn rested_with(&self, id: &SubjectId, question: &Question) -> Option<Print> {
+        self.memos.lock().get(id)?.answer(question)
     }
 
     pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {

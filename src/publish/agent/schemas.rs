@@ -19,6 +19,7 @@ use crate::publish::compiled::Types;
 use crate::publish::marks;
 use crate::publish::names;
 use crate::publish::projection;
+use crate::publish::related::strays;
 use crate::publish::schema::{self, PublishedSchema};
 use crate::publish::types::PublishedResourceSpec;
 
@@ -278,6 +279,10 @@ impl Schemas {
                 crd.metadata.name, types.local.version
             ));
         }
+        warnings.extend(strays(spec, crd).iter().map(|stray| {
+            let field = &stray.field;
+            format!("{field}: {}", stray.explain())
+        }));
         let print = definition.print.clone();
         let settled = Settled {
             schema: published.name.clone(),
@@ -363,10 +368,12 @@ fn is(answer: &Result<Value, AskError>, code: u16) -> bool {
     matches!(answer, Err(error) if error.code() == Some(code))
 }
 
-/// Of all that the schema is made from; another name of copies or another mutation changes nothing.
+/// Of all that the schema is made from or held against; another name of copies or another mutation
+/// changes nothing.
 fn fingerprint(spec: &PublishedResourceSpec) -> u64 {
     let mut hasher = DefaultHasher::new();
-    json!([spec.resource, spec.projection])
+    let objects: Vec<_> = spec.related.iter().map(|entry| &entry.object).collect();
+    json!([spec.resource, spec.projection, objects])
         .to_string()
         .hash(&mut hasher);
     hasher.finish()

@@ -16,7 +16,8 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use crate::sync::subject::Side;
 use crate::sync::{
-    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot, Source,
+    Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot,
+    Source,
 };
 
 use super::{key, parse_snapshot, snapshot_text};
@@ -48,6 +49,15 @@ struct Record {
     #[serde(default)]
     digests: BTreeMap<String, String>,
     copy: Copy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    announced: Option<Announcement>,
+}
+
+/// What was about to change on the copy when this was written, and the hash of what was there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Announcement {
+    places: Vec<String>,
+    before: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -147,7 +157,12 @@ impl Codec for StateSecret {
                 .iter()
                 .find(|link| link.id == id)
                 .and_then(source_kind);
-            let entry = entry(stored, records.get(&*id.0), &slot, kind)?;
+            let at = At {
+                slot: &slot,
+                kind,
+                taken: is_taken(stored, &records, &id, &slot),
+            };
+            let entry = entry(stored, records.get(&*id.0), &at)?;
             Some((id, entry))
         });
         Memory {
@@ -247,6 +262,7 @@ fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
         sum: None,
         digests: BTreeMap::new(),
         copy: Copy::of(&entry.copy),
+        announced: entry.announced.as_ref().map(Announcement::of),
     };
     if let Some(snapshot) = &entry.snapshot {
         // The original must not take a reduced one for a state: it would miss the nulls in it.
@@ -273,16 +289,33 @@ fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
     record
 }
 
-fn entry(
-    stored: &Object,
-    record: Option<&Record>,
-    slot: &Slot,
-    kind: Option<&Gvk>,
-) -> Option<Entry> {
+/// Where the snapshot of a link may stand.
+struct At<'a> {
+    slot: &'a Slot,
+    kind: Option<&'a Gvk>,
+    /// What stands under the key of the original is another link's: of the same source, with another
+    /// copy.
+    taken: bool,
+}
+
+/// Whether another link's snapshot stands under the key that the original would use for this one.
+fn is_taken(stored: &Object, records: &BTreeMap<String, Record>, id: &LinkId, slot: &Slot) -> bool {
+    let mut others = records.iter().filter(|(other, _)| **other != *id.0);
+    slot.plain.is_some()
+        && others.any(|(_, other)| other.slot == slot.plain && kept_text(stored, other).is_some())
+}
+
+/// The snapshot of a record, as long as it is the one that was recorded.
+fn kept_text(stored: &Object, record: &Record) -> Option<String> {
+    let text = bytes(stored, record.slot.as_ref()?)?;
+    let text = String::from_utf8(text).ok()?;
+    (Some(sha1_hex(&text)) == record.sum).then_some(text)
+}
+
+fn entry(stored: &Object, record: Option<&Record>, at: &At<'_>) -> Option<Entry> {
+    let At { slot, kind, taken } = *at;
     let kept = record.and_then(|record| {
-        let text = bytes(stored, record.slot.as_ref()?)?;
-        let text = String::from_utf8(text).ok()?;
-        (Some(sha1_hex(&text)) == record.sum).then_some(())?;
+        let text = kept_text(stored, record)?;
         let digests = record.digests.iter().map(|(pointer, hash)| {
             let hash = STANDARD.decode(hash).ok()?.try_into().ok()?;
             Some((pointer.clone(), hash))
@@ -297,7 +330,7 @@ fn entry(
     let at_plain = record.is_some_and(|record| record.slot == slot.plain);
     // A plain snapshot beside a recorded one elsewhere is newer, since writing removed it, and so
     // is one with another text than was recorded. Where links share the key it may be another's.
-    let separated = slot.shared && record.is_some();
+    let separated = taken || slot.shared && record.is_some();
     if !(separated || at_plain && kept.is_some()) {
         let newer = slot.plain.as_ref().and_then(|plain| bytes(stored, plain));
         let newer = newer
@@ -310,13 +343,15 @@ fn entry(
             return Some(Entry {
                 snapshot: Some(Snapshot::whole(state)),
                 copy: CopyRecord::Unrecorded,
+                announced: None,
             });
         }
     }
-    record?;
+    let announced = record?.announced.as_ref();
     Some(Entry {
         snapshot: kept,
         copy: recorded,
+        announced: announced.and_then(Announcement::read),
     })
 }
 
@@ -328,6 +363,7 @@ fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<Link
     let less = |entry: &Entry| Entry {
         snapshot: entry.snapshot.as_ref().map(|whole| whole.reduced(limit)),
         copy: entry.copy.clone(),
+        announced: entry.announced.clone(),
     };
     set.iter()
         .map(|(id, entry)| (id.clone(), entry.as_ref().map(less)))
@@ -373,6 +409,24 @@ fn weight(secret: &Object) -> usize {
         .filter_map(Value::as_str)
         .map(|text| text.len() / 4 * 3)
         .sum()
+}
+
+impl Announcement {
+    fn of(announced: &Announced) -> Self {
+        Self {
+            places: announced.places.clone(),
+            before: STANDARD.encode(announced.before),
+        }
+    }
+
+    /// None where it cannot be read: then the snapshot is believed.
+    fn read(&self) -> Option<Announced> {
+        let before = STANDARD.decode(&self.before).ok()?;
+        Some(Announced {
+            places: self.places.clone(),
+            before: before.try_into().ok()?,
+        })
+    }
 }
 
 impl Copy {

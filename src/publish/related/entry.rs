@@ -149,6 +149,15 @@ impl Values {
         })
     }
 
+    /// What would have to be there for them to lead anywhere.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::Reference { path, .. } => format!("{path} has no value on both sides"),
+            Self::Selector(_) => "no original at hand has the labels".to_owned(),
+            Self::Template { .. } => "the template comes to nothing".to_owned(),
+        }
+    }
+
     /// Whose words a value on the service cluster is.
     pub(super) fn author(&self, origin: Origin) -> Author {
         match self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
+use super::resolve::Pair;
 use crate::object::Gvk;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
@@ -55,6 +56,15 @@ impl Place {
 }
 
 impl Identity {
+    /// The names that led to the link.
+    pub(super) fn pair(&self) -> Pair {
+        let named = |place: &Place| (place.namespace.clone(), place.name.clone());
+        Pair {
+            source: named(&self.source),
+            target: named(&self.target),
+        }
+    }
+
     /// `hold` is the finalizer of originals in workspaces.
     pub(super) fn new(entry: &Entry, source: &Key, target: &Key, hold: &str) -> Self {
         let held = entry.origin == Origin::Kcp && hold != marks::FINALIZER;

@@ -15,14 +15,14 @@ use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
-use crate::publish::rules::{ObjectRules, Sides};
+use crate::publish::rules::{ObjectRules, PRIMARY, Sides};
 use crate::publish::types::Origin;
 use crate::sync;
 use crate::sync::reason::Class;
 use crate::sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
 use crate::sync::{
-    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request, Scope,
-    Seen, Side, Source, Subject, Target, View, agrees,
+    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request,
+    Rules as _, Scope, Seen, Side, Source, Subject, Target, View, agrees,
 };
 
 pub(super) struct Making<'a> {
@@ -55,8 +55,9 @@ impl Making<'_> {
         let leaving = self.anchor.in_deletion();
         let mut made = Gathered::default();
         if let Some(local) = local {
+            let in_step = self.is_in_step(local);
             for entry in &self.compiled.related {
-                self.entry(entry, local, &mut made);
+                self.entry(entry, (local, in_step), &mut made);
             }
         } else if !leaving {
             // Without a copy to read from, nobody knows where entries lead.
@@ -97,8 +98,31 @@ impl Making<'_> {
         Ok(subject)
     }
 
-    fn entry(&self, entry: &Arc<Entry>, local: &Object, made: &mut Gathered) {
-        let pairs = match self.resolve(entry, local) {
+    /// Whether the copy of the published object says what that says now.
+    ///
+    /// One that is behind gives original and copy names that do not belong together. Where nothing is
+    /// remembered, now is the time to find out what was.
+    fn is_in_step(&self, local: &Object) -> bool {
+        if self.memory.entries.is_empty() {
+            return true;
+        }
+        let Some(known) = self.memory.entries.get(&LinkId::new(PRIMARY)) else {
+            return false;
+        };
+        let desired = self.rules.desired(self.anchor, Some(local));
+        let snapshot = known.snapshot.as_ref().zip(desired.ok());
+        let outstanding = known.announced.as_ref();
+        snapshot.is_some_and(|(snapshot, desired)| snapshot.remembers(&desired))
+            && !outstanding.is_some_and(|announced| announced.is_outstanding(local))
+    }
+
+    fn entry(&self, entry: &Arc<Entry>, (local, in_step): (&Object, bool), made: &mut Gathered) {
+        let led = if in_step {
+            self.resolve(entry, local)
+        } else {
+            self.as_before(entry).map_err(Trouble::Refused)
+        };
+        let pairs = match led {
             Ok((resolved, kinds)) => {
                 for (index, reason) in resolved.refused.into_iter().enumerate() {
                     let number = format!("refused {index}");
@@ -139,11 +163,23 @@ impl Making<'_> {
         }
     }
 
-    fn resolve(
-        &self,
-        entry: &Entry,
-        local: &Object,
-    ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
+    /// Where an entry led when that was known last.
+    fn as_before(&self, entry: &Entry) -> Result<(Resolved, (RelatedKind, RelatedKind)), Reason> {
+        let known = self.memory.entries.keys().filter_map(Identity::read);
+        let own = known.filter(|identity| {
+            identity.identifier() == entry.identifier && identity.origin == entry.origin
+        });
+        let mut pairs: Vec<_> = own.map(|identity| identity.pair()).collect();
+        pairs.sort();
+        pairs.dedup();
+        let led = Resolved {
+            pairs,
+            ..Resolved::default()
+        };
+        Ok((led, self.kinds(entry)?))
+    }
+
+    fn kinds(&self, entry: &Entry) -> Result<(RelatedKind, RelatedKind), Reason> {
         let known = |side, name: &TypeName| {
             self.around.kinds.get(side, name).cloned().ok_or_else(|| {
                 let TypeName {
@@ -159,6 +195,15 @@ impl Making<'_> {
         };
         let source = known(entry.origin, &entry.source)?;
         let target = known(other(entry.origin), &entry.target)?;
+        Ok((source, target))
+    }
+
+    fn resolve(
+        &self,
+        entry: &Entry,
+        local: &Object,
+    ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
+        let (source, target) = self.kinds(entry)?;
         let ground = Ground {
             remote: self.anchor,
             local,

@@ -20,6 +20,7 @@ use crate::sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;
+mod meddling;
 mod properties;
 mod variants;
 

@@ -188,7 +188,7 @@ fn a_change_is_one_patch_and_what_others_changed_stays() {
         &subject.anchor,
         json!({"spec": {"y": {"z": 2}}, "metadata": {"labels": {"mine": null}}}),
     );
-    assert_eq!(stage.pass(&subject).0, ["patch Thing", "update Secret"]);
+    assert_eq!(stage.pass(&subject).0, ["update Secret", "patch Thing"]);
     let (_, copy) = stage.copy();
     assert_eq!(
         copy.as_value()["spec"],

@@ -74,6 +74,7 @@ fn made(key: &Key, text: &str) -> Entry {
             key: key.clone(),
             uid: "u1".into(),
         },
+        announced: None,
     }
 }
 
@@ -90,6 +91,47 @@ fn plain() -> String {
 fn set(secret: &mut Object, slot: &str, text: &str) {
     let data = secret.root_mut().entry("data").or_insert_with(|| json!({}));
     data[slot] = STANDARD.encode(text).into();
+}
+
+#[test]
+fn what_was_announced_is_read_again_until_it_is_known_to_be_made() {
+    let links = [primary()];
+    let entry = made(&at("kcp.example.com", "CronTab"), "x");
+    let announced = Entry {
+        announced: Some(Announced {
+            places: vec!["/spec/text".to_owned()],
+            before: [7; 32],
+        }),
+        ..entry.clone()
+    };
+    let id = LinkId::new("primary");
+    let secret = codec()
+        .write(None, &links, &changes([("primary", announced.clone())]))
+        .unwrap();
+    assert_eq!(codec().read(&secret, &links).entries[&id], announced);
+    let secret = codec()
+        .write(
+            Some(&secret),
+            &links,
+            &changes([("primary", entry.clone())]),
+        )
+        .unwrap();
+    assert_eq!(codec().read(&secret, &links).entries[&id], entry);
+}
+
+#[test]
+fn the_state_of_one_copy_is_not_taken_for_that_of_another_copy_of_the_same_source() {
+    let links = [primary()];
+    let entry = made(&at("kcp.example.com", "CronTab"), "x");
+    let secret = codec()
+        .write(None, &links, &changes([("primary", entry.clone())]))
+        .unwrap();
+    let other = link("another", at("kcp.example.com", "CronTab"));
+    for links in [vec![other.clone()], vec![primary(), other]] {
+        let memory = codec().read(&secret, &links);
+        assert_eq!(memory.entries.get(&LinkId::new("another")), None);
+        assert_eq!(memory.entries.len(), 1);
+    }
 }
 
 #[test]

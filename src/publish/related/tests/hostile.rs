@@ -588,3 +588,36 @@ fn while_nobody_knows_whose_it_is_what_was_given_stays() {
     let copy = stage.secret("kcp", C, "default", "s");
     assert!(stage.value(&copy).is_some());
 }
+
+#[test]
+fn what_stands_where_another_copy_of_an_original_would_be_is_not_taken_for_it() {
+    let stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
+    let original = |name: &str| stage.secret("service", "", C, name);
+    let copy = |name: &str| stage.secret("kcp", C, "default", name);
+    stage.put(&original("one"), "1");
+    stage.put(&copy("two"), "theirs");
+    stage.create(C, "a", json!({"name": "one"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    // The object refers to the other name already, and its copy still to the old one.
+    stage.set(C, "a", json!({"name": "two"}));
+    stage.rest(C, "a");
+    assert_eq!(stage.value(&copy("two")).as_deref(), Some("theirs"));
+    assert_eq!(stage.value(&copy("one")), None);
+}
+
+#[test]
+fn a_copy_that_is_behind_its_object_gives_no_original_the_name_of_another_ones_copy() {
+    let stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
+    let original = |name: &str| stage.secret("service", "", C, name);
+    let copy = |name: &str| stage.secret("kcp", C, "default", name);
+    stage.put(&original("one"), "1");
+    stage.create(C, "a", json!({"name": "one"}));
+    stage.rest(C, "a");
+    stage.set(C, "a", json!({"name": "two"}));
+    let (words, _) = stage.pass(C, "a");
+    assert!(!words.contains(&"create Secret".to_owned()), "{words:?}");
+    assert_eq!(stage.value(&copy("one")), None);
+    stage.put(&original("two"), "2");
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    assert_eq!(stage.value(&copy("two")).as_deref(), Some("2"));
+}

@@ -1,0 +1,96 @@
+//! Where the entries lead for one object, as far as what is at hand says: for people, nothing is made
+//! by it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::identity::Identity;
+use super::links::refused_entry;
+use super::{Entry, PRIMARY};
+use crate::publish::marks::Remote;
+use crate::publish::rules::Sides;
+use crate::publish::types::Origin;
+use crate::sync::{Source, Subject};
+
+/// What is said of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    pub entry: String,
+    pub origin: Origin,
+    pub end: End,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// From this original to that copy.
+    Copy { original: String, copy: String },
+    /// Why no copy is made, with the code of the reason.
+    Refused { code: &'static str, why: String },
+    /// What would have to be there.
+    Nowhere(String),
+}
+
+/// Where the links of a subject lead, by the entries in their order.
+pub fn leads(
+    entries: &[Arc<Entry>],
+    subject: &Subject,
+    sides: &Sides,
+    remote: &Remote,
+) -> Vec<Lead> {
+    let mut all = Vec::new();
+    for entry in entries {
+        let lead = |end| Lead {
+            entry: entry.identifier.clone(),
+            origin: entry.origin,
+            end,
+        };
+        let before = all.len();
+        for link in subject.links.iter().filter(|link| *link.id.0 != *PRIMARY) {
+            let identity = Identity::read(&link.id);
+            let of = identity.as_ref().map(Identity::identifier);
+            if of.or_else(|| refused_entry(&link.id)) != Some(&*entry.identifier) {
+                continue;
+            }
+            match (identity, &link.source) {
+                (_, Source::Refused(reason)) => all.push(lead(End::Refused {
+                    code: reason.code.as_str(),
+                    why: reason.to_string(),
+                })),
+                (Some(identity), _) if identity.origin == entry.origin => {
+                    all.push(lead(End::Copy {
+                        original: identity.source(sides, remote).to_string(),
+                        copy: identity.target(sides, remote).to_string(),
+                    }));
+                }
+                _ => {}
+            }
+        }
+        if all.len() == before {
+            all.push(lead(End::Nowhere(entry.names.in_words())));
+        }
+    }
+    all
+}
+
+impl Lead {
+    pub fn as_json(&self) -> Value {
+        let origin = match self.origin {
+            Origin::Kcp => "kcp",
+            Origin::Service => "service",
+        };
+        let mut value = json!({"entry": self.entry, "origin": origin});
+        match &self.end {
+            End::Copy { original, copy } => {
+                value["original"] = original.as_str().into();
+                value["copy"] = copy.as_str().into();
+            }
+            End::Refused { code, why } => {
+                value["code"] = (*code).into();
+                value["explanation"] = why.as_str().into();
+            }
+            End::Nowhere(why) => value["explanation"] = why.as_str().into(),
+        }
+        value
+    }
+}
