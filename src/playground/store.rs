@@ -134,7 +134,8 @@ impl Store {
         self.settlers.write().push(settler);
     }
 
-    /// Tells about every change of a definition (see [`StoreOptions::definitions`]).
+    /// Tells about every change of a definition (see [`StoreOptions::definitions`]). All watches are woken
+    /// after it.
     pub fn watch_definitions(&self) -> watch::Receiver<u64> {
         self.definitions.subscribe()
     }
@@ -253,9 +254,14 @@ impl Store {
             }
             if definitions_changed {
                 state.definitions += 1;
+                // Every watch looks whether it still shows what it should.
+                wakes.extend(state.tables.values().map(|contents| contents.wake.clone()));
             }
             (state.revision, state.definitions)
         };
+        if definitions_changed {
+            self.definitions.send_replace(definitions);
+        }
         for wake in wakes {
             wake.send_replace(revision);
         }
@@ -264,9 +270,6 @@ impl Store {
             *seen = revision;
             newer
         });
-        if definitions_changed {
-            self.definitions.send_replace(definitions);
-        }
         if doubts {
             self.doubted.notify_one();
         }

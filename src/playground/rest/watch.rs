@@ -1,5 +1,6 @@
 //! Watches: the state first where it was asked for, then changes as they come, bookmarks in between.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::aside::{Aside, SMALL};
 use super::list;
@@ -126,6 +127,8 @@ struct Telling {
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
+    /// Kept from event to event: to make one takes longer than to tell what has happened.
+    timer: Pin<Box<Sleep>>,
     told: u64,
     definitions: tokio::sync::watch::Receiver<u64>,
     current: Current,
@@ -178,6 +181,7 @@ pub(super) async fn watch(
         bookmarks: plan.bookmarks,
         next_bookmark: now + BOOKMARK_EVERY.min(plan.timeout.saturating_sub(FAREWELL)),
         end: now + plan.timeout,
+        timer: Box::pin(sleep_until(now + plan.timeout)),
         told: from,
         definitions,
         current,
@@ -237,6 +241,8 @@ impl Telling {
             if Instant::now() >= self.end {
                 return None;
             }
+            // First, so that what comes in between wakes the watch again.
+            let polled = self.watch.poll(BATCH);
             if self.definitions.has_changed().unwrap_or(false) {
                 self.definitions.borrow_and_update();
                 match (self.current)() {
@@ -244,7 +250,7 @@ impl Telling {
                     None => self.closing = true,
                 }
             }
-            match self.watch.poll(BATCH) {
+            match polled {
                 Err(status) => return Some(self.fail(&status)),
                 Ok(events) if !events.is_empty() => return Some(self.tell(events).await),
                 Ok(_) if self.closing => return None,
@@ -258,10 +264,13 @@ impl Telling {
             }
             let wake = self.next_bookmark.min(self.end);
             let wake = if self.bookmarks { wake } else { self.end };
+            if self.timer.deadline() != wake {
+                self.timer.as_mut().reset(wake);
+            }
             tokio::select! {
+                biased;
                 () = self.watch.changed() => {}
-                () = tokio::time::sleep_until(wake) => {}
-                () = changed_definitions(&mut self.definitions) => {}
+                () = self.timer.as_mut() => {}
             }
         }
     }
@@ -330,16 +339,6 @@ fn lines(mut view: View, events: &[Event]) -> (Vec<Bytes>, Option<Status>) {
         view.heads = Heads::Told;
     }
     (lines, None)
-}
-
-/// Waits for a change of a definition and leaves it to be seen.
-async fn changed_definitions(definitions: &mut tokio::sync::watch::Receiver<u64>) {
-    // The store, which sends, is kept alive by the watch.
-    if definitions.changed().await.is_ok() {
-        definitions.mark_changed();
-    } else {
-        std::future::pending::<()>().await;
-    }
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {

@@ -5,9 +5,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT, VARY,
@@ -241,9 +243,7 @@ impl Exchange {
                 streamed(gzip::pack(pieces))
             }
             ApiBody::Pieces(pieces) => pieces.boxed_unsync(),
-            ApiBody::Stream(events) => {
-                streamed(events.take_until(self.stop.clone().cancelled_owned()))
-            }
+            ApiBody::Stream(events) => streamed(until(events, self.stop.clone().cancelled_owned())),
         };
         let mut response = Response::new(body);
         *response.status_mut() =
@@ -260,6 +260,20 @@ impl Exchange {
         }
         response
     }
+}
+
+/// A stream up to something that happens while it has nothing to tell. That is asked about no more often,
+/// since all watches ask the same one.
+fn until(
+    mut events: BoxStream<'static, Bytes>,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> impl Stream<Item = Bytes> + Send {
+    let mut end = Box::pin(end);
+    stream::poll_fn(move |cx| match events.poll_next_unpin(cx) {
+        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+        told @ Poll::Ready(_) => told,
+    })
+    .fuse()
 }
 
 fn say_packed(headers: &mut HeaderMap) {
@@ -280,9 +294,7 @@ fn text(headers: &HeaderMap, name: &http::HeaderName) -> String {
 
 fn on_stream(
     response: ApiResponse,
-    change: impl FnOnce(
-        futures::stream::BoxStream<'static, Bytes>,
-    ) -> futures::stream::BoxStream<'static, Bytes>,
+    change: impl FnOnce(BoxStream<'static, Bytes>) -> BoxStream<'static, Bytes>,
 ) -> ApiResponse {
     ApiResponse {
         body: match response.body {
