@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 pub mod merge_patch;
 pub mod numbers;
+pub mod pointer;
 
 /// The name by which an API server knows a kind of object: group, version and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ mod v2;
 
 use super::catalog::{Catalog, Flavour, Resource, Version};
 use super::status::Status;
-use builtin::{PREFIX, types};
+use builtin::{referred, types};
 use paths::Described;
 
 /// Documents that are kept; workspaces with the same APIs share theirs.
@@ -283,11 +283,7 @@ pub(super) fn closure<'a, 'n>(
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(map) => {
-                if let Some(Value::String(target)) = map.get("$ref")
-                    && let Some(name) = target.strip_prefix(PREFIX)
-                {
-                    found.push(name.to_owned());
-                }
+                found.extend(referred(value).map(str::to_owned));
                 map.values().for_each(|value| references(value, found));
             }
             Value::Array(list) => list.iter().for_each(|value| references(value, found)),

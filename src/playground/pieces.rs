@@ -14,7 +14,7 @@ use hyper::body::{Body, Frame, SizeHint};
 const CHUNK: usize = 64 * 1024;
 
 /// A JSON text in a list, maybe one whose beginning was cut away, and something in the middle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Item {
     opened: bool,
     parts: [Bytes; 2],

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::{Object, numbers};
+use crate::object::{Object, numbers, pointer};
 
 use super::memory::{ValueHash, value_hash};
 
@@ -47,7 +47,7 @@ impl Announced {
     pub(super) fn lay_into(&self, body: &mut Map<String, Value>, desired: &Object) {
         for place in &self.places {
             let value = desired.as_value().pointer(place);
-            let names: Vec<_> = place.split('/').skip(1).map(unescape).collect();
+            let names: Vec<_> = place.split('/').skip(1).map(pointer::unescape).collect();
             set(body, &names, value.unwrap_or(&Value::Null));
         }
     }
@@ -79,7 +79,7 @@ pub(super) fn effective(body: &Map<String, Value>, live: Option<&Value>) -> Map<
 /// The places that a patch sets or empties.
 fn gather(body: &Map<String, Value>, at: &str, places: &mut Vec<String>) {
     for (field, value) in body {
-        let at = format!("{at}/{}", super::memory::escape(field));
+        let at = format!("{at}/{}", pointer::escape(field));
         match value {
             Value::Object(inner) if !inner.is_empty() => gather(inner, &at, places),
             _ => places.push(at),
@@ -110,10 +110,6 @@ fn set(body: &mut Map<String, Value>, names: &[String], value: &Value) {
     if let Value::Object(inner) = inner {
         set(inner, rest, value);
     }
-}
-
-fn unescape(name: &str) -> String {
-    name.replace("~1", "/").replace("~0", "~")
 }
 
 #[cfg(test)]

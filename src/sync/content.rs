@@ -83,13 +83,16 @@ pub(super) fn content(
 
 /// Whether what another pass announced was made in this one.
 fn again(pass: &Pass<'_>, link: &Link, source: &Object, copy: &Copy, desired: &Object) -> bool {
+    if pass.wrote_memory() {
+        return false;
+    }
     let entry = pass.entry(link);
     let announced = entry.and_then(|entry| entry.announced.as_ref());
     announced.is_some_and(|announced| {
         let mut body = Map::new();
         announced.lay_into(&mut body, desired);
         let request = patch(link, source, copy, Change::Merge(body));
-        !pass.wrote_memory() && request.is_some_and(|request| pass.done(&request))
+        request.is_some_and(|request| pass.done(&request))
     })
 }
 
@@ -104,8 +107,10 @@ fn announcement(
     let Change::Merge(body) = change else {
         return None;
     };
-    let known = pass.entry(link)?.snapshot.as_ref()?.remembers(desired);
-    if known || body.is_empty() || !pass.remembers() {
+    if body.is_empty() || !pass.remembers() {
+        return None;
+    }
+    if pass.entry(link)?.snapshot.as_ref()?.remembers(desired) {
         return None;
     }
     Some(Entry {

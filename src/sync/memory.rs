@@ -12,6 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::object::Object;
+use crate::object::pointer::escape;
 
 use super::announce::Announced;
 use super::memo::Print;
@@ -199,8 +200,4 @@ fn reduce(value: &mut Value, at: &str, limit: usize, digests: &mut BTreeMap<Stri
         }
         _ => {}
     }
-}
-
-pub(super) fn escape(segment: &str) -> String {
-    segment.replace('~', "~0").replace('/', "~1")
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use crate::playground::field::Path;
-use crate::playground::openapi::builtin::{PREFIX, Types, types};
+use crate::playground::openapi::builtin::{Types, referred, types};
 
 /// A type, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +114,7 @@ impl Known {
     }
 
     fn type_of(&mut self, schema: &Value, published: &Types) -> Type {
-        let target = schema.get("$ref").and_then(Value::as_str);
-        let name = target.and_then(|target| target.strip_prefix(PREFIX));
-        if let Some(known) = name.and_then(|name| self.names.get(name)) {
+        if let Some(known) = referred(schema).and_then(|name| self.names.get(name)) {
             return *known;
         }
         match self.members(schema, published) {
@@ -167,9 +165,7 @@ impl Known {
 /// Whether a schema, or what it refers to, is of a form.
 fn is(schema: &Value, form: &str, published: &Types) -> bool {
     let says = |schema: &Value| schema.get("type").is_some_and(|kind| kind == form);
-    let target = schema.get("$ref").and_then(Value::as_str);
-    let name = target.and_then(|target| target.strip_prefix(PREFIX));
-    match name.and_then(|name| published.get(name)) {
+    match referred(schema).and_then(|name| published.get(name)) {
         Some(definition) => says(&definition),
         None => says(schema),
     }

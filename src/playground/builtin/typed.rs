@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::playground::openapi::builtin::types;
+use crate::playground::openapi::builtin::{referred, types};
 
 /// A schema within a schema; its type ends where checking by types does.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -34,8 +34,7 @@ fn show_unset(properties: &mut Map<String, Value>) {
 
 fn plain(schema: &Value, within: &mut Vec<String>) -> Value {
     let anything = || json!({"x-kubernetes-preserve-unknown-fields": true});
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        let name = target.rsplit('/').next().unwrap_or_default();
+    if let Some(name) = referred(schema) {
         if name == SCHEMA || within.iter().any(|known| known == name) {
             return anything();
         }

@@ -38,6 +38,11 @@ const SCHEMA_OR: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOr";
 const ANY_JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
 
+/// The name of the definition that a schema refers to.
+pub(crate) fn referred(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix(PREFIX)
+}
+
 /// Group, version and kind.
 pub(crate) type Gvk = (&'static str, &'static str, &'static str);
 

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{MAX_DEPTH, MAX_OPERATIONS, PatchError, undecoded};
+use crate::object::pointer;
 use crate::playground::{field::quote, json};
 
 /// Values that may be visited or moved by one patch: ten thousand insertions into a list of five
@@ -88,10 +89,12 @@ impl Patcher {
     /// What is copied: a member that an object does not have is null.
     fn original(&mut self, from: &str) -> Result<Value, String> {
         let (parent, last) = self.parent("copy", from)?;
-        if parent.is_object() && parent.get(&last).is_none() {
-            return Ok(Value::Null);
+        let is_object = parent.is_object();
+        match step_into(parent, &last) {
+            Some(value) => Ok(value.clone()),
+            None if is_object => Ok(Value::Null),
+            None => Err(format!("error in copy for path: '{from}': missing value")),
         }
-        Ok(self.read("copy", from)?.clone())
     }
 
     /// The object or list that a path ends in, and the last step of the path.
@@ -112,13 +115,6 @@ impl Patcher {
         } else {
             Err(missing())
         }
-    }
-
-    fn read(&mut self, what: &str, path: &str) -> Result<&Value, String> {
-        let (parent, last) = self.parent(what, path)?;
-        step_into(parent, &last)
-            .map(|value| &*value)
-            .ok_or_else(|| format!("error in {what} for path: '{path}': missing value"))
     }
 
     fn charge(&mut self, work: usize) -> Result<(), String> {
@@ -205,11 +201,7 @@ impl Patcher {
 
 /// The steps to the parent and the last step; what is before the first slash is not looked at.
 fn split(path: &str) -> Option<(Vec<String>, String)> {
-    let mut steps: Vec<String> = path
-        .split('/')
-        .skip(1)
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-        .collect();
+    let mut steps: Vec<String> = path.split('/').skip(1).map(pointer::unescape).collect();
     let last = steps.pop()?;
     Some((steps, last))
 }

@@ -111,9 +111,8 @@ impl Rest {
         }
         write::fit_namespace(&mut object, &call.path)?;
         write::fit_name(&object, name)?;
-        if call.path.subresource.is_empty() {
-            complaints.doubt(&resource, &object, there.as_ref().map(There::served));
-        }
+        let live = there.as_ref().map(There::served);
+        complaints.doubt((&resource, &call.path), &object, live);
         let Some(there) = there else {
             object.metadata_mut().remove("resourceVersion");
             let left = self.create_object(tx, call, resource, object, Account::Given)?;

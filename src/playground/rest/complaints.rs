@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::body::PatchKind;
 use super::metadata;
 use super::query::FieldValidation;
+use super::target::ResourcePath;
 use crate::object::Object;
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::crd::tidy::unknown_formats;
@@ -126,7 +127,15 @@ impl Complaints {
     }
 
     /// What a custom object, or a definition, says that is better not said.
-    pub(super) fn doubt(&mut self, resource: &Resource, object: &Object, old: Option<&Object>) {
+    pub(super) fn doubt(
+        &mut self,
+        (resource, path): (&Resource, &ResourcePath),
+        object: &Object,
+        old: Option<&Object>,
+    ) {
+        if !path.subresource.is_empty() {
+            return;
+        }
         if resource.flavour == Flavour::Custom {
             self.doubts = metadata::doubtful_finalizers(object, old);
         } else if &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL {

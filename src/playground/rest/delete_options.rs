@@ -122,9 +122,7 @@ impl DeleteOptions {
             _ => Ok(()),
         }
     }
-}
 
-impl DeleteOptions {
     /// The same of a namespace, whose deletion is in other hands and other words.
     fn check_namespace(&self, object: &Object) -> Result<(), Status> {
         let rows = [

@@ -102,16 +102,20 @@ pub(super) fn check_precondition(
 
 /// When an object goes is up to its deletion alone; what says nothing about it is kept as it is.
 pub(super) fn check_deletion(object: &Object, old: &Object) -> Vec<FieldError> {
-    let of = |object: &'_ Object, field: &str| {
+    fn of<'o>(object: &'o Object, field: &str) -> Option<&'o Value> {
         let found = object.root().get("metadata")?.get(field)?;
-        (!found.is_null()).then(|| found.clone())
-    };
+        (!found.is_null()).then_some(found)
+    }
     ["deletionTimestamp", "deletionGracePeriodSeconds"]
         .into_iter()
         .filter_map(|field| {
-            let new = of(object, field).filter(|new| of(old, field).as_ref() != Some(new))?;
+            let new = of(object, field).filter(|new| of(old, field) != Some(*new))?;
             let field = format!("metadata.{field}");
-            Some(FieldError::invalid(field, new, "field is immutable"))
+            Some(FieldError::invalid(
+                field,
+                new.clone(),
+                "field is immutable",
+            ))
         })
         .collect()
 }

@@ -53,6 +53,13 @@ impl There {
     pub(super) fn served(&self) -> &Object {
         self.served.as_ref().unwrap_or(&self.object)
     }
+
+    fn update_by<'a>(&'a self, manager: &'a str) -> Account<'a> {
+        Account::Update {
+            manager,
+            live: Some(self.served()),
+        }
+    }
 }
 
 impl Rest {
@@ -68,13 +75,8 @@ impl Rest {
             fit_name(&object, name)?;
             let there = There::find(tx, call, &resource, name)?;
             check_version(&resource, name, &object)?;
-            let account = Account::Update {
-                manager: &manager,
-                live: Some(there.served()),
-            };
-            if call.path.subresource.is_empty() {
-                complaints.doubt(&resource, &object, Some(there.served()));
-            }
+            let account = there.update_by(&manager);
+            complaints.doubt((&resource, &call.path), &object, Some(there.served()));
             let gone = self.replace(tx, call, (&there, &resource), object, account)?;
             Ok(Left::new(resource, gone).warned(&complaints))
         });
@@ -125,13 +127,8 @@ impl Rest {
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
             check_version(&resource, name, &object)?;
-            let account = Account::Update {
-                manager: &manager,
-                live: Some(there.served()),
-            };
-            if call.path.subresource.is_empty() {
-                complaints.doubt(&resource, &object, Some(there.served()));
-            }
+            let account = there.update_by(&manager);
+            complaints.doubt((&resource, &call.path), &object, Some(there.served()));
             let gone = self
                 .replace(tx, call, (&there, &resource), object, account)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;

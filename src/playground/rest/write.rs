@@ -82,7 +82,7 @@ impl Rest {
                 manager: &manager,
                 live: None,
             };
-            complaints.doubt(&resource, &object, None);
+            complaints.doubt((&resource, &call.path), &object, None);
             let left = self.create_object(tx, call, resource, object, account)?;
             Ok(left.warned(&complaints))
         });

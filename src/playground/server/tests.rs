@@ -10,7 +10,10 @@ use kube::{Client, Config};
 use super::*;
 use crate::playground::api::{ApiBody, ApiRequest, ApiResponse};
 use crate::playground::catalog::{Scope, User};
+use crate::playground::pieces::{Item, Pieces};
 use crate::playground::status::Status;
+
+const ITEM: &[u8] = b"\"item\"";
 
 /// Answers with what it was asked; watches never end by themselves.
 struct Echo;
@@ -22,6 +25,9 @@ impl Api for Echo {
             let body = if query.contains("watch=true") {
                 let first = stream::once(async { Bytes::from_static(b"{\"type\":\"ADDED\"}\n") });
                 ApiBody::Stream(first.chain(stream::pending()).boxed())
+            } else if query.contains("large=true") {
+                let items = vec![Item::whole(Bytes::from_static(ITEM)); 30_000];
+                ApiBody::Pieces(Pieces::new(b"[".to_vec(), items, b"]"))
             } else {
                 let said = serde_json::json!({
                     "user": request.user.name,
@@ -250,6 +256,26 @@ async fn a_watch_answers_at_once_and_ends_when_the_server_stops() {
         None,
         "it ends without an error"
     );
+}
+
+#[tokio::test]
+async fn a_document_in_pieces_arrives_whole_and_says_how_long_it_is() {
+    let ground = ground().await;
+    let client = ground.client("secret").await;
+    let plain = Request::get("/api/v1/secrets?large=true")
+        .header("accept-encoding", "identity")
+        .body(Vec::new().into())
+        .unwrap();
+    let answer = client.send(plain).await.unwrap();
+    let length = 30_000 * (ITEM.len() + 1) + 1;
+    assert_eq!(answer.headers()["content-length"], length.to_string());
+    let text = client
+        .request_text(get("/api/v1/secrets?large=true"))
+        .await
+        .unwrap();
+    let items: Vec<String> = serde_json::from_str(&text).unwrap();
+    assert_eq!((text.len(), items.len()), (length, 30_000));
+    ground.server.stop().await;
 }
 
 #[tokio::test]
