@@ -83,22 +83,16 @@ impl Object {
         let Value::Object(root) = &value else {
             return Err(ObjectError::NotAnObject(json_type(&value)));
         };
-        check(root, "apiVersion", "a string", Value::is_string)?;
-        check(root, "kind", "a string", Value::is_string)?;
-        check(root, "metadata", "an object", Value::is_object)?;
-        if let Some(Value::Object(meta)) = root.get("metadata") {
-            for field in [
-                "name",
-                "namespace",
-                "uid",
-                "resourceVersion",
-                "deletionTimestamp",
-            ] {
-                check(meta, field, "a string", Value::is_string)?;
+        for (field, value) in root {
+            match field.as_str() {
+                "apiVersion" => check("apiVersion", "a string", value, Value::is_string)?,
+                "kind" => check("kind", "a string", value, Value::is_string)?,
+                "metadata" => check("metadata", "an object", value, Value::is_object)?,
+                _ => {}
             }
-            check(meta, "labels", "a map of strings", is_string_map)?;
-            check(meta, "annotations", "a map of strings", is_string_map)?;
-            check(meta, "finalizers", "a list of strings", is_string_list)?;
+        }
+        if let Some(Value::Object(metadata)) = root.get("metadata") {
+            check_metadata(metadata)?;
         }
         Ok(Self(value))
     }
@@ -191,8 +185,17 @@ impl Object {
 
     pub fn set_gvk(&mut self, gvk: &Gvk) {
         let root = self.root_mut();
-        root.insert("apiVersion".into(), gvk.api_version().into());
-        root.insert("kind".into(), gvk.kind.clone().into());
+        for (field, value) in [
+            ("apiVersion", gvk.api_version()),
+            ("kind", gvk.kind.clone()),
+        ] {
+            match root.get_mut(field) {
+                Some(there) => *there = value.into(),
+                None => {
+                    root.insert(field.into(), value.into());
+                }
+            }
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -284,21 +287,39 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
+/// In one walk over what is there, since every object on its way is checked.
+fn check_metadata(metadata: &Map<String, Value>) -> Result<(), ObjectError> {
+    for (field, value) in metadata {
+        let (field, expected, fits): (_, _, fn(&Value) -> bool) = match field.as_str() {
+            "name" => ("name", "a string", Value::is_string),
+            "namespace" => ("namespace", "a string", Value::is_string),
+            "uid" => ("uid", "a string", Value::is_string),
+            "resourceVersion" => ("resourceVersion", "a string", Value::is_string),
+            "deletionTimestamp" => ("deletionTimestamp", "a string", Value::is_string),
+            "labels" => ("labels", "a map of strings", is_string_map),
+            "annotations" => ("annotations", "a map of strings", is_string_map),
+            "finalizers" => ("finalizers", "a list of strings", is_string_list),
+            _ => continue,
+        };
+        check(field, expected, value, fits)?;
+    }
+    Ok(())
+}
+
 fn check(
-    map: &Map<String, Value>,
     field: &'static str,
     expected: &'static str,
-    ok: impl Fn(&Value) -> bool,
+    value: &Value,
+    fits: impl Fn(&Value) -> bool,
 ) -> Result<(), ObjectError> {
-    match map.get(field) {
-        None | Some(Value::Null) => Ok(()),
-        Some(value) if ok(value) => Ok(()),
-        Some(value) => Err(ObjectError::WrongType {
-            field,
-            expected,
-            found: json_type(value),
-        }),
+    if value.is_null() || fits(value) {
+        return Ok(());
     }
+    Err(ObjectError::WrongType {
+        field,
+        expected,
+        found: json_type(value),
+    })
 }
 
 fn is_string_map(value: &Value) -> bool {
