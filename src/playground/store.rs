@@ -292,13 +292,8 @@ impl State {
         self.ring.push(table.clone(), &change);
         let contents = self.tables.entry(table).or_insert_with(Contents::new);
         match (&change.before, &change.after) {
-            (_, Some(after)) => {
-                let place = after.key.place.clone();
-                contents.objects.insert(place, Arc::clone(after));
-            }
-            (Some(before), None) => {
-                contents.objects.remove(&before.key.place);
-            }
+            (_, Some(after)) => contents.insert(after),
+            (Some(before), None) => contents.remove(&before.key.place),
             (None, None) => {}
         }
         contents.changes.push_back(change);
@@ -319,12 +314,12 @@ impl State {
 impl Read for State {
     fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         let contents = self.tables.get(&key.table)?;
-        contents.objects.get(&key.place).cloned()
+        contents.get(&key.place).cloned()
     }
 
     fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
         match self.tables.get(&range.table) {
-            Some(contents) => contents.select(range).map(|(_, s)| Arc::clone(s)).collect(),
+            Some(contents) => contents.select(range).cloned().collect(),
             None => Vec::new(),
         }
     }
@@ -335,6 +330,26 @@ impl Read for State {
 
     fn definitions(&self) -> u64 {
         self.definitions
+    }
+}
+
+/// Each question is answered by the state of its moment: what needs more than one is asked in
+/// [`Store::read`].
+impl Read for Store {
+    fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.state.read().get(key)
+    }
+
+    fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
+        self.state.read().list(range)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        self.state.read().tables()
+    }
+
+    fn definitions(&self) -> u64 {
+        self.state.read().definitions
     }
 }
 

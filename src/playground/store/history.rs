@@ -1,11 +1,12 @@
 //! The past: which change happened at which revision, as far back as it is kept.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::key::{Place, Range, Table};
+use super::key::{Area, Name, Place, Range, Table};
 use super::stored::Stored;
 
 /// What one write did to one object.
@@ -30,10 +31,14 @@ impl Change {
     }
 }
 
+/// So many changes are looked for from the end before they are looked for everywhere.
+const FEW: usize = 8;
+
 /// One API's objects, and the changes of them that are remembered.
 #[derive(Debug)]
 pub(super) struct Contents {
-    pub(super) objects: BTreeMap<Place, Arc<Stored>>,
+    /// By area and then by name: most of what is compared on the way to an object is a name.
+    objects: BTreeMap<Area, BTreeMap<Name, Arc<Stored>>>,
     pub(super) changes: VecDeque<Arc<Change>>,
     /// Told the revision of each commit that touched this table.
     pub(super) wake: watch::Sender<u64>,
@@ -48,22 +53,35 @@ impl Contents {
         }
     }
 
+    pub(super) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+        self.objects.get(&place.area())?.get(&place.name)
+    }
+
+    pub(super) fn insert(&mut self, stored: &Arc<Stored>) {
+        let place = &stored.key.place;
+        let area = self.objects.entry(place.area()).or_default();
+        area.insert(place.name.clone(), Arc::clone(stored));
+    }
+
+    pub(super) fn remove(&mut self, place: &Place) {
+        if let Entry::Occupied(mut area) = self.objects.entry(place.area()) {
+            area.get_mut().remove(&place.name);
+            if area.get().is_empty() {
+                area.remove();
+            }
+        }
+    }
+
     /// What the range holds now, in order.
-    pub(super) fn select<'a>(
-        &'a self,
-        range: &'a Range,
-    ) -> impl Iterator<Item = (&'a Place, &'a Arc<Stored>)> {
-        self.objects
-            .range(range.start()..)
-            .take_while(|(place, _)| !range.is_past(place))
-            .filter(|(place, _)| range.covers(place))
+    pub(super) fn select(&self, range: &Range) -> impl Iterator<Item = &Arc<Stored>> {
+        range.select(&self.objects).flat_map(BTreeMap::values)
     }
 
     /// What the range held at a revision that is still remembered: the present with later changes undone.
     pub(super) fn select_at(&self, range: &Range, revision: u64) -> Vec<Arc<Stored>> {
         let mut state: BTreeMap<&Place, Arc<Stored>> = self
             .select(range)
-            .map(|(place, stored)| (place, Arc::clone(stored)))
+            .map(|stored| (&stored.key.place, Arc::clone(stored)))
             .collect();
         let later = self.changes.iter().rev();
         for change in later.take_while(|change| change.revision > revision) {
@@ -81,7 +99,14 @@ impl Contents {
 
     /// The changes after a revision, oldest first.
     pub(super) fn after(&self, revision: u64) -> impl Iterator<Item = &Arc<Change>> {
-        let from = self.changes.partition_point(|c| c.revision <= revision);
+        // Who asks was told nearly all of them, most likely.
+        let late = self.changes.iter().rev().take(FEW + 1);
+        let few = late.take_while(|change| change.revision > revision).count();
+        let from = if few <= FEW {
+            self.changes.len() - few
+        } else {
+            self.changes.partition_point(|c| c.revision <= revision)
+        };
         self.changes.range(from..)
     }
 }

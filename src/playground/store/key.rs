@@ -1,6 +1,7 @@
 //! Where an object lives: its table (which API), its logical cluster, its namespace and its name.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A string that many objects share.
@@ -46,17 +47,45 @@ pub struct Place {
     pub name: Name,
 }
 
+impl Place {
+    pub(super) fn area(&self) -> Area {
+        Area {
+            cluster: self.cluster.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
 impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
         let clusters = self.cluster.cmp(&other.cluster);
-        let namespaces = || in_keys(&self.namespace, &other.namespace);
         clusters
-            .then_with(namespaces)
+            .then_with(|| in_keys(&self.namespace, &other.namespace))
             .then_with(|| self.name.cmp(&other.name))
     }
 }
 
 impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What places have in common that stand together in lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    pub(super) cluster: Name,
+    pub(super) namespace: Name,
+}
+
+impl Ord for Area {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let clusters = self.cluster.cmp(&other.cluster);
+        clusters.then_with(|| in_keys(&self.namespace, &other.namespace))
+    }
+}
+
+impl PartialOrd for Area {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -133,37 +162,49 @@ impl Range {
     }
 
     pub(super) fn covers(&self, place: &Place) -> bool {
-        self.cluster.as_ref().is_none_or(|c| *c == place.cluster)
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|n| *n == place.namespace)
+        self.covers_area(&place.cluster, &place.namespace)
     }
 
-    /// The first place that can be covered.
-    pub(super) fn start(&self) -> Place {
+    fn covers_area(&self, cluster: &Name, namespace: &Name) -> bool {
+        let is = |wanted: &Option<Name>, found| wanted.as_ref().is_none_or(|name| name == found);
+        is(&self.cluster, cluster) && is(&self.namespace, namespace)
+    }
+
+    /// Of what stands in order by its area, the part that is covered.
+    pub(super) fn select<'m, T>(
+        &self,
+        areas: &'m BTreeMap<Area, T>,
+    ) -> impl Iterator<Item = &'m T> {
+        areas
+            .range(self.start()..)
+            .take_while(|(area, _)| !self.is_past(area))
+            .filter(|(area, _)| self.covers_area(&area.cluster, &area.namespace))
+            .map(|(_, found)| found)
+    }
+
+    /// The first area that can be covered.
+    fn start(&self) -> Area {
         let empty = Name::from("");
-        Place {
+        Area {
             cluster: self.cluster.clone().unwrap_or_else(|| empty.clone()),
             namespace: match (&self.cluster, &self.namespace) {
                 (Some(_), Some(namespace)) => namespace.clone(),
-                _ => empty.clone(),
+                _ => empty,
             },
-            name: empty,
         }
     }
 
     /// Whether nothing from here on can be covered.
-    pub(super) fn is_past(&self, place: &Place) -> bool {
+    fn is_past(&self, area: &Area) -> bool {
         let Some(cluster) = &self.cluster else {
             return false;
         };
-        place.cluster > *cluster
-            || (place.cluster == *cluster
+        area.cluster > *cluster
+            || (area.cluster == *cluster
                 && self
                     .namespace
                     .as_ref()
-                    .is_some_and(|namespace| in_keys(&place.namespace, namespace).is_gt()))
+                    .is_some_and(|namespace| in_keys(&area.namespace, namespace).is_gt()))
     }
 }
 

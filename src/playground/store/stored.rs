@@ -1,5 +1,7 @@
 //! An object as it is kept: the JSON as it is served, and the little of it that selection needs.
 
+use std::cell::RefCell;
+use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
@@ -75,6 +77,17 @@ impl Stored {
         }
     }
 
+    /// Whether it is written as another state is.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        if !self.body.is_empty() {
+            return self.body == other.body();
+        }
+        let body = other.body();
+        let mut expected = Expected(&body);
+        let written = serde_json::to_writer(&mut expected, self.cached().as_value());
+        written.is_ok() && expected.0.is_empty()
+    }
+
     /// The JSON as it is served at the storage version.
     pub fn body(&self) -> Bytes {
         if self.body.is_empty() {
@@ -113,11 +126,41 @@ fn at(mut object: Object, revision: u64) -> Object {
     object
 }
 
+/// Texts are written to memory that is there already, up to this size.
+const SCRATCH: usize = 64 * 1024;
+
+/// In one piece of its own size, since it is kept for long.
 fn serialise(value: &Value) -> Bytes {
-    let text = serde_json::to_vec(value)
-        .expect("a JSON value has string keys only and serialises into memory");
-    // Kept for long: without the room that the vector has grown into.
-    text.into_boxed_slice().into()
+    thread_local! {
+        static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    TEXT.with_borrow_mut(|text| {
+        text.clear();
+        serde_json::to_writer(&mut *text, value)
+            .expect("a JSON value has string keys only and serialises into memory");
+        let body = Bytes::copy_from_slice(text);
+        text.shrink_to(SCRATCH);
+        body
+    })
+}
+
+/// Takes what is written as long as it is the text that is expected.
+struct Expected<'t>(&'t [u8]);
+
+impl Write for Expected<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.0.strip_prefix(text) {
+            Some(rest) => {
+                self.0 = rest;
+                Ok(text.len())
+            }
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn parse(body: &Bytes) -> Object {

@@ -1,7 +1,7 @@
 //! A transaction: an overlay over the committed state, brought to rest by settlers, then turned into
 //! at most one change an object.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -19,19 +19,29 @@ const MAX_ROUNDS: usize = 64;
 /// Deeper than what any parser here accepts is never stored, or it could not be read again.
 const MAX_DEPTH: usize = 100;
 
+/// So many objects are looked for one after the other before there is an index of them.
+const FEW: usize = 8;
+
 /// One transaction. Reads see its own writes.
 pub struct Tx<'a> {
     store: &'a Store,
     state: &'a State,
-    overlay: BTreeMap<Key, Option<Arc<Stored>>>,
-    /// Keys in the order in which they were first written: the order of their revisions.
-    order: Vec<Key>,
+    /// In the order in which they were first written: the order of their revisions.
+    slots: Vec<Slot>,
+    /// Of all slots, once there are more than a few.
+    index: HashMap<Key, usize>,
     /// Written since the last round of settling.
-    dirty: Vec<Key>,
-    /// The same keys, to ask.
-    is_dirty: HashSet<Key>,
+    dirty: Vec<usize>,
     definition_writes: u64,
     reported: Option<Key>,
+}
+
+/// What a transaction does to one object.
+struct Slot {
+    key: Key,
+    before: Option<Arc<Stored>>,
+    after: Option<Arc<Stored>>,
+    dirty: bool,
 }
 
 /// What a transaction comes down to.
@@ -56,30 +66,55 @@ impl<'a> Tx<'a> {
         Self {
             store,
             state,
-            overlay: BTreeMap::new(),
-            order: Vec::new(),
+            slots: Vec::new(),
+            index: HashMap::new(),
             dirty: Vec::new(),
-            is_dirty: HashSet::new(),
             definition_writes: 0,
             reported: None,
         }
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
-        match self.overlay.get(key) {
-            Some(written) => written.clone(),
+        match self.slot(key) {
+            Some(slot) => self.slots[slot].after.clone(),
             None => self.state.get(key),
         }
+    }
+
+    /// Where a transaction keeps what it does to an object, if it does anything.
+    fn slot(&self, key: &Key) -> Option<usize> {
+        if self.slots.len() > FEW {
+            return self.index.get(key).copied();
+        }
+        self.slots.iter().position(|slot| slot.key == *key)
+    }
+
+    /// The same, or a new one.
+    fn slot_for(&mut self, key: &Key) -> usize {
+        if let Some(slot) = self.slot(key) {
+            return slot;
+        }
+        let before = self.state.get(key);
+        self.slots.push(Slot {
+            key: key.clone(),
+            after: before.clone(),
+            before,
+            dirty: false,
+        });
+        let known = self.index.len();
+        if self.slots.len() > FEW {
+            let unknown = self.slots.iter().enumerate().skip(known);
+            self.index
+                .extend(unknown.map(|(place, slot)| (slot.key.clone(), place)));
+        }
+        self.slots.len() - 1
     }
 
     /// In the order of lists.
     pub fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
         let committed = self.state.list(range);
-        let mut written = self
-            .overlay
-            .iter()
-            .filter(|(key, _)| key.table == range.table && range.covers(&key.place))
-            .peekable();
+        let here = |slot: &&Slot| slot.key.table == range.table && range.covers(&slot.key.place);
+        let mut written = self.slots.iter().filter(here).peekable();
         if written.peek().is_none() {
             return committed;
         }
@@ -87,10 +122,11 @@ impl<'a> Tx<'a> {
             .into_iter()
             .map(|stored| (stored.key.place.clone(), stored))
             .collect();
-        for (key, value) in written {
-            match value {
-                Some(stored) => merged.insert(key.place.clone(), Arc::clone(stored)),
-                None => merged.remove(&key.place),
+        for slot in written {
+            let place = &slot.key.place;
+            match &slot.after {
+                Some(stored) => merged.insert(place.clone(), Arc::clone(stored)),
+                None => merged.remove(place),
             };
         }
         merged.into_values().collect()
@@ -98,8 +134,8 @@ impl<'a> Tx<'a> {
 
     /// Writes an object, keeping the schema stamp that it had.
     pub fn put(&mut self, key: &Key, object: Object) -> Result<(), Status> {
-        let stamp = self.get(key).map_or(0, |stored| stored.stamp);
-        self.put_stamped(key, object, stamp)
+        let there = self.get(key);
+        self.put_stamped(key, object, there.map_or(0, |stored| stored.stamp))
     }
 
     /// Writes an object that was pruned and defaulted by the schema with that stamp. Whether anything
@@ -115,7 +151,9 @@ impl<'a> Tx<'a> {
         if !self.store.options.plain_clusters.contains(key.cluster()) {
             object.set_annotation(CLUSTER_ANNOTATION, key.cluster());
         }
-        let base = self.state.get(key).map_or(0, |stored| stored.revision);
+        let slot = self.slot_for(key);
+        let before = self.slots[slot].before.as_ref();
+        let base = before.map_or(0, |stored| stored.revision);
         let metadata = object.metadata_mut();
         if base == 0 {
             metadata.remove("resourceVersion");
@@ -123,30 +161,30 @@ impl<'a> Tx<'a> {
             metadata.insert("resourceVersion".into(), base.to_string().into());
         }
         let stored = Stored::pending(key.clone(), object, stamp);
-        self.note(key, Some(Arc::new(stored)));
+        self.note(slot, Some(Arc::new(stored)));
         Ok(())
     }
 
     /// Removes an object; says whether there was one.
     pub fn remove(&mut self, key: &Key) -> bool {
-        let there = self.get(key).is_some();
+        let slot = self.slot_for(key);
+        let there = self.slots[slot].after.is_some();
         if there {
-            self.note(key, None);
+            self.note(slot, None);
         }
         there
     }
 
-    fn note(&mut self, key: &Key, value: Option<Arc<Stored>>) {
-        let table = &key.table;
-        let defines = (table.group.clone(), table.resource.clone());
-        if self.store.options.definitions.contains(&defines) {
+    fn note(&mut self, place: usize, after: Option<Arc<Stored>>) {
+        let slot = &mut self.slots[place];
+        slot.after = after;
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty.push(place);
+        }
+        let mut definitions = self.store.options.definitions.iter();
+        if definitions.any(|(group, resource)| slot.key.is(group, resource)) {
             self.definition_writes += 1;
-        }
-        if self.overlay.insert(key.clone(), value).is_none() {
-            self.order.push(key.clone());
-        }
-        if self.is_dirty.insert(key.clone()) {
-            self.dirty.push(key.clone());
         }
     }
 
@@ -174,8 +212,12 @@ impl<'a> Tx<'a> {
     /// Calls the settlers until they have nothing more to say.
     pub(super) fn settle(&mut self, settlers: &[Arc<dyn Settler>]) -> Result<(), Status> {
         for _ in 0..MAX_ROUNDS {
-            let changed = std::mem::take(&mut self.dirty);
-            self.is_dirty.clear();
+            let mut changed = Vec::with_capacity(self.dirty.len());
+            for place in self.dirty.drain(..) {
+                let slot = &mut self.slots[place];
+                slot.dirty = false;
+                changed.push(slot.key.clone());
+            }
             if changed.is_empty() {
                 return Ok(());
             }
@@ -183,7 +225,8 @@ impl<'a> Tx<'a> {
                 settler.settle(self, &changed)?;
             }
         }
-        let names: Vec<&str> = self.dirty.iter().map(|key| &**key.name()).collect();
+        let names = self.dirty.iter().map(|place| &self.slots[*place]);
+        let names: Vec<&str> = names.map(|slot| &**slot.key.name()).collect();
         Err(Status::internal(format!(
             "controllers do not come to rest about {}",
             names.join(", ")
@@ -191,18 +234,25 @@ impl<'a> Tx<'a> {
     }
 
     /// Decides what really changed and gives each change its revision.
-    pub(super) fn finish(mut self, names: &mut HashSet<Name>) -> Pending {
+    pub(super) fn finish(self, names: &mut HashSet<Name>) -> Pending {
         let mut revision = self.state.revision;
-        let mut changes = Vec::new();
-        for key in &self.order {
-            let before = self.state.get(key);
-            let written = self.overlay.get(key).and_then(Option::as_deref);
-            if !differs(before.as_deref(), written) {
+        let mut changes = Vec::with_capacity(self.slots.len());
+        let mut reported = None;
+        let mut is_reported = false;
+        for slot in self.slots {
+            let Slot {
+                key, before, after, ..
+            } = slot;
+            let reports = self.reported.as_ref() == Some(&key);
+            is_reported |= reports;
+            if !differs(before.as_deref(), after.as_deref()) {
+                if reports {
+                    reported = before;
+                }
                 continue;
             }
             revision += 1;
-            let written = self.overlay.insert(key.clone(), None).flatten();
-            let after = written.map(|pending| {
+            let after = after.map(|pending| {
                 let pending = Arc::try_unwrap(pending).unwrap_or_else(|held| {
                     Stored::pending(held.key.clone(), held.object(), held.stamp)
                 });
@@ -214,6 +264,9 @@ impl<'a> Tx<'a> {
                 share(&mut committed.key.table.identity, names);
                 Arc::new(committed)
             });
+            if reports {
+                reported.clone_from(&after);
+            }
             let departed = match (&before, &after) {
                 (Some(before), None) => self.state.lineages.departing(before),
                 _ => None,
@@ -223,19 +276,12 @@ impl<'a> Tx<'a> {
                 before,
                 after,
             };
-            changes.push((key.table.clone(), Arc::new(change), departed));
+            changes.push((key.table, Arc::new(change), departed));
         }
-        let reported = self.reported.as_ref().and_then(|key| {
-            let committed = changes
-                .iter()
-                .rev()
-                .find_map(|(_, change, _)| change.after.as_ref().filter(|after| after.key == *key));
-            match (committed, self.overlay.get(key)) {
-                (Some(stored), _) => Some(Arc::clone(stored)),
-                (None, Some(None)) => None,
-                (None, _) => self.state.get(key),
-            }
-        });
+        if !is_reported {
+            let unwritten = self.reported.as_ref();
+            reported = unwritten.and_then(|key| self.state.get(key));
+        }
         Pending {
             changes,
             definitions_changed: self.definition_writes > 0,
@@ -265,7 +311,7 @@ impl Read for Tx<'_> {
 
     fn tables(&self) -> Vec<Table> {
         let mut tables = self.state.tables();
-        for key in &self.order {
+        for Slot { key, .. } in &self.slots {
             if !tables.contains(&key.table) {
                 tables.push(key.table.clone());
             }
@@ -278,11 +324,11 @@ impl Read for Tx<'_> {
     }
 }
 
-/// Whether a write changed anything. Serialisation is canonical (fields sorted), so bytes decide.
+/// Whether a write changed anything. Serialisation is canonical (fields sorted), so texts decide.
 fn differs(before: Option<&Stored>, after: Option<&Stored>) -> bool {
     match (before, after) {
         (None, None) => false,
-        (Some(before), Some(after)) => before.body() != after.body(),
+        (Some(before), Some(after)) => !after.is_as(before),
         _ => true,
     }
 }
