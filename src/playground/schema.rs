@@ -128,9 +128,23 @@ struct Node {
     any_of: Vec<Self>,
     one_of: Vec<Self>,
     not: Option<Box<Self>>,
+    /// It is embedded, or something in it is.
+    has_embedded: bool,
+    /// It is a list that is not atomic, or has such a list in it.
+    has_lists: bool,
 }
 
 impl Node {
+    /// The schemas of members and items.
+    fn members(&self) -> impl Iterator<Item = &Self> {
+        let additional = match &self.additional {
+            Some(Additional::Schema(node)) => Some(&**node),
+            _ => None,
+        };
+        let items = self.items.as_deref();
+        self.properties.values().chain(additional).chain(items)
+    }
+
     /// The schema of a member of an object.
     fn member(&self, name: &str) -> Option<&Self> {
         match (self.properties.get(name), &self.additional) {

@@ -91,17 +91,7 @@ impl Struct {
 
     /// The type of a field, or of the items of the list that it is, if that is one of the table.
     pub fn below(&'static self, field: &str) -> Option<&'static Self> {
-        let map = self.atom.map.as_ref()?;
-        let mut found = map.member(field)?;
-        if let Type::Of(atom) = found
-            && let Some(list) = &atom.list
-        {
-            found = &list.items;
-        }
-        match found {
-            Type::Known(known) => Some(known.structure()),
-            _ => None,
-        }
+        structure_below(self.atom.map.as_ref()?.member(field)?)
     }
 
     /// The names of its fields, in order.
@@ -136,7 +126,7 @@ impl Struct {
             if empty && !means_something && !self.zero.contains_key(name.as_str()) {
                 return false;
             }
-            if let Some(below) = self.below(name) {
+            if let Some(below) = structure_below(&field.kind) {
                 match member {
                     Value::Array(items) => items.iter_mut().for_each(|i| below.drop_empty(i)),
                     other => below.drop_empty(other),
@@ -162,6 +152,15 @@ impl Struct {
             };
         }
         value
+    }
+}
+
+/// What a field, or the items of the list that it is, are in the table.
+fn structure_below(field: &Type) -> Option<&'static Struct> {
+    match field {
+        Type::Known(known) => Some(known.structure()),
+        Type::Of(atom) => atom.list.as_ref()?.items.structure(),
+        Type::Deduced | Type::Untyped => None,
     }
 }
 

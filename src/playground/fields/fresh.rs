@@ -5,7 +5,7 @@ use serde_json::{Map as Object, Value};
 
 use super::check::{self, TypeError};
 use super::element::Element;
-use super::set::Set;
+use super::set::{Branch, Set};
 use super::types::{Relation, Shape, Type};
 
 /// What of an object nobody comes to own.
@@ -43,8 +43,15 @@ pub(super) fn fields(
 impl<'a> Left<'a> {
     /// What is left of a member; `None` if all of it is.
     fn below(self, element: &Element) -> Option<(bool, Self)> {
-        let of = |set: Option<&'a Set>| set.and_then(|set| set.get(element));
-        let (alone, whole) = (of(self.alone), of(self.whole));
+        self.of(|set| set.get(element))
+    }
+
+    fn below_field(self, name: &str) -> Option<(bool, Self)> {
+        self.of(|set| set.field(name))
+    }
+
+    fn of(self, branch: impl Fn(&'a Set) -> Option<&'a Branch>) -> Option<(bool, Self)> {
+        let (alone, whole) = (self.alone.and_then(&branch), self.whole.and_then(&branch));
         if whole.is_some_and(|branch| branch.member) {
             return None;
         }
@@ -70,12 +77,12 @@ fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> 
                     let error = TypeError::new("field not declared in schema");
                     return Err(error.below(&Element::field(name)));
                 };
-                if left.nothing() {
-                    put(&mut fields, format!("f:{name}"), walk(member, kind, left)?);
-                    continue;
-                }
-                let found = one(&Element::field(name), member, kind, left)?;
-                put(&mut fields, format!("f:{name}"), found);
+                let found = if left.nothing() {
+                    walk(member, kind, left)?
+                } else {
+                    one(left.below_field(name), member, kind)?
+                };
+                put(&mut fields, ["f:", name].concat(), found);
             }
         }
         (Some(Shape::List(list)), Value::Array(items))
@@ -89,9 +96,9 @@ fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> 
             }
             for (element, items) in &seen {
                 let found = match items.as_slice() {
-                    [item] => one(element, item, &list.items, left)?,
+                    [item] => one(left.below(element), item, &list.items)?,
                     // What occurs several times is one piece.
-                    _ => one(element, &Value::Null, &Type::Untyped, left)?,
+                    _ => one(left.below(element), &Value::Null, &Type::Untyped)?,
                 };
                 put(&mut fields, element.to_key(), found);
             }
@@ -105,8 +112,8 @@ fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> 
 }
 
 /// What is owned of a member.
-fn one(element: &Element, value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> {
-    let Some((alone, left)) = left.below(element) else {
+fn one(left: Option<(bool, Left<'_>)>, value: &Value, kind: &Type) -> Result<Owned, TypeError> {
+    let Some((alone, left)) = left else {
         // It has to be of its type all the same.
         let nothing = Left {
             alone: None,

@@ -106,10 +106,10 @@ impl Ownership<'_> {
     /// what was there, or an object in which nothing is set.
     pub fn update(&self, live: &Value, object: &mut Value, manager: &str) {
         let mut managed = self.before(live, object);
-        let created = live
-            .pointer("/metadata/uid")
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty);
+        let uid = live
+            .get("metadata")
+            .and_then(|metadata| metadata.get("uid"));
+        let created = uid.and_then(Value::as_str).is_none_or(str::is_empty);
         // Who wants no account of an object gets none until somebody applies to it.
         if managed.fields.is_empty() && !created {
             set_entries(object, None);

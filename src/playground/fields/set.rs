@@ -74,6 +74,14 @@ impl Set {
         self.0.get(element)
     }
 
+    /// For small sets: it is looked for one after the other.
+    pub(super) fn field(&self, name: &str) -> Option<&Branch> {
+        let named =
+            |element: &Element| matches!(element, Element::Field(field) if **field == *name);
+        let found = self.0.iter().find(|(element, _)| named(element));
+        found.map(|(_, branch)| branch)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Element, &Branch)> {
         self.0.iter()
     }

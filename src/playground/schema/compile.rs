@@ -34,7 +34,7 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
             .collect::<Vec<_>>()
     };
     let pattern = text(schema, "pattern");
-    Node {
+    let mut node = Node {
         format: Format::of(text(schema, "format"), &types, formats),
         numbers: Bounds::of(schema, &types),
         types,
@@ -73,5 +73,10 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
         any_of: nodes("anyOf"),
         one_of: nodes("oneOf"),
         not: boxed("not"),
-    }
+        has_embedded: false,
+        has_lists: false,
+    };
+    node.has_embedded = node.embedded || node.members().any(|member| member.has_embedded);
+    node.has_lists = node.list != ListType::Atomic || node.members().any(|member| member.has_lists);
+    node
 }

@@ -16,6 +16,9 @@ pub(super) fn check(root: &Node, object: &Value) -> Vec<FieldError> {
 }
 
 fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if !node.has_embedded {
+        return;
+    }
     match value {
         Value::Object(map) => {
             if node.embedded {

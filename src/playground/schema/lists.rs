@@ -14,6 +14,9 @@ pub(super) fn check(root: &Node, object: &Value) -> Vec<FieldError> {
 }
 
 fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if !node.has_lists {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (name, value) in map {
