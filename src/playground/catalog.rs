@@ -283,10 +283,15 @@ pub struct Admission<'a> {
 
 /// What a kind does with a write beyond its schema, in the storage version.
 pub trait Strategy: Send + Sync {
+    /// Whether [`Self::prepare`] looks at other objects: what came of it holds for one transaction only.
+    fn looks_around(&self) -> bool {
+        true
+    }
+
     /// Defaults and normalises, before the schema and validation. May read other objects.
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status>;

@@ -6,14 +6,18 @@ use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::Read;
 
 pub(super) struct ServiceAccounts;
 
 impl Strategy for ServiceAccounts {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {

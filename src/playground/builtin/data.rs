@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::field::{FieldError, Path};
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::Read;
 
 /// All values of one object together.
 const MAX_DATA: u64 = 1024 * 1024;
@@ -20,9 +20,13 @@ pub(super) struct ConfigMaps;
 pub(super) struct Secrets;
 
 impl Strategy for ConfigMaps {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -58,9 +62,13 @@ impl Strategy for ConfigMaps {
 }
 
 impl Strategy for Secrets {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {

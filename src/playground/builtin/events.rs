@@ -11,7 +11,7 @@ use crate::playground::catalog::{Admission, Conversion, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::names;
 use crate::playground::status::Status;
-use crate::playground::store::{Key, Range, Settler, Table, Tx};
+use crate::playground::store::{Key, Range, Read, Settler, Table, Tx};
 
 mod times;
 
@@ -85,10 +85,14 @@ fn rename(event: &mut Object, from: &str, to: &str) {
 }
 
 impl Strategy for Events {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     /// What a typed server always shows, empty or not.
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         event: &mut Object,
     ) -> Result<(), Status> {

@@ -6,7 +6,7 @@ use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::Read;
 
 pub(super) struct Leases;
 
@@ -33,9 +33,13 @@ fn micro_time(text: &str) -> Result<String, String> {
 }
 
 impl Strategy for Leases {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         lease: &mut Object,
     ) -> Result<(), Status> {

@@ -80,7 +80,7 @@ pub fn check_open(
 impl Strategy for Namespaces {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -331,7 +331,11 @@ pub(in crate::playground) fn mark(tx: &Tx<'_>, object: &mut Object) {
 
 /// The time of a write, as metadata has it.
 pub(in crate::playground) fn timestamp(tx: &Tx<'_>) -> String {
-    let now = tx.now();
+    in_metadata(tx.now())
+}
+
+/// A time, as metadata has it.
+pub(in crate::playground) fn in_metadata(now: jiff::Timestamp) -> String {
     // Twice a write: the printer of whole seconds is several times as fast as a format.
     let whole = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     whole.to_string()

@@ -7,7 +7,7 @@ use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::field::{FieldError, Path};
 use crate::playground::names;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::Read;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -15,9 +15,13 @@ pub(super) struct Roles;
 pub(super) struct Bindings;
 
 impl Strategy for Roles {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         _object: &mut Object,
     ) -> Result<(), Status> {
@@ -79,9 +83,13 @@ impl Strategy for Roles {
 }
 
 impl Strategy for Bindings {
+    fn looks_around(&self) -> bool {
+        false
+    }
+
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {

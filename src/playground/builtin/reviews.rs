@@ -9,7 +9,7 @@ use crate::object::Object;
 use crate::playground::catalog::{Admission, Strategy, User};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::Read;
 
 /// Who a bearer token stands for.
 pub type Identify = Arc<dyn Fn(&str) -> Option<User> + Send + Sync>;
@@ -32,7 +32,7 @@ pub(super) struct Reviews {
 impl Strategy for Reviews {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         review: &mut Object,
     ) -> Result<(), Status> {

@@ -14,7 +14,7 @@ use crate::playground::field::{FieldError, Path};
 use crate::playground::openapi::builtin::types;
 use crate::playground::schema::Schema;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::{Read, Tx};
 
 /// What a kind is decoded to. Made with the table, worked out when the first object is written.
 pub(super) struct Shape {
@@ -103,9 +103,15 @@ pub(super) struct Typed {
 }
 
 impl Strategy for Typed {
+    fn looks_around(&self) -> bool {
+        self.rules
+            .as_ref()
+            .is_some_and(|rules| rules.looks_around())
+    }
+
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -122,7 +128,7 @@ impl Strategy for Typed {
             )));
         }
         match &self.rules {
-            Some(rules) => rules.prepare(tx, admission, object),
+            Some(rules) => rules.prepare(read, admission, object),
             None => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use crate::playground::catalog::{Admission, Strategy};
 use crate::playground::crd::{self, Definition};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
+use crate::playground::store::{Read, Tx};
 
 pub(crate) struct Definitions;
 
@@ -19,7 +19,7 @@ pub(super) struct Closing;
 impl Strategy for Definitions {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         _admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -66,7 +66,7 @@ impl Strategy for Definitions {
 impl Strategy for Closing {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {

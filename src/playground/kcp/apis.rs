@@ -10,7 +10,7 @@ use crate::playground::catalog::{Admission, Conversion, Strategy};
 use crate::playground::crd::{self, Definition};
 use crate::playground::field::{self, FieldError};
 use crate::playground::status::Status;
-use crate::playground::store::{Read, Tx};
+use crate::playground::store::Read;
 
 const GROUP: &str = "apis.kcp.io";
 
@@ -75,8 +75,8 @@ fn immutable(admission: &Admission<'_>, object: &Object, field: &str) -> Vec<Fie
 }
 
 /// Who an object belongs to, by the path of its workspace.
-fn note_path(tx: &Tx<'_>, admission: &Admission<'_>, object: &mut Object) {
-    if let Some(path) = tree::path_of(tx, admission.cluster) {
+fn note_path(read: &dyn Read, admission: &Admission<'_>, object: &mut Object) {
+    if let Some(path) = tree::path_of(read, admission.cluster) {
         object.set_annotation(tree::PATH, &path);
     }
 }
@@ -97,7 +97,7 @@ pub(super) struct Schemas;
 impl Strategy for Schemas {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -129,12 +129,12 @@ pub(super) struct Exports;
 impl Strategy for Exports {
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
         if admission.subresource.is_empty() {
-            note_path(tx, admission, object);
+            note_path(read, admission, object);
         }
         check_annotations("apiexports", object)?;
         let refused = |why: String| Err(refuse("apiexports", object, &why));
@@ -188,12 +188,12 @@ pub(super) struct Slices;
 impl Strategy for Slices {
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
         let reference = &object.as_value()["spec"]["export"];
-        check_reference(tx, admission, reference)
+        check_reference(read, admission, reference)
             .map(|_| ())
             .map_err(|name| {
                 let why = format!("no permission to bind to export {name}");
@@ -212,12 +212,12 @@ pub(super) struct Bindings;
 impl Strategy for Bindings {
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
         let reference = object.as_value()["spec"]["reference"]["export"].clone();
-        let found = check_reference(tx, admission, &reference).map_err(|name| {
+        let found = check_reference(read, admission, &reference).map_err(|name| {
             let why =
                 format!("unable to create APIBinding: no permission to bind to export {name}");
             refuse("apibindings", object, &why)
@@ -226,7 +226,7 @@ impl Strategy for Bindings {
         if !admission.subresource.is_empty() {
             return Ok(());
         }
-        note_path(tx, admission, object);
+        note_path(read, admission, object);
         if let Some(export) = found {
             object.set_label(ids::EXPORT_LABEL, &export.hash());
         } else if let Some(known) = admission.old.and_then(|old| old.label(ids::EXPORT_LABEL)) {

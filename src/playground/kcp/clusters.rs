@@ -11,7 +11,7 @@ use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Scope, Stage, Strategy};
 use crate::playground::field::FieldError;
 use crate::playground::status::Status;
-use crate::playground::store::{Key, Tx};
+use crate::playground::store::{Key, Read, Tx};
 
 pub(super) const TYPE: &str = "internal.tenancy.kcp.io/type";
 pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
@@ -191,7 +191,7 @@ pub(super) struct Clusters;
 impl Strategy for Clusters {
     fn prepare(
         &self,
-        _tx: &Tx<'_>,
+        _read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {

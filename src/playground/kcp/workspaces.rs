@@ -35,7 +35,7 @@ pub(super) struct Workspaces;
 impl Strategy for Workspaces {
     fn prepare(
         &self,
-        tx: &Tx<'_>,
+        read: &dyn Read,
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
@@ -54,7 +54,7 @@ impl Strategy for Workspaces {
             return Ok(());
         }
         let chosen =
-            choose_type(tx, admission.cluster, object).map_err(|error| refuse(object, &error))?;
+            choose_type(read, admission.cluster, object).map_err(|error| refuse(object, &error))?;
         let mut value = object.clone().into_value();
         if !value["spec"].is_object() {
             value["spec"] = json!({});
@@ -62,7 +62,7 @@ impl Strategy for Workspaces {
         value["spec"]["type"] = json!({"name": chosen.name, "path": chosen.path});
         *object = Object::new(value).map_err(Status::internal)?;
         object.set_annotation(OWNER, &user_info(admission.user).to_string());
-        for (key, value) in lookup(tx, &chosen).map_or_else(Vec::new, |found| found.labels) {
+        for (key, value) in lookup(read, &chosen).map_or_else(Vec::new, |found| found.labels) {
             // What the user says goes before what the type says.
             if object.label(&key).is_none() {
                 object.set_label(&key, &value);

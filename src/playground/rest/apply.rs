@@ -10,7 +10,7 @@ use super::complaints::Complaints;
 use super::owning::{self, Account, Served};
 use super::replace::There;
 use super::write::{self, Left, Written};
-use super::{Call, Rest};
+use super::{Call, Ground, Rest};
 use crate::object::Gvk;
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Resource};
@@ -90,7 +90,7 @@ impl Rest {
                 zero: &zero,
             };
             let now = namespaces::timestamp(tx);
-            let versions = Served::new(self, tx, &admission);
+            let versions = Served::new(self, Ground::Inside(tx), &admission);
             let live = there.as_ref().map(|there| there.served().as_value());
             let live = live.unwrap_or(&zero);
             versions

@@ -8,14 +8,13 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::query::{MAX_MANAGER, is_printed};
-use super::{Call, Rest};
+use super::{Call, Ground, Rest};
 use crate::object::{Gvk, Object};
 use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Catalog, Flavour, Resource, Scope, Verbs};
 use crate::playground::fields::builtin::Struct;
 use crate::playground::fields::{Managed, Ownership, Set, Typed, Versions};
 use crate::playground::status::Status;
-use crate::playground::store::Tx;
 
 /// How a write is accounted for.
 #[derive(Clone, Copy)]
@@ -53,7 +52,7 @@ impl Rest {
     /// Puts the entries of an object in order, as it is served.
     pub(super) fn account(
         &self,
-        tx: &Tx<'_>,
+        ground: Ground<'_>,
         admission: &Admission<'_>,
         account: Account<'_>,
         object: &mut Value,
@@ -71,8 +70,8 @@ impl Rest {
             Some(live) => live.as_value(),
             None => unset(admission.resource),
         };
-        let served = Served::new(self, tx, admission);
-        let now = namespaces::timestamp(tx);
+        let served = Served::new(self, ground, admission);
+        let now = namespaces::in_metadata(self.store.now());
         served.ownership(&now).update(live, object, manager);
     }
 }
@@ -137,7 +136,7 @@ fn timeless(entries: &Value) -> Managed {
 /// The versions of a kind in the scope of a request.
 pub(super) struct Served<'a> {
     rest: &'a Rest,
-    tx: &'a Tx<'a>,
+    ground: Ground<'a>,
     scope: &'a Scope,
     resource: &'a Resource,
     subresource: &'a str,
@@ -146,11 +145,11 @@ pub(super) struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    pub(super) fn new(rest: &'a Rest, tx: &'a Tx<'_>, admission: &Admission<'a>) -> Self {
+    pub(super) fn new(rest: &'a Rest, ground: Ground<'a>, admission: &Admission<'a>) -> Self {
         let resource = admission.resource;
         Self {
             rest,
-            tx,
+            ground,
             scope: admission.scope,
             resource,
             subresource: admission.subresource,
@@ -172,7 +171,7 @@ impl<'a> Served<'a> {
     fn find(&self, version: &str) -> Option<&Arc<Resource>> {
         let catalog = self
             .catalog
-            .get_or_init(|| self.rest.scopes.catalog(self.tx, self.scope).ok());
+            .get_or_init(|| self.rest.catalog(self.ground, self.scope).ok());
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let plural = &self.resource.plural;
         let found = catalog.as_ref()?.find(group, version, plural)?;

@@ -14,7 +14,7 @@ use super::view::View;
 use super::write::{
     Left, Shaped, Written, answer, check_size, decode, existing, fit_name, fit_namespace, invalid,
 };
-use super::{Call, Rest, metadata};
+use super::{Call, Ground, Rest, metadata};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Admission, Flavour, Resource};
 use crate::playground::field::FieldError;
@@ -184,7 +184,7 @@ impl Rest {
             subresource,
             old: Some(old),
         };
-        let mut shaped = self.shape(tx, &admission, object, account)?;
+        let mut shaped = self.shape(Ground::Inside(tx), &admission, object, account)?;
         if subresource != "status" && resource.flavour != Flavour::BuiltIn {
             count_generation(&mut shaped, old, resource);
         }

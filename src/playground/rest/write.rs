@@ -1,4 +1,4 @@
-//! One way from what a client sent to what is stored, and new objects, which go it alone.
+//! What all writes have in common: the way from what a client sent to what is stored, and the answer.
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use serde_json::Value;
 
 use super::body;
 use super::complaints::Complaints;
-use super::owning::{self, Account};
+use super::owning::Account;
 use super::target::ResourcePath;
-use super::{Call, Rest, metadata, select, view};
+use super::{Call, Ground, Rest, metadata, select, view};
 use crate::object::{Gvk, Object};
-use crate::playground::builtin::namespaces;
 use crate::playground::catalog::{Admission, Flavour, ObjectSchema, Resource, Verbs};
 use crate::playground::custom;
 use crate::playground::field::FieldError;
@@ -19,9 +18,6 @@ use crate::playground::json::{self, Document};
 use crate::playground::names::{self, MetadataRules};
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Outcome, Stored, Tx};
-
-/// Tries to find a free generated name.
-const NAME_TRIES: usize = 8;
 
 /// The largest object that is stored, as JSON: what etcd takes in one request by default.
 const MAX_STORED: usize = 1_572_864;
@@ -68,31 +64,6 @@ impl Left {
 }
 
 impl Rest {
-    pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
-        let document = self.document(call, "create")?;
-        let manager = owning::manager(call, "CreateOptions")?;
-        let validation = call.query.field_validation("CreateOptions")?;
-        let mut complaints = Complaints::about(validation, &document, &call.request.body);
-        let outcome = self.transact(call.query.dry_run("CreateOptions")?, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "create")?;
-            call.accepts.form(&resource)?;
-            let mut object = decode(document.value, &resource, &mut complaints)?;
-            fit_namespace(&mut object, &call.path)?;
-            let account = Account::Update {
-                manager: &manager,
-                live: None,
-            };
-            complaints.doubt((&resource, &call.path), &object, None);
-            let left = self.create_object(tx, call, resource, object, account)?;
-            Ok(left.warned(&complaints))
-        });
-        answer(
-            call,
-            201,
-            outcome.map_err(|status| complaints.beside(status))?,
-        )
-    }
-
     /// What was sent. Where nothing is served, that is to be told, and not what a body there should be.
     pub(super) fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
         body::document(&call.request.headers, &call.request.body).map_err(|unread| {
@@ -104,63 +75,10 @@ impl Rest {
         })
     }
 
-    /// Puts an object where there is none yet.
-    pub(super) fn create_object(
-        &self,
-        tx: &mut Tx<'_>,
-        call: &Call<'_>,
-        resource: Arc<Resource>,
-        mut object: Object,
-        account: Account<'_>,
-    ) -> Result<Left, Status> {
-        metadata::stamp_new(&mut object, &namespaces::timestamp(tx))?;
-        let cluster = cluster(call)?;
-        let stored = resource.verbs != Verbs::CreateOnly;
-        let prefix = object.root()["metadata"]["generateName"].as_str();
-        if object.name().is_empty()
-            && let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty())
-        {
-            let name = free_name(tx, call, &resource, prefix)?;
-            object.metadata_mut().insert("name".into(), name.into());
-        }
-        let name = object.name().to_owned();
-        if let (Some(namespace), true) = (&call.path.namespace, stored) {
-            namespaces::check_open(tx, &cluster, namespace, &resource, &name)?;
-        }
-        let admission = Admission {
-            user: &call.request.user,
-            scope: &call.request.scope,
-            cluster: &cluster,
-            resource: &resource,
-            subresource: "",
-            old: None,
-        };
-        if resource.has_status {
-            object.root_mut().remove("status");
-        }
-        if resource.flavour != Flavour::BuiltIn {
-            object.metadata_mut().insert("generation".into(), 1.into());
-        }
-        let shaped = self.shape(tx, &admission, object, account)?;
-        if !stored {
-            let strategy = resource.strategy.as_ref();
-            let answer = strategy.and_then(|s| s.answer(&admission, &shaped.object));
-            return Ok(Left::new(resource, Some(answer.unwrap_or(shaped.object))));
-        }
-        let key = named(call, &resource, &name)?;
-        if let Some(there) = tx.get(&key) {
-            return Err(already_there(&resource, &there));
-        }
-        check_size(call, 0, &shaped.object)?;
-        tx.put_stamped(&key, shaped.object, shaped.stamp)?;
-        tx.report(&key);
-        Ok(Left::new(resource, None))
-    }
-
     /// Converts, completes and checks an object of the served version.
     pub(super) fn shape(
         &self,
-        tx: &Tx<'_>,
+        ground: Ground<'_>,
         admission: &Admission<'_>,
         object: Object,
         account: Account<'_>,
@@ -182,7 +100,7 @@ impl Rest {
         }
         if converts {
             doubles = settle(&mut value);
-            self.account(tx, admission, account, &mut value);
+            self.account(ground, admission, account, &mut value);
         }
         let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
         let mut object = match &resource.conversion {
@@ -190,7 +108,7 @@ impl Rest {
             None => object,
         };
         let stored_as = if converts {
-            self.stored_as(tx, admission)?
+            self.stored_as(ground, admission)?
         } else {
             None
         };
@@ -200,7 +118,7 @@ impl Rest {
             None => schema,
         };
         if let Some(strategy) = &resource.strategy {
-            strategy.prepare(tx, admission, &mut object)?;
+            strategy.prepare(ground.each(), admission, &mut object)?;
         }
         if let Some(schema) = schema {
             let mut value = object.into_value();
@@ -219,7 +137,7 @@ impl Rest {
             if let Some(known) = resource.fields.structure() {
                 known.drop_empty(&mut value);
             }
-            self.account(tx, admission, account, &mut value);
+            self.account(ground, admission, account, &mut value);
             if let Some(storage) = &resource.storage_schema {
                 storage.prune(&mut value);
                 storage.default(&mut value);
@@ -255,10 +173,10 @@ impl Rest {
     /// The same resource in the version that objects are stored in.
     fn stored_as(
         &self,
-        tx: &Tx<'_>,
+        ground: Ground<'_>,
         admission: &Admission<'_>,
     ) -> Result<Option<Arc<Resource>>, Status> {
-        let catalog = self.scopes.catalog(tx, admission.scope)?;
+        let catalog = self.catalog(ground, admission.scope)?;
         let resource = admission.resource;
         let group = &resource.table.group;
         Ok(catalog
@@ -329,7 +247,7 @@ pub(super) fn cluster(call: &Call<'_>) -> Result<crate::playground::store::Name,
     cluster.cloned().ok_or_else(Status::method_not_allowed)
 }
 
-fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {
+pub(super) fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {
     select::key(&call.request.scope, resource, &call.path, name)
         .ok_or_else(|| Status::internal("an object without a cluster"))
 }
@@ -349,25 +267,6 @@ pub(super) fn existing(
     }
 }
 
-fn free_name(
-    tx: &Tx<'_>,
-    call: &Call<'_>,
-    resource: &Resource,
-    prefix: &str,
-) -> Result<String, Status> {
-    for _ in 0..NAME_TRIES {
-        let name = metadata::generate(prefix);
-        if tx.get(&named(call, resource, &name)?).is_none() {
-            return Ok(name);
-        }
-    }
-    Err(Status::already_exists(
-        &resource.group,
-        &resource.plural,
-        prefix,
-    ))
-}
-
 /// Refuses what no etcd would store. Nothing is measured where an object of `before` bytes and what was
 /// sent, with an account of all its fields, cannot come to so much.
 pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
@@ -377,15 +276,6 @@ pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Res
         return Ok(());
     }
     Err(Status::new(500, "", "etcdserver: request is too large"))
-}
-
-fn already_there(resource: &Resource, there: &Stored) -> Status {
-    let name = there.key.name();
-    let mut status = Status::already_exists(&resource.group, &resource.plural, name);
-    if there.object().in_deletion() {
-        status.message = format!("object is being deleted: {}", status.message);
-    }
-    status
 }
 
 /// The namespace of the address is the object's.
