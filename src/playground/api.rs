@@ -32,6 +32,17 @@ pub struct ApiResponse {
     pub body: ApiBody,
 }
 
+impl ApiResponse {
+    /// With a content type, where it is another than the usual one.
+    pub(super) fn of(mut self, media_type: Option<&'static str>) -> Self {
+        if let Some(media_type) = media_type {
+            let media_type = HeaderValue::from_static(media_type);
+            self.headers.insert(CONTENT_TYPE, media_type);
+        }
+        self
+    }
+}
+
 /// A whole document, or the events of a watch as they come.
 pub enum ApiBody {
     Full(Bytes),

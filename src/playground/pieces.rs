@@ -36,7 +36,7 @@ impl Item {
         }
     }
 
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let [first, second] = &self.parts;
         usize::from(self.opened) + first.len() + second.len()
     }
@@ -51,11 +51,13 @@ impl Item {
     }
 }
 
-/// A JSON document whose last field is a list of texts.
+/// A document whose last field is a list of texts.
 #[derive(Debug)]
 pub struct Pieces {
     head: Vec<u8>,
     items: Peekable<IntoIter<Item>>,
+    /// Whether commas stand between them.
+    commas: bool,
     tail: &'static [u8],
     left: usize,
 }
@@ -64,11 +66,20 @@ impl Pieces {
     /// What stands before the list, its items, and what ends it.
     pub fn new(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let commas = items.len().saturating_sub(1);
+        let mut pieces = Self::joined(head, items, tail);
+        pieces.commas = true;
+        pieces.left += commas;
+        pieces
+    }
+
+    /// The same with nothing between the items.
+    pub fn joined(head: Vec<u8>, items: Vec<Item>, tail: &'static [u8]) -> Self {
         let size: usize = items.iter().map(Item::size).sum();
         Self {
-            left: head.len() + size + commas + tail.len(),
+            left: head.len() + size + tail.len(),
             head,
             items: items.into_iter().peekable(),
+            commas: false,
             tail,
         }
     }
@@ -93,7 +104,7 @@ impl Pieces {
             && let Some(item) = self.items.next()
         {
             item.write(&mut chunk);
-            if self.items.peek().is_some() {
+            if self.commas && self.items.peek().is_some() {
                 chunk.push(b',');
             }
         }

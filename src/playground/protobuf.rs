@@ -1,5 +1,6 @@
-//! Request bodies in Kubernetes' protobuf, turned into the JSON of the same object. Typed clients
-//! send nothing else for built-in kinds and do not fall back.
+//! Kubernetes' protobuf: bodies of requests, turned into the JSON of the same object, and answers, made of
+//! it. Typed clients send nothing else for built-in kinds and do not fall back; that they get it back as well
+//! saves them most of the work of reading.
 //!
 //! Field numbers are facts of the published API; they stand in tables and one loop reads by them.
 //! Schemas contain schemas, so that depth has a bound, the one of JSON. Unknown fields are skipped, as
@@ -11,10 +12,13 @@ use super::json;
 
 mod convert;
 mod kinds;
+mod pack;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod write;
 
+pub use pack::Packing;
 use wire::{Payload, Reader};
 
 /// What a body in this encoding begins with.
@@ -22,6 +26,9 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// The media type of such bodies.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The same, of the events of a watch.
+pub const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// Why a body cannot be read; the answer is a 400, or a 415 for a kind that has no table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +97,44 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     object.insert("apiVersion".into(), envelope.api_version.into());
     object.insert("kind".into(), envelope.kind.into());
     Ok(Value::Object(object))
+}
+
+/// The metadata and the objects of a list, as clients read them.
+#[cfg(test)]
+pub(in crate::playground) fn decode_list(body: &[u8]) -> (Value, Vec<Value>) {
+    let envelope = Envelope::read(body.strip_prefix(MAGIC).unwrap()).unwrap();
+    let item = envelope.kind.strip_suffix("List").unwrap();
+    let message = kinds::find(envelope.api_version, item).unwrap();
+    let (mut meta, mut items) = (Map::new(), Vec::new());
+    let mut reader = Reader::new(envelope.raw);
+    while let Some(field) = reader.field().unwrap() {
+        let Payload::Bytes(bytes) = field.payload else {
+            panic!("a list has only messages");
+        };
+        if field.number == 1 {
+            convert::message(bytes, &kinds::LIST_META, &mut meta, 0).unwrap();
+        } else {
+            let mut object = Map::new();
+            convert::message(bytes, message, &mut object, 0).unwrap();
+            items.push(Value::Object(object));
+        }
+    }
+    (Value::Object(meta), items)
+}
+
+/// The kind and the document of an event in its frame.
+#[cfg(test)]
+pub(in crate::playground) fn decode_event(frame: &[u8]) -> (String, Vec<u8>) {
+    let (size, rest) = frame.split_first_chunk().unwrap();
+    assert_eq!(u32::from_be_bytes(*size) as usize, rest.len());
+    let bytes = |message: &mut Reader<'_>| match message.field().unwrap().unwrap().payload {
+        Payload::Bytes(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let mut event = Reader::new(rest);
+    let kind = String::from_utf8(bytes(&mut event)).unwrap();
+    let object = bytes(&mut event);
+    (kind, bytes(&mut Reader::new(&object)))
 }
 
 #[derive(Default)]

@@ -81,8 +81,8 @@ struct Call<'a> {
 impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
         // What has no such form is refused before it comes to an answer.
-        let form = self.accepts.form(&resource).unwrap_or(Form::Whole);
-        View::new(resource, form, self.clock)
+        let accepted = self.accepts.best(&resource);
+        View::new(resource, accepted.unwrap_or(Form::Whole.into()), self.clock)
     }
 }
 
@@ -356,27 +356,36 @@ impl Rest {
         Ok(resource)
     }
 
+    /// The same of a request, which has to accept a form that there is.
+    fn meant(&self, read: &dyn Read, call: &Call<'_>, verb: &str) -> Result<Arc<Resource>, Status> {
+        let resource = self.find(read, &call.request.scope, &call.path, verb)?;
+        call.accepts.best(&resource)?;
+        Ok(resource)
+    }
+
     fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
         write::cluster(call)?;
         call.query.late_resource_version()?;
         let scope = &call.request.scope;
         let (resource, stored) = self.store.read(|read| {
-            let resource = self.find(read, scope, &call.path, "get")?;
+            let resource = self.meant(read, call, "get")?;
             let key = select::key(scope, &resource, &call.path, name);
             let stored = key.and_then(|key| read.get(&key));
             Ok::<_, Status>((resource, stored))
         })?;
         match stored.filter(|stored| select::visible(&resource, stored)) {
-            Some(stored) => Ok(full(200, call.view(resource).body(&stored)?)),
+            Some(stored) => {
+                let view = call.view(resource);
+                let answer = full(200, view.body(&stored)?);
+                Ok(answer.of(view.media_type()))
+            }
             None => Err(Status::not_found(&resource.group, &resource.plural, name)),
         }
     }
 
     async fn list(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let scope = &call.request.scope;
-        let resource = self
-            .store
-            .read(|read| self.find(read, scope, &call.path, "list"))?;
+        let resource = self.store.read(|read| self.meant(read, call, "list"))?;
         let chosen = Chosen::parse(&call.query, &resource)?;
         let range = select::range(scope, &resource, &call.path);
         let view = call.view(resource);
@@ -387,22 +396,23 @@ impl Rest {
             query: &call.query,
         };
         let list = list::list(&self.store, &asked, &self.aside).await?;
-        if list.left() < SMALL {
-            return Ok(full(200, list.whole()));
-        }
-        Ok(ApiResponse {
+        let answer = ApiResponse {
             status: 200,
             headers: HeaderMap::new(),
-            body: ApiBody::Pieces(list),
-        })
+            body: if list.left() < SMALL {
+                ApiBody::Full(list.whole())
+            } else {
+                ApiBody::Pieces(list)
+            },
+        };
+        Ok(answer.of(view.media_type()))
     }
 
     async fn watch(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let scope = &call.request.scope;
-        let resource = self
-            .store
-            .read(|read| self.find(read, scope, &call.path, "watch"))?;
-        Notation::check_events(&call.request.headers)?;
+        let resource = self.store.read(|read| self.meant(read, call, "watch"))?;
+        let best = call.accepts.best(&resource)?;
+        Notation::check_events(&call.request.headers, best)?;
         let plan = Plan::parse(&call.query)?;
         let mut chosen = Chosen::parse(&call.query, &resource)?;
         if let Some(name) = &call.path.name {
@@ -412,6 +422,7 @@ impl Rest {
         let range = select::range(scope, &resource, &call.path);
         let current = self.stays(scope, &call.path, &resource);
         let view = call.view(resource);
+        let media_type = view.media_type_of_events();
         let watched = Watched {
             range,
             chosen,
@@ -420,11 +431,12 @@ impl Rest {
             aside: self.aside.clone(),
         };
         let events = watch::watch(&self.store, watched, plan).await?;
-        Ok(ApiResponse {
+        let answer = ApiResponse {
             status: 200,
             headers: HeaderMap::new(),
             body: ApiBody::Stream(events),
-        })
+        };
+        Ok(answer.of(media_type))
     }
 
     /// A watch ends when what it shows is served no longer, or as something else.
@@ -618,7 +630,7 @@ fn warned(
 }
 
 fn written(written: Written) -> ApiResponse {
-    let mut response = full(written.code, written.body);
+    let mut response = full(written.code, written.body).of(written.media_type);
     api::warn(&mut response.headers, &written.warnings);
     response
 }

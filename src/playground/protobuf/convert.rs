@@ -1,6 +1,7 @@
 //! From fields by number to fields by name.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::civil::DateTime;
 use serde_json::{Map, Value};
 
 use super::{
@@ -12,6 +13,8 @@ use crate::playground::json;
 
 /// The seconds of Go's zero time, which means no time at all.
 const ZERO_TIME: i64 = -62_135_596_800;
+
+pub(super) const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// Deeper is no document in JSON either.
 pub(super) const MAX_DEPTH: usize = 128;
@@ -270,8 +273,8 @@ fn time(
         .ok()
         .filter(|nanos| *nanos < 1_000_000_000)
         .ok_or(out_of_range.clone())?;
-    let at = jiff::Timestamp::from_second(seconds).map_err(|_| out_of_range.clone())?;
-    let date = jiff::tz::TimeZone::UTC.to_datetime(at);
+    let since = jiff::SignedDuration::from_secs(seconds);
+    let date = EPOCH.checked_add(since).map_err(|_| out_of_range.clone())?;
     if date.year() < 0 {
         return Err(out_of_range);
     }

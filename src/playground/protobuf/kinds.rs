@@ -86,6 +86,23 @@ pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static Message> {
     })
 }
 
+/// The message of a kind that is written, too: one that has all fields of it under their own names.
+pub(super) fn written(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
+    if version != "v1" {
+        return None;
+    }
+    let api_version = match group {
+        "" => "v1",
+        "events.k8s.io" => "events.k8s.io/v1",
+        "coordination.k8s.io" => "coordination.k8s.io/v1",
+        "rbac.authorization.k8s.io" => "rbac.authorization.k8s.io/v1",
+        "authorization.k8s.io" => "authorization.k8s.io/v1",
+        "authentication.k8s.io" => "authentication.k8s.io/v1",
+        _ => return None,
+    };
+    find(api_version, kind)
+}
+
 const fn entry(number: u32, name: &'static str, kind: Kind, shape: Shape) -> Entry {
     Entry {
         number,
@@ -158,6 +175,45 @@ static MANAGED_FIELDS: Message = Message {
         omit(6, "fieldsType", Text),
         kept(7, "fieldsV1", RawJson),
         omit(8, "subresource", Text),
+    ],
+};
+
+pub(super) static LIST_META: Message = Message {
+    fields: &[
+        omit(1, "selfLink", Text),
+        omit(2, "resourceVersion", Text),
+        omit(3, "continue", Text),
+        kept(4, "remainingItemCount", Int64),
+    ],
+};
+
+pub(super) static STATUS: Message = Message {
+    fields: &[
+        kept(1, "metadata", Nested(&LIST_META)),
+        omit(2, "status", Text),
+        omit(3, "message", Text),
+        omit(4, "reason", Text),
+        kept(5, "details", Nested(&STATUS_DETAILS)),
+        omit(6, "code", Int32),
+    ],
+};
+
+static STATUS_DETAILS: Message = Message {
+    fields: &[
+        omit(1, "name", Text),
+        omit(2, "group", Text),
+        omit(3, "kind", Text),
+        list(4, "causes", Nested(&STATUS_CAUSE)),
+        omit(5, "retryAfterSeconds", Int32),
+        omit(6, "uid", Text),
+    ],
+};
+
+static STATUS_CAUSE: Message = Message {
+    fields: &[
+        omit(1, "reason", Text),
+        omit(2, "message", Text),
+        omit(3, "field", Text),
     ],
 };
 
@@ -493,12 +549,26 @@ static SELF_SUBJECT_RULES_REVIEW: Message = Message {
     ],
 };
 
-/// Its lists of rules are the server's to fill in, so that none are read.
 static RULES_REVIEW_STATUS: Message = Message {
     fields: &[
+        list(1, "resourceRules", Nested(&RESOURCE_RULE)),
+        list(2, "nonResourceRules", Nested(&NON_RESOURCE_RULE)),
         kept(3, "incomplete", Bool),
         omit(4, "evaluationError", Text),
     ],
+};
+
+static RESOURCE_RULE: Message = Message {
+    fields: &[
+        list(1, "verbs", Text),
+        list(2, "apiGroups", Text),
+        list(3, "resources", Text),
+        list(4, "resourceNames", Text),
+    ],
+};
+
+static NON_RESOURCE_RULE: Message = Message {
+    fields: &[list(1, "verbs", Text), list(2, "nonResourceURLs", Text)],
 };
 
 static RULES_REVIEW_SPEC: Message = Message {

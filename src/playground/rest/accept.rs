@@ -3,6 +3,7 @@
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
+use super::view;
 use crate::playground::catalog::Resource;
 use crate::playground::protobuf;
 use crate::playground::status::Status;
@@ -45,7 +46,21 @@ pub(super) enum Notation {
 
 /// The forms that are accepted and known, the best first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Accepts(Vec<Form>);
+pub(super) struct Accepts(Vec<Accepted>);
+
+/// A form of an answer, and whether it is wanted as protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub(super) form: Form,
+    pub(super) packed: bool,
+}
+
+impl From<Form> for Accepted {
+    fn from(form: Form) -> Self {
+        let packed = false;
+        Self { form, packed }
+    }
+}
 
 /// One media type of the header.
 #[derive(Debug, Default)]
@@ -85,27 +100,30 @@ impl Accepts {
         let text = header(headers);
         let clauses = clauses(&text);
         if clauses.is_empty() {
-            return Ok(Self(vec![Form::Whole]));
+            return Ok(Self(vec![Form::Whole.into()]));
         }
-        let forms: Vec<Form> = clauses.iter().filter_map(Clause::form).collect();
-        if forms.is_empty() {
+        let mut accepted: Vec<_> = clauses.iter().filter_map(Clause::accepted).collect();
+        // Only held against those who want a table.
+        if let Some(Form::Table(..)) = accepted.first().map(|first| first.form) {
+            let beside = Beside::parse(include)?;
+            for one in &mut accepted {
+                if let Form::Table(_, shown) = &mut one.form {
+                    *shown = beside;
+                }
+            }
+        }
+        if accepted.is_empty() {
             return Err(refuse());
         }
-        // Only held against those who want a table.
-        let Some(Form::Table(..)) = forms.first() else {
-            return Ok(Self(forms));
-        };
-        let beside = Beside::parse(include)?;
-        let forms = forms.into_iter().map(|form| match form {
-            Form::Table(version, _) => Form::Table(version, beside),
-            other => other,
-        });
-        Ok(Self(forms.collect()))
+        Ok(Self(accepted))
     }
 
-    /// What has no objects has no table of them.
-    pub(super) fn form(&self, resource: &Resource) -> Result<Form, Status> {
-        let fits = |form: &&Form| !matches!(form, Form::Table(..)) || resource.printer.is_some();
+    /// What has no objects has no table of them, and not all kinds have numbers for their fields.
+    pub(super) fn best(&self, resource: &Resource) -> Result<Accepted, Status> {
+        let fits = |one: &&Accepted| match one.form {
+            Form::Table(..) => resource.printer.is_some(),
+            _ => !one.packed || view::is_packed(resource),
+        };
         self.0.iter().find(fits).copied().ok_or_else(refuse)
     }
 }
@@ -128,9 +146,10 @@ impl Notation {
         best.and_then(Clause::notation).unwrap_or(Self::Json)
     }
 
-    /// The events of a watch are lines of JSON: whoever wants only another notation is refused.
-    pub(super) fn check_events(headers: &HeaderMap) -> Result<(), Status> {
-        if Self::of(headers) == Self::Json {
+    /// The events of a watch are lines of JSON, if they are not packed: whoever wants only another notation
+    /// is refused.
+    pub(super) fn check_events(headers: &HeaderMap, best: Accepted) -> Result<(), Status> {
+        if best.packed || Self::of(headers) == Self::Json {
             return Ok(());
         }
         let text = header(headers);
@@ -300,6 +319,16 @@ impl<'h> Clause<'h> {
         }
     }
 
+    fn accepted(&self) -> Option<Accepted> {
+        if self.media_type == protobuf::MEDIA_TYPE && self.wanted().is_none() {
+            return Some(Accepted {
+                form: Form::Whole,
+                packed: true,
+            });
+        }
+        self.form().map(Accepted::from)
+    }
+
     fn aggregated(&self) -> Option<&'static str> {
         match self.wanted()? {
             _ if self.notation().is_none() => None,
@@ -326,7 +355,7 @@ mod tests {
     #[track_caller]
     fn accepts(accept: &str, expected: Result<Form, u16>) {
         let found = Accepts::parse(&headers(accept), None)
-            .map(|accepts| accepts.0[0])
+            .map(|accepts| accepts.0[0].form)
             .map_err(|status| status.code);
         assert_eq!(found, expected, "{accept}");
     }
@@ -337,6 +366,7 @@ mod tests {
         accepts("", Ok(Form::Whole));
         accepts("*/*", Ok(Form::Whole));
         accepts("application/vnd.kubernetes.protobuf, */*", Ok(Form::Whole));
+        accepts("application/vnd.kubernetes.protobuf", Ok(Form::Whole));
         accepts(
             &format!(
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{PARTIAL},application/json"
@@ -388,18 +418,24 @@ mod tests {
         ] {
             assert_eq!(Notation::of(&headers(accept)), expected, "{accept}");
         }
-        let events =
-            |accept: &str| Notation::check_events(&headers(accept)).map_err(|status| status.code);
+        let events = |accept: &str| {
+            let headers = headers(accept);
+            let best = Accepts::parse(&headers, None).unwrap().0[0];
+            Notation::check_events(&headers, best).map_err(|status| status.code)
+        };
         assert_eq!(events(yaml), Err(406));
         assert_eq!(events("application/yaml, */*"), Ok(()));
         assert_eq!(events("application/json;stream=watch"), Ok(()));
+        let packed = "application/vnd.kubernetes.protobuf";
+        assert_eq!(events(packed), Ok(()));
+        assert_eq!(events(&format!("{packed}, application/yaml")), Ok(()));
     }
 
     #[test]
     fn a_table_is_told_what_stands_beside_its_cells() {
         let beside = |include| {
             let accepts = Accepts::parse(&headers(TABLE), include);
-            accepts.map(|accepts| accepts.0[0]).map_err(|s| s.code)
+            accepts.map(|accepts| accepts.0[0].form).map_err(|s| s.code)
         };
         for (include, expected) in [
             ("None", Beside::Nothing),
@@ -411,7 +447,7 @@ mod tests {
         }
         assert_eq!(beside(Some("All")), Err(400));
         let other = Accepts::parse(&headers("application/json"), Some("All"));
-        assert_eq!(other.unwrap().0, [Form::Whole]);
+        assert_eq!(other.unwrap().0, [Form::Whole.into()]);
     }
 
     #[test]

@@ -33,8 +33,7 @@ impl Rest {
         let document = body::configuration(&call.request.body)?;
         let mut complaints = Complaints::about_configuration(validation, &document);
         let outcome = self.transact(dry_run, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
-            call.accepts.form(&resource)?;
+            let resource = self.meant(tx, call, "patch")?;
             self.apply_in(
                 tx,
                 call,

@@ -76,14 +76,12 @@ impl Rest {
     ) -> Result<(Ready, Complaints), Status> {
         let mut complaints = Complaints::about(sent.validation, &document, sent.body);
         let ready = || {
-            let scope = &call.request.scope;
-            let resource = ground.read(|read| self.find(read, scope, &call.path, "create"))?;
+            let resource = ground.read(|read| self.meant(read, call, "create"))?;
             if let Ground::Ahead(_) = ground
                 && belongs_in_its_transaction(&resource)
             {
                 return Err(Status::internal("this is not done ahead"));
             }
-            call.accepts.form(&resource)?;
             let mut object = write::decode(document.value, &resource, &mut complaints)?;
             write::fit_namespace(&mut object, &call.path)?;
             let account = Account::Update {
@@ -167,7 +165,7 @@ impl Rest {
         let Made::ToStore(key, _) = made else {
             return false;
         };
-        let found = self.find(tx, &call.request.scope, &call.path, "create");
+        let found = self.meant(tx, call, "create");
         let open = || match &call.path.namespace {
             Some(namespace) => {
                 let (cluster, name) = (key.cluster(), key.name());

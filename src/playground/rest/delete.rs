@@ -27,7 +27,7 @@ impl Rest {
     pub(super) fn delete(&self, call: &Call<'_>, name: &str) -> Result<Written, Status> {
         let options = DeleteOptions::read(call)?;
         let outcome = self.transact(options.dry_run, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "delete")?;
+            let resource = self.meant(tx, call, "delete")?;
             let (key, stored) = write::existing(tx, call, &resource, name)?;
             options.check(&resource, &stored.object())?;
             let fate = deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
@@ -36,17 +36,22 @@ impl Rest {
         })?;
         let (resource, fate) = outcome.value;
         let view = call.view(Arc::clone(&resource));
+        let mut media_type = view.media_type();
         let body = match (outcome.reported, fate) {
             (Some(stored), _) => view.body(&stored)?,
             (None, Fate::Marked(object)) => view.transient(object)?,
             (None, Fate::Gone(object)) if is_shown_at_its_end(&resource) => {
                 view.transient(object)?
             }
-            (None, Fate::Gone(object)) => success(&resource, &object),
+            (None, Fate::Gone(object)) => {
+                media_type = None;
+                success(&resource, &object)
+            }
         };
         Ok(Written {
             code: 200,
             body,
+            media_type,
             warnings: Vec::new(),
         })
     }
@@ -56,7 +61,7 @@ impl Rest {
         let limit = call.query.number("limit")?.filter(|limit| *limit > 0);
         let limit = limit.map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
         let outcome = self.transact(options.dry_run, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "deletecollection")?;
+            let resource = self.meant(tx, call, "deletecollection")?;
             let cluster = write::cluster(call)?;
             let chosen = Chosen::parse(&call.query, &resource)?;
             let range = select::range(&call.request.scope, &resource, &call.path);
@@ -92,6 +97,7 @@ impl Rest {
         Ok(Written {
             code: 200,
             body: view.list(&meta, items)?.whole(),
+            media_type: view.media_type(),
             warnings: Vec::new(),
         })
     }

@@ -69,7 +69,7 @@ impl Rest {
         let validation = call.query.field_validation("UpdateOptions")?;
         let mut complaints = Complaints::about(validation, &document, &call.request.body);
         let outcome = self.transact(call.query.dry_run("UpdateOptions")?, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "update")?;
+            let resource = self.meant(tx, call, "update")?;
             let mut object = decode(document.value, &resource, &mut complaints)?;
             fit_namespace(&mut object, &call.path)?;
             fit_name(&object, name)?;
@@ -109,7 +109,7 @@ impl Rest {
         let document = body::patch(&call.request.body)?;
         let mut complaints = Complaints::about_patch(validation, &document, kind);
         let outcome = self.transact(call.query.dry_run("PatchOptions")?, |tx| {
-            let resource = self.find(tx, &call.request.scope, &call.path, "patch")?;
+            let resource = self.meant(tx, call, "patch")?;
             let there = There::find(tx, call, &resource, name)?;
             let patched = || {
                 let served = there.served().as_value();

@@ -20,6 +20,7 @@ mod aggregated;
 mod burdens;
 mod lists;
 mod owners;
+mod packed;
 mod paths;
 mod tables;
 mod updates;

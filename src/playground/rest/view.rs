@@ -8,10 +8,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::accept::{Beside, Form, MetaVersion};
+use super::accept::{Accepted, Beside, Form, MetaVersion};
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Flavour, Resource};
 use crate::playground::pieces::{Item, Pieces};
+use crate::playground::protobuf::{self, Packing};
 use crate::playground::status::Status;
 use crate::playground::store::Stored;
 use crate::playground::table::{Column, Printer};
@@ -25,6 +26,16 @@ pub(super) struct View {
     pub(super) heads: Heads,
     /// Of what is served as it is stored.
     stamp: u64,
+    /// Of whole objects that are wanted as protobuf.
+    packing: Option<Arc<Packing>>,
+}
+
+/// Whether objects of a resource can be had as protobuf: those of built-in kinds can, unless they are
+/// shown as something that is claimed.
+pub(super) fn is_packed(resource: &Resource) -> bool {
+    resource.flavour != Flavour::Custom
+        && resource.required_label.is_none()
+        && Packing::exists(&resource.group, &resource.version, &resource.kind)
 }
 
 /// What items of lists don't say of themselves since the list does, as it stands in their texts.
@@ -67,19 +78,37 @@ pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
 }
 
 impl View {
-    pub(super) fn new(resource: Arc<Resource>, form: Form, clock: fn() -> Timestamp) -> Self {
+    pub(super) fn new(
+        resource: Arc<Resource>,
+        accepted: Accepted,
+        clock: fn() -> Timestamp,
+    ) -> Self {
+        let packing = accepted
+            .packed
+            .then(|| Packing::of(&resource.group, &resource.version, &resource.kind).map(Arc::new));
         Self {
             stamp: stamp(&resource.version, &resource),
             resource,
-            form,
+            form: accepted.form,
             clock,
             heads: Heads::Shown,
+            packing: packing.flatten(),
         }
+    }
+
+    /// What documents are, where they are no JSON.
+    pub(super) fn media_type(&self) -> Option<&'static str> {
+        self.packing.as_ref().map(|_| protobuf::MEDIA_TYPE)
+    }
+
+    /// The same of events.
+    pub(super) fn media_type_of_events(&self) -> Option<&'static str> {
+        self.packing.as_ref().map(|_| protobuf::EVENTS)
     }
 
     /// Objects as they are, and as they are served to everybody.
     pub(super) fn of(resource: &Arc<Resource>, clock: fn() -> Timestamp) -> Self {
-        Self::new(Arc::clone(resource), Form::Whole, clock)
+        Self::new(Arc::clone(resource), Form::Whole.into(), clock)
     }
 
     /// The object as it is served, where that is not as it is stored; `object` is what is stored.
@@ -105,18 +134,21 @@ impl View {
         Gvk::new(&resource.group, &resource.version, &resource.kind)
     }
 
-    /// The object as JSON text.
+    /// The object as a document.
     pub(super) fn body(&self, stored: &Stored) -> Result<Bytes, Status> {
-        if self.serves_as_stored(stored) {
-            return Ok(stored.body());
+        if !self.serves_as_stored(stored) {
+            return self.transient(stored.object());
         }
-        self.transient(stored.object())
+        match &self.packing {
+            Some(packing) => Ok(packing.document(&packed(stored, packing)?)),
+            None => Ok(stored.body()),
+        }
     }
 
     /// The same, with the revision of a later change: of the object's end.
     pub(super) fn body_at(&self, stored: &Stored, revision: u64) -> Result<Bytes, Status> {
         if self.serves_as_stored(stored) {
-            return Ok(stored.body_at(revision));
+            return self.document(stored.body_at(revision));
         }
         let mut object = stored.object();
         let metadata = object.metadata_mut();
@@ -125,7 +157,20 @@ impl View {
     }
 
     fn serves_as_stored(&self, stored: &Stored) -> bool {
-        self.is_quick() && stored.stamp == self.stamp
+        self.shows_what_is_stored() && stored.stamp == self.stamp
+    }
+
+    fn shows_what_is_stored(&self) -> bool {
+        self.form == Form::Whole && self.resource.conversion.is_none()
+    }
+
+    /// A document from its JSON.
+    fn document(&self, json: Bytes) -> Result<Bytes, Status> {
+        let Some(packing) = &self.packing else {
+            return Ok(json);
+        };
+        let object = packing.object(&json).map_err(Status::internal)?;
+        Ok(packing.document(&object))
     }
 
     /// Shows an object that is not, or no longer, stored; in its storage version.
@@ -149,18 +194,21 @@ impl View {
                 self.table(version, &meta, &json!([row]))
             }
         };
-        Ok(bytes(&shown))
+        self.document(bytes(&shown))
     }
 
     /// Whether objects are mostly shown as they are stored, which takes no time.
     pub(super) fn is_quick(&self) -> bool {
-        self.form == Form::Whole && self.resource.conversion.is_none()
+        self.shows_what_is_stored() && self.packing.is_none()
     }
 
     /// The object as part of a list.
     pub(super) fn item(&self, stored: &Stored, untold: Option<&Untold>) -> Result<Item, Status> {
         if !self.serves_as_stored(stored) {
             return self.transient_item(stored.object());
+        }
+        if let Some(packing) = &self.packing {
+            return Ok(Item::whole(packed(stored, packing)?));
         }
         let body = stored.body();
         let Some(untold) = untold else {
@@ -174,7 +222,7 @@ impl View {
 
     /// What items don't say of themselves; none where they say all.
     pub(super) fn untold(&self) -> Option<Untold> {
-        if self.says_kinds() {
+        if self.says_kinds() || self.packing.is_some() {
             return None;
         }
         let kind = format!("\"kind\":\"{}\",", self.resource.kind);
@@ -195,7 +243,7 @@ impl View {
 
     /// The same, of one that is not, or no longer, stored.
     pub(super) fn transient_item(&self, object: Object) -> Result<Item, Status> {
-        Ok(Item::whole(bytes(&match self.form {
+        let item = bytes(&match self.form {
             Form::Whole => {
                 let mut served = serve(&self.resource, object)?.into_value();
                 if let (Value::Object(fields), false) = (&mut served, self.says_kinds()) {
@@ -208,7 +256,11 @@ impl View {
                 partial(&serve(&self.resource, object)?, version)
             }
             Form::Table(version, beside) => self.row(object, version, beside)?,
-        })))
+        });
+        Ok(Item::whole(match &self.packing {
+            Some(packing) => packing.object(&item).map_err(Status::internal)?,
+            None => item,
+        }))
     }
 
     /// What lists and watches say of themselves. Those of custom resources say that nothing is to be
@@ -220,8 +272,15 @@ impl View {
         }
     }
 
-    /// A list document around items that are JSON texts already.
+    /// A list document around items that are made already.
     pub(super) fn list(&self, meta: &Value, items: Vec<Item>) -> Result<Pieces, Status> {
+        if self.packing.is_some() {
+            let resource = &self.resource;
+            let kind = (&*resource.group, &*resource.version, &*resource.list_kind);
+            let size = items.iter().map(Item::size).sum();
+            let (head, tail) = Packing::list(kind, &bytes(meta), size).map_err(Status::internal)?;
+            return Ok(Pieces::joined(head, items, tail));
+        }
         let (api_version, kind) = match self.form {
             Form::Whole => (self.gvk().api_version(), &*self.resource.list_kind),
             Form::MetadataList(version) => (
@@ -260,8 +319,40 @@ impl View {
         Self { form, ..self }
     }
 
+    /// What a watch is told.
+    pub(super) fn event(&self, kind: &str, document: &[u8]) -> Bytes {
+        if self.packing.is_some() {
+            return Packing::event(kind, document);
+        }
+        let mut text = Vec::with_capacity(document.len() + kind.len() + 24);
+        text.extend_from_slice(b"{\"type\":\"");
+        text.extend_from_slice(kind.as_bytes());
+        text.extend_from_slice(b"\",\"object\":");
+        text.extend_from_slice(document);
+        text.extend_from_slice(b"}\n");
+        text.into()
+    }
+
+    /// That it can be told no more.
+    pub(super) fn failure(&self, status: &Status) -> Bytes {
+        let json = bytes(&status.to_json());
+        let packed = self.packing.as_ref().map(|_| Packing::status(&json));
+        let packed = packed.and_then(|packed| {
+            packed
+                .inspect_err(|error| tracing::error!(%error, "a watch ends without a word"))
+                .ok()
+        });
+        self.event("ERROR", &packed.unwrap_or(json))
+    }
+
+    /// A bookmark's document.
+    pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Result<Bytes, Status> {
+        let bookmark = self.bookmarked(revision, initial_end)?;
+        self.document(bytes(&bookmark))
+    }
+
     /// A bookmark's object.
-    pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Result<Value, Status> {
+    fn bookmarked(&self, revision: u64, initial_end: bool) -> Result<Value, Status> {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -352,6 +443,11 @@ impl View {
             "rows": rows,
         })
     }
+}
+
+fn packed(stored: &Stored, packing: &Packing) -> Result<Bytes, Status> {
+    let packed = stored.packed(|json| packing.object(json));
+    packed.map_err(Status::internal)
 }
 
 /// A document whose last field is a list of JSON texts.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::aside::{Aside, SMALL};
@@ -137,7 +136,7 @@ struct Telling {
     over: bool,
 }
 
-/// The events of a watch, each a line of JSON. They are made when the client comes to read them.
+/// The events of a watch, each a line of JSON or a frame. They are made when the client comes to read them.
 pub(super) async fn watch(
     store: &Arc<Store>,
     watched: Watched,
@@ -209,7 +208,7 @@ impl Telling {
             return Some(match self.view.bookmark(revision, true) {
                 Ok(bookmark) => {
                     self.view.heads = Heads::Told;
-                    vec![line("BOOKMARK", &bookmark)]
+                    vec![self.view.event("BOOKMARK", &bookmark)]
                 }
                 Err(status) => self.fail(&status),
             });
@@ -310,12 +309,12 @@ impl Telling {
         let revision = self.watch.position().max(self.told);
         let bookmark = self.view.bookmark(revision, false)?;
         self.view.heads = Heads::Told;
-        Ok(line("BOOKMARK", &bookmark))
+        Ok(self.view.event("BOOKMARK", &bookmark))
     }
 
     fn fail(&mut self, status: &Status) -> Vec<Bytes> {
         self.over = true;
-        vec![line("ERROR", &status.to_json())]
+        vec![self.view.failure(status)]
     }
 }
 
@@ -325,35 +324,18 @@ fn lines(mut view: View, events: &[Event]) -> (Vec<Bytes>, Option<Status>) {
     for happened in events {
         let object = &happened.object;
         let shown = match happened.kind {
-            EventKind::Added => view.body(object).map(|body| event("ADDED", &body)),
-            EventKind::Modified => view.body(object).map(|body| event("MODIFIED", &body)),
+            EventKind::Added => view.body(object).map(|body| ("ADDED", body)),
+            EventKind::Modified => view.body(object).map(|body| ("MODIFIED", body)),
             EventKind::Deleted => {
                 let body = view.body_at(object, happened.revision);
-                body.map(|body| event("DELETED", &body))
+                body.map(|body| ("DELETED", body))
             }
         };
         match shown {
-            Ok(line) => lines.push(line),
+            Ok((kind, body)) => lines.push(view.event(kind, &body)),
             Err(status) => return (lines, Some(status)),
         }
         view.heads = Heads::Told;
     }
     (lines, None)
-}
-
-fn line(kind: &str, object: &Value) -> Bytes {
-    let mut text = json!({"type": kind, "object": object}).to_string();
-    text.push('\n');
-    text.into()
-}
-
-/// An event around an object that is JSON text already.
-fn event(kind: &str, object: &Bytes) -> Bytes {
-    let mut text = Vec::with_capacity(object.len() + kind.len() + 24);
-    text.extend_from_slice(b"{\"type\":\"");
-    text.extend_from_slice(kind.as_bytes());
-    text.extend_from_slice(b"\",\"object\":");
-    text.extend_from_slice(object);
-    text.extend_from_slice(b"}\n");
-    text.into()
 }

@@ -26,6 +26,8 @@ const MAX_STORED: usize = 1_572_864;
 pub(super) struct Written {
     pub(super) code: u16,
     pub(super) body: Bytes,
+    /// Where it is no JSON.
+    pub(super) media_type: Option<&'static str>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -237,6 +239,7 @@ pub(super) fn answer(
     Ok(Written {
         code,
         body,
+        media_type: view.media_type(),
         warnings,
     })
 }

@@ -48,6 +48,8 @@ pub struct Stored {
     /// Empty as long as the state is not committed.
     body: Bytes,
     parsed: OnceLock<Object>,
+    /// The same in another encoding, once somebody has asked for it.
+    packed: OnceLock<Bytes>,
 }
 
 impl Stored {
@@ -61,6 +63,7 @@ impl Stored {
             lineage: Lineage::of(&object),
             body: Bytes::new(),
             parsed: OnceLock::from(object),
+            packed: OnceLock::new(),
         }
     }
 
@@ -94,6 +97,18 @@ impl Stored {
             return serialise(self.cached().as_value());
         }
         self.body.clone()
+    }
+
+    /// The JSON in another encoding, in which it is kept from now on: there is one for each object.
+    pub fn packed<E>(&self, pack: impl FnOnce(&[u8]) -> Result<Bytes, E>) -> Result<Bytes, E> {
+        if self.body.is_empty() {
+            return pack(&self.body());
+        }
+        if let Some(packed) = self.packed.get() {
+            return Ok(packed.clone());
+        }
+        let packed = pack(&self.body)?;
+        Ok(self.packed.get_or_init(|| packed).clone())
     }
 
     /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.

@@ -1,0 +1,123 @@
+//! Whole documents: an object in its envelope, a list of them, the event of a watch.
+
+use std::convert::Infallible;
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::kinds::{self, Message};
+use super::{MAGIC, write};
+
+/// The number of an envelope's content, and of the items of every list.
+const CONTENT: u32 = 2;
+
+/// What follows the content of an envelope: that it is packed no further, and of no other media type.
+const END: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
+
+/// Why an object cannot be written in this encoding.
+#[derive(Debug, thiserror::Error)]
+#[error("an object cannot be written as protobuf: {0}")]
+pub struct Unwritable(#[from] serde_json::Error);
+
+/// How objects of one kind are written.
+pub struct Packing {
+    message: &'static Message,
+    /// The beginning of a document: the mark, and the kind of what is in it.
+    head: Vec<u8>,
+}
+
+impl Packing {
+    /// None where a kind is not written in this encoding.
+    pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
+        let message = kinds::written(group, version, kind)?;
+        Some(Self {
+            message,
+            head: head(group, version, kind),
+        })
+    }
+
+    /// Whether there is one.
+    pub fn exists(group: &str, version: &str, kind: &str) -> bool {
+        kinds::written(group, version, kind).is_some()
+    }
+
+    /// An object, as it stands in an envelope and in a list; `json` is its text.
+    pub fn object(&self, json: &[u8]) -> Result<Bytes, Unwritable> {
+        let mut out = Vec::with_capacity(json.len());
+        write::nested(CONTENT, &mut out, |out| {
+            write::object(json, self.message, out)
+        })?;
+        // Kept for long.
+        Ok(Bytes::from(out.into_boxed_slice()))
+    }
+
+    /// The document of an object.
+    pub fn document(&self, object: &[u8]) -> Bytes {
+        [&self.head, object, END].concat().into()
+    }
+
+    /// What stands before and after the objects of a list, and of them so many bytes.
+    pub fn list(
+        (group, version, kind): (&str, &str, &str),
+        meta: &[u8],
+        size: usize,
+    ) -> Result<(Vec<u8>, &'static [u8]), Unwritable> {
+        let mut metadata = Vec::new();
+        write::nested(1, &mut metadata, |out| {
+            write::object(meta, &kinds::LIST_META, out)
+        })?;
+        let mut out = head(group, version, kind);
+        write::tag(CONTENT, 2, &mut out);
+        write::varint((metadata.len() + size) as u64, &mut out);
+        out.extend_from_slice(&metadata);
+        Ok((out, END))
+    }
+
+    /// The document of a refusal.
+    pub fn status(json: &[u8]) -> Result<Bytes, Unwritable> {
+        let status = Self {
+            message: &kinds::STATUS,
+            head: head("", "v1", "Status"),
+        };
+        Ok(status.document(&status.object(json)?))
+    }
+
+    /// What a watch is told of a document: a frame that says its length.
+    pub fn event(kind: &str, document: &[u8]) -> Bytes {
+        let mut frame = Vec::with_capacity(document.len() + kind.len() + 24);
+        frame.extend_from_slice(&[0; 4]);
+        write::bytes(1, kind.as_bytes(), &mut frame);
+        let told: Result<(), Infallible> = write::nested(2, &mut frame, |out| {
+            write::bytes(1, document, out);
+            Ok(())
+        });
+        told.unwrap_or_else(|never| match never {});
+        let size = frame.len() - 4;
+        let size = u32::try_from(size).expect("what is stored is no larger than some megabytes");
+        frame[..4].copy_from_slice(&size.to_be_bytes());
+        frame.into()
+    }
+}
+
+impl fmt::Debug for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packing").finish_non_exhaustive()
+    }
+}
+
+fn head(group: &str, version: &str, kind: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAGIC.len() + group.len() + version.len() + kind.len() + 12);
+    out.extend_from_slice(MAGIC);
+    let api_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        [group, "/", version].concat()
+    };
+    let types: Result<(), Infallible> = write::nested(1, &mut out, |out| {
+        write::bytes(1, api_version.as_bytes(), out);
+        write::bytes(2, kind.as_bytes(), out);
+        Ok(())
+    });
+    types.unwrap_or_else(|never| match never {});
+    out
+}

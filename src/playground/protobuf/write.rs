@@ -1,0 +1,352 @@
+//! From fields by name to fields by number: JSON text of an object as it is kept, in one walk over it.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::civil::DateTime;
+use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, Error, IgnoredAny};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::convert::EPOCH;
+use super::kinds::{Entry, Kind, Message, Shape};
+
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const BYTES: u32 = 2;
+
+/// Writes the fields of a JSON object. Fields that the message does not have are refused: they would be
+/// lost.
+pub(super) fn object(
+    json: &[u8],
+    message: &'static Message,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    let mut text = serde_json::Deserializer::from_slice(json);
+    let fields = Fields {
+        message,
+        is_root: true,
+        out,
+    };
+    fields.deserialize(&mut text)?;
+    text.end()
+}
+
+/// The bytes of a field, after its number and their length.
+pub(super) fn bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    tag(number, BYTES, out);
+    varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
+    out.push(value as u8);
+}
+
+pub(super) fn tag(number: u32, wire: u32, out: &mut Vec<u8>) {
+    varint(u64::from(number << 3 | wire), out);
+}
+
+/// A field that is a message, which says its length before it.
+pub(super) fn nested<E>(
+    number: u32,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    tag(number, BYTES, out);
+    let start = out.len();
+    write(out)?;
+    let end = out.len();
+    // The length is known only now: what was written moves behind it.
+    varint((end - start) as u64, out);
+    out[start..].rotate_left(end - start);
+    Ok(())
+}
+
+fn number(number: u32, value: u64, out: &mut Vec<u8>) {
+    tag(number, VARINT, out);
+    varint(value, out);
+}
+
+/// The fields of an object.
+struct Fields<'o> {
+    message: &'static Message,
+    /// Says its kind, which goes into the envelope.
+    is_root: bool,
+    out: &'o mut Vec<u8>,
+}
+
+/// The name of a field.
+struct Name<'o>(&'o Fields<'o>);
+
+enum Named {
+    Field(&'static Entry),
+    Kind,
+}
+
+impl<'de> Visitor<'de> for Name<'_> {
+    type Value = Named;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field of a message")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
+        let Self(Fields {
+            message, is_root, ..
+        }) = self;
+        match message.fields.iter().find(|entry| entry.name == name) {
+            Some(entry) => Ok(Named::Field(entry)),
+            None if *is_root && matches!(name, "apiVersion" | "kind") => Ok(Named::Kind),
+            None => Err(E::custom(format!("no number is known of field {name:?}"))),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Named;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Named, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(named) = map.next_key_seed(Name(&self))? {
+            match named {
+                Named::Kind => drop(map.next_value::<IgnoredAny>()?),
+                Named::Field(entry) => map.next_value_seed(Field {
+                    name: entry.name,
+                    number: entry.number,
+                    kind: entry.kind,
+                    shape: entry.shape,
+                    out: self.out,
+                })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a field, or of an item of a list or a map.
+struct Field<'o> {
+    name: &'static str,
+    number: u32,
+    kind: Kind,
+    shape: Shape,
+    out: &'o mut Vec<u8>,
+}
+
+impl Field<'_> {
+    fn item(&mut self) -> Field<'_> {
+        Field {
+            shape: Shape::Kept,
+            out: self.out,
+            ..*self
+        }
+    }
+
+    fn text<E: Error>(self, text: &str) -> Result<(), E> {
+        let Self { number, out, .. } = self;
+        match self.kind {
+            Kind::Text => bytes(number, text.as_bytes(), out),
+            Kind::Bytes => {
+                let decoded = STANDARD.decode(text).map_err(E::custom)?;
+                bytes(number, &decoded, out);
+            }
+            Kind::Quantity => nested(number, out, |out| {
+                bytes(1, text.as_bytes(), out);
+                Ok(())
+            })?,
+            Kind::Time | Kind::MicroTime => {
+                // As zero as what is empty.
+                let Some((seconds, nanos)) = time(text) else {
+                    return Ok(());
+                };
+                nested(number, out, |out| {
+                    self::number(1, seconds.cast_unsigned(), out);
+                    self::number(2, nanos, out);
+                    Ok(())
+                })?;
+            }
+            _ => return Err(self::misfit(self.name, "a string")),
+        }
+        Ok(())
+    }
+}
+
+fn misfit<E: Error>(name: &str, found: &str) -> E {
+    E::custom(format!("field {name:?} is {found}"))
+}
+
+/// Seconds since 1970, and nanoseconds after that; none of a text that is no time. To the end of the year
+/// 9999, which is beyond what a time of the clock can be here.
+fn time(text: &str) -> Option<(i64, u64)> {
+    let (date, seconds) = match text.strip_suffix('Z') {
+        Some(date) => (date.parse::<DateTime>().ok()?, 0),
+        None => {
+            let date = text.parse::<DateTime>().ok()?;
+            let offset = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+            (date, i64::from(offset.to_numeric_offset()?.seconds()))
+        }
+    };
+    let since = date.duration_since(EPOCH);
+    let nanos = u64::try_from(date.subsec_nanosecond()).ok()?;
+    let whole = since.as_secs() - i64::from(since.subsec_nanos() < 0);
+    Some((whole - seconds, nanos))
+}
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if !matches!(
+            (self.kind, self.shape),
+            (Kind::RawJson, Shape::Kept | Shape::OmittedEmpty)
+        ) {
+            return deserializer.deserialize_any(self);
+        }
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        if json == "null" {
+            return Ok(());
+        }
+        nested(self.number, self.out, |out| {
+            bytes(1, json.as_bytes(), out);
+            Ok(())
+        })
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the value of field {:?}", self.name)
+    }
+
+    /// What is null is not there.
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        match self.kind {
+            Kind::Bool => number(self.number, u64::from(value), self.out),
+            _ => return Err(misfit(self.name, "a boolean")),
+        }
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        match self.kind {
+            Kind::Int32 | Kind::Int64 => number(self.number, value.cast_unsigned(), self.out),
+            Kind::Quantity => return self.text(&value.to_string()),
+            _ => return Err(misfit(self.name, "an integer")),
+        }
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        match i64::try_from(value) {
+            Ok(value) => self.visit_i64(value),
+            Err(_) => Err(misfit(self.name, "too large an integer")),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        match self.kind {
+            Kind::Double => {
+                tag(self.number, FIXED64, self.out);
+                self.out.extend_from_slice(&value.to_le_bytes());
+                Ok(())
+            }
+            Kind::Quantity => self.text(&value.to_string()),
+            _ => Err(misfit(self.name, "a number with a fraction")),
+        }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.shape {
+            Shape::Kept | Shape::OmittedEmpty => self.text(text),
+            Shape::List | Shape::Map => Err(misfit(self.name, "a string")),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        match (self.shape, self.kind) {
+            (Shape::List, _) => while items.next_element_seed(self.item())?.is_some() {},
+            (Shape::Kept, Kind::Texts) => nested(self.number, self.out, |out| {
+                let mut texts = Field {
+                    name: self.name,
+                    number: 1,
+                    kind: Kind::Text,
+                    shape: Shape::Kept,
+                    out,
+                };
+                while items.next_element_seed(texts.item())?.is_some() {}
+                Ok(())
+            })?,
+            _ => return Err(misfit(self.name, "a list")),
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self {
+            name,
+            number,
+            kind,
+            shape,
+            out,
+        } = self;
+        match (shape, kind) {
+            (Shape::Map, _) => {
+                while let Some(key) = map.next_key::<String>()? {
+                    nested(number, out, |out| {
+                        bytes(1, key.as_bytes(), out);
+                        map.next_value_seed(Field {
+                            name,
+                            number: 2,
+                            kind,
+                            shape: Shape::Kept,
+                            out,
+                        })
+                    })?;
+                }
+                Ok(())
+            }
+            (Shape::Kept | Shape::OmittedEmpty, Kind::Message(message)) => {
+                nested(number, out, |out| {
+                    let fields = Fields {
+                        message,
+                        is_root: false,
+                        out,
+                    };
+                    fields.visit_map(map)
+                })
+            }
+            _ => Err(misfit(name, "an object")),
+        }
+    }
+}
