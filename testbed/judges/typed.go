@@ -8,11 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -50,6 +52,12 @@ func typedKinds(ctx context.Context, g *ground) error {
 		if err != nil {
 			return err
 		}
+		plain := rest.CopyConfig(g.config)
+		plain.ContentType = "application/json"
+		inJSON, err := client.New(plain, client.Options{Scheme: clientscheme.Scheme})
+		if err != nil {
+			return err
+		}
 		var m must
 		for object, list := range kinds(ns) {
 			object.SetName(g.name("typed"))
@@ -61,9 +69,47 @@ func typedKinds(ctx context.Context, g *ground) error {
 			if err := life(ctx, c, object, list); err != nil {
 				m.be(false, "%T: %v", object, err)
 			}
+			if err := alike(ctx, c, inJSON, object, list); err != nil {
+				m.be(false, "%T in protobuf and in JSON: %v", object, err)
+			}
 		}
 		return m.err()
 	})
+}
+
+// alike holds that an object and the lists that it is in are the same, whatever they are written in.
+func alike(ctx context.Context, packed, inJSON client.Client, object client.Object, list client.ObjectList) error {
+	object.SetResourceVersion("")
+	object.SetUID("")
+	object.SetFinalizers(nil)
+	object.SetDeletionTimestamp(nil)
+	object.SetManagedFields(nil)
+	object.SetAnnotations(map[string]string{"judge.example.com/text": "\"ä\n\u2028"})
+	if err := packed.Create(ctx, object); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	defer func() { _ = client.IgnoreNotFound(packed.Delete(context.Background(), object)) }()
+	var objects []client.Object
+	var lists []client.ObjectList
+	for _, c := range []client.Client{packed, inJSON} {
+		found := object.DeepCopyObject().(client.Object)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
+			return fmt.Errorf("get: %w", err)
+		}
+		objects = append(objects, found)
+		listed := list.DeepCopyObject().(client.ObjectList)
+		if err := c.List(ctx, listed, client.InNamespace(object.GetNamespace()), client.MatchingLabels(object.GetLabels())); err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		lists = append(lists, listed)
+	}
+	if len(objects[0].GetManagedFields()) == 0 || !equality.Semantic.DeepEqual(objects[0], objects[1]) {
+		return fmt.Errorf("%#v is not %#v", objects[0], objects[1])
+	}
+	if meta.LenList(lists[0]) != 1 || !equality.Semantic.DeepEqual(lists[0], lists[1]) {
+		return fmt.Errorf("the list %#v is not %#v", lists[0], lists[1])
+	}
+	return nil
 }
 
 func life(ctx context.Context, c client.Client, object client.Object, list client.ObjectList) error {
