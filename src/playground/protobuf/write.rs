@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, Error, IgnoredAny};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -41,7 +42,6 @@ pub(super) fn bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
 
 pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
-        #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
@@ -90,7 +90,7 @@ enum Named {
     Kind,
 }
 
-impl<'de> Visitor<'de> for Name<'_> {
+impl Visitor<'_> for Name<'_> {
     type Value = Named;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,13 +203,11 @@ fn misfit<E: Error>(name: &str, found: &str) -> E {
 /// Seconds since 1970, and nanoseconds after that; none of a text that is no time. To the end of the year
 /// 9999, which is beyond what a time of the clock can be here.
 fn time(text: &str) -> Option<(i64, u64)> {
-    let (date, seconds) = match text.strip_suffix('Z') {
-        Some(date) => (date.parse::<DateTime>().ok()?, 0),
-        None => {
-            let date = text.parse::<DateTime>().ok()?;
-            let offset = jiff::fmt::temporal::Pieces::parse(text).ok()?;
-            (date, i64::from(offset.to_numeric_offset()?.seconds()))
-        }
+    let (date, seconds) = if let Some(date) = text.strip_suffix('Z') {
+        (date.parse::<DateTime>().ok()?, 0)
+    } else {
+        let offset = Pieces::parse(text).ok()?.to_numeric_offset()?;
+        (text.parse::<DateTime>().ok()?, i64::from(offset.seconds()))
     };
     let since = date.duration_since(EPOCH);
     let nanos = u64::try_from(date.subsec_nanosecond()).ok()?;

@@ -49,22 +49,33 @@ impl Rest {
             body: &call.request.body,
         };
         let dry_run = call.query.dry_run("CreateOptions")?;
-        let ahead = Ground::Ahead(&self.store);
+        let ahead = self.depends_on_nothing_else(call).then(|| {
+            let ground = Ground::Ahead(&self.store);
+            self.ready_to_create(ground, call, document, &sent)
+        });
         // What is wrong is to be told as of the transaction.
-        let ahead = self.ready_to_create(ahead, call, document, &sent).ok();
+        let ahead = ahead.and_then(Result::ok);
         let outcome = self.transact(dry_run, |tx| {
             let ahead = ahead.filter(|(ready, _)| self.still_fits(tx, call, ready));
-            let (ready, complaints) = match ahead {
-                Some(ready) => ready,
-                None => {
-                    let document = body::document(&call.request.headers, sent.body)?;
-                    self.ready_to_create(Ground::Inside(tx), call, document, &sent)?
-                }
+            let (ready, complaints) = if let Some(ready) = ahead {
+                ready
+            } else {
+                let document = body::document(&call.request.headers, sent.body)?;
+                self.ready_to_create(Ground::Inside(tx), call, document, &sent)?
             };
             let left = put(tx, call, ready).map_err(|status| complaints.beside(status))?;
             Ok(left.warned(&complaints))
         });
         write::answer(call, 201, outcome?)
+    }
+
+    /// Whether other objects have no say in what becomes of one.
+    fn depends_on_nothing_else(&self, call: &Call<'_>) -> bool {
+        let resource = self.store.read(|read| self.address(read, call));
+        resource.is_ok_and(|resource| {
+            let strategy = resource.strategy.as_ref();
+            strategy.is_none_or(|strategy| !strategy.looks_around())
+        })
     }
 
     fn ready_to_create(
@@ -77,11 +88,6 @@ impl Rest {
         let mut complaints = Complaints::about(sent.validation, &document, sent.body);
         let ready = || {
             let resource = ground.read(|read| self.meant(read, call, "create"))?;
-            if let Ground::Ahead(_) = ground
-                && belongs_in_its_transaction(&resource)
-            {
-                return Err(Status::internal("this is not done ahead"));
-            }
             let mut object = write::decode(document.value, &resource, &mut complaints)?;
             write::fit_namespace(&mut object, &call.path)?;
             let account = Account::Update {
@@ -175,12 +181,6 @@ impl Rest {
         };
         found.is_ok_and(|found| Arc::ptr_eq(&found, resource)) && open() && tx.get(key).is_none()
     }
-}
-
-/// Whether what becomes of an object depends on others.
-fn belongs_in_its_transaction(resource: &Resource) -> bool {
-    let strategy = resource.strategy.as_ref();
-    strategy.is_some_and(|strategy| strategy.looks_around())
 }
 
 fn put(tx: &mut Tx<'_>, call: &Call<'_>, ready: Ready) -> Result<Left, Status> {
