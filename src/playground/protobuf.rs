@@ -86,7 +86,7 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     }
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     let envelope = Envelope::read(envelope)?;
-    let Some(message) = kinds::find(envelope.api_version, envelope.kind) else {
+    let Some(message) = envelope.message() else {
         return Err(ProtobufError::UnknownKind {
             api_version: envelope.api_version.to_owned(),
             kind: envelope.kind.to_owned(),
@@ -104,7 +104,11 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
 pub(in crate::playground) fn decode_list(body: &[u8]) -> (Value, Vec<Value>) {
     let envelope = Envelope::read(body.strip_prefix(MAGIC).unwrap()).unwrap();
     let item = envelope.kind.strip_suffix("List").unwrap();
-    let message = kinds::find(envelope.api_version, item).unwrap();
+    let message = Envelope {
+        kind: item,
+        ..envelope
+    };
+    let message = message.message().unwrap();
     let (mut meta, mut items) = (Map::new(), Vec::new());
     let mut reader = Reader::new(envelope.raw);
     while let Some(field) = reader.field().unwrap() {
@@ -145,6 +149,13 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
+    /// What its content is, if that is known.
+    fn message(&self) -> Option<&'static kinds::Message> {
+        let api_version = self.api_version;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        kinds::find(group, version, self.kind)
+    }
+
     fn read(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
         let mut envelope = Self::default();
         let mut reader = Reader::new(bytes);

@@ -50,57 +50,60 @@ pub(super) struct Message {
 }
 
 /// The message of a kind; `DeleteOptions` go by any version.
-pub(super) fn find(api_version: &str, kind: &str) -> Option<&'static Message> {
+pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
     if kind == "DeleteOptions" {
         return Some(&DELETE_OPTIONS);
     }
-    Some(match (api_version, kind) {
-        ("v1", "Namespace") => &NAMESPACE,
-        ("v1", "Secret") => &SECRET,
-        ("v1", "ConfigMap") => &CONFIG_MAP,
-        ("v1", "ServiceAccount") => &SERVICE_ACCOUNT,
-        ("v1", "Event") => &CORE_EVENT,
-        ("v1", "ResourceQuota") => &RESOURCE_QUOTA,
-        ("events.k8s.io/v1", "Event") => &EVENT,
-        ("coordination.k8s.io/v1", "Lease") => &LEASE,
-        ("rbac.authorization.k8s.io/v1", "Role") => &ROLE,
-        ("rbac.authorization.k8s.io/v1", "ClusterRole") => &CLUSTER_ROLE,
-        ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => &BINDING,
-        ("authorization.k8s.io/v1", "SubjectAccessReview" | "LocalSubjectAccessReview") => {
-            &SUBJECT_ACCESS_REVIEW
-        }
-        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => &SELF_SUBJECT_ACCESS_REVIEW,
-        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => &SELF_SUBJECT_RULES_REVIEW,
-        ("authentication.k8s.io/v1", "TokenReview") => &TOKEN_REVIEW,
-        ("authentication.k8s.io/v1", "SelfSubjectReview") => &SELF_SUBJECT_REVIEW,
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => &definitions::DEFINITION,
-        ("admissionregistration.k8s.io/v1", kind) => match kind {
+    if version != "v1" {
+        return None;
+    }
+    Some(match (group, kind) {
+        ("", "Namespace") => &NAMESPACE,
+        ("", "Secret") => &SECRET,
+        ("", "ConfigMap") => &CONFIG_MAP,
+        ("", "ServiceAccount") => &SERVICE_ACCOUNT,
+        ("", "Event") => &CORE_EVENT,
+        ("", "ResourceQuota") => &RESOURCE_QUOTA,
+        ("events.k8s.io", "Event") => &EVENT,
+        ("coordination.k8s.io", "Lease") => &LEASE,
+        ("rbac.authorization.k8s.io", kind) => match kind {
+            "Role" => &ROLE,
+            "ClusterRole" => &CLUSTER_ROLE,
+            "RoleBinding" | "ClusterRoleBinding" => &BINDING,
+            _ => return None,
+        },
+        ("authorization.k8s.io", kind) => match kind {
+            "SubjectAccessReview" | "LocalSubjectAccessReview" => &SUBJECT_ACCESS_REVIEW,
+            "SelfSubjectAccessReview" => &SELF_SUBJECT_ACCESS_REVIEW,
+            "SelfSubjectRulesReview" => &SELF_SUBJECT_RULES_REVIEW,
+            _ => return None,
+        },
+        ("authentication.k8s.io", "TokenReview") => &TOKEN_REVIEW,
+        ("authentication.k8s.io", "SelfSubjectReview") => &SELF_SUBJECT_REVIEW,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => &definitions::DEFINITION,
+        ("admissionregistration.k8s.io", kind) => match kind {
             "MutatingWebhookConfiguration" => &admission::MUTATING,
             "ValidatingWebhookConfiguration" => &admission::VALIDATING,
             "ValidatingAdmissionPolicy" => &admission::POLICY,
             "ValidatingAdmissionPolicyBinding" => &admission::POLICY_BINDING,
             _ => return None,
         },
-        ("certificates.k8s.io/v1", "CertificateSigningRequest") => &admission::CERTIFICATE_REQUEST,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &admission::CERTIFICATE_REQUEST,
         _ => return None,
     })
 }
 
-/// The message of a kind that is written, too: one that has all fields of it under their own names.
+/// The message of a kind that is written, too: one that has all fields of it, each in its own place.
 pub(super) fn written(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
-    if version != "v1" {
+    let only_read = [
+        "apiextensions.k8s.io",
+        "admissionregistration.k8s.io",
+        "certificates.k8s.io",
+    ];
+    if only_read.contains(&group) {
         return None;
     }
-    let api_version = match group {
-        "" => "v1",
-        "events.k8s.io" => "events.k8s.io/v1",
-        "coordination.k8s.io" => "coordination.k8s.io/v1",
-        "rbac.authorization.k8s.io" => "rbac.authorization.k8s.io/v1",
-        "authorization.k8s.io" => "authorization.k8s.io/v1",
-        "authentication.k8s.io" => "authentication.k8s.io/v1",
-        _ => return None,
-    };
-    find(api_version, kind)
+    find(group, version, kind)
 }
 
 const fn entry(number: u32, name: &'static str, kind: Kind, shape: Shape) -> Entry {
