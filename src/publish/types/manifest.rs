@@ -45,6 +45,12 @@ fn tidy(value: &mut Value) {
         Value::Object(map) => {
             map.remove("nullable");
             map.remove("default");
+            // Kubernetes knows no unsigned numbers, and warns of a format that it does not know; the
+            // bounds beside it say as much.
+            if matches!(map.get("format"), Some(Value::String(format)) if format.starts_with("uint"))
+            {
+                map.remove("format");
+            }
             if let Some(Value::Array(variants)) = map.get_mut("enum") {
                 variants.retain(|variant| !variant.is_null());
             }

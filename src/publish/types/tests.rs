@@ -25,6 +25,26 @@ fn generated_crds_are_up_to_date() {
 }
 
 #[test]
+fn the_definition_has_no_format_that_a_server_warns_of() {
+    fn formats(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                // A property may be called `format`, too; its schema is an object.
+                found.extend(map.get("format").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|value| formats(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| formats(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    formats(&manifest::crd(), &mut found);
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found, ["date-time", "int64"]);
+}
+
+#[test]
 fn a_missing_list_keeps_what_was_and_an_empty_one_removes_it() {
     let spec = |projection| {
         parse(json!({"resource": {"apiGroup": "", "kind": "A"}, "projection": projection}))
