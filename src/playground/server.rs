@@ -15,6 +15,7 @@ mod exchange;
 mod faults;
 mod gather;
 mod gzip;
+mod impersonation;
 mod kubeconfig;
 mod request_info;
 mod request_log;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::auth::{Identity, Tokens};
 use super::faults::{Action, Faults, When};
 use super::gzip::{self, Coding};
+use super::impersonation;
 use super::request_info::{Address, RequestInfo};
 use super::request_log::RequestLog;
 use super::serve::{Body, Handler};
@@ -205,10 +206,9 @@ impl Exchange {
         let Some(identity) = user else {
             return Status::unauthorized().into();
         };
-        let user = User {
-            name: identity.name.clone(),
-            uid: identity.uid.clone(),
-            groups: identity.groups.clone(),
+        let user = match impersonation::acting(identity, &request.headers) {
+            Ok(user) => user,
+            Err(status) => return status.into(),
         };
         let scope = match self.router.route(address, &user) {
             Ok(scope) => scope,

@@ -135,6 +135,29 @@ async fn a_known_token_gets_through_with_its_groups_and_the_path_below_its_clust
 }
 
 #[tokio::test]
+async fn a_request_may_be_made_for_somebody_else_and_the_log_says_who_sent_it() {
+    let ground = ground().await;
+    let request = Request::get("/api/v1/secrets")
+        .header("Impersonate-User", "alice")
+        .header("Impersonate-Group", "a")
+        .body(Vec::new())
+        .unwrap();
+    let said: serde_json::Value = ground
+        .client("secret")
+        .await
+        .request(request)
+        .await
+        .unwrap();
+    assert_eq!(said["user"], "alice");
+    assert_eq!(
+        said["groups"],
+        serde_json::json!(["a", "system:authenticated"])
+    );
+    assert_eq!(ground.server.requests().since(0)[0].user, "agent");
+    ground.server.stop().await;
+}
+
+#[tokio::test]
 async fn an_unknown_token_is_refused_with_401() {
     let ground = ground().await;
     let error = ground
