@@ -35,7 +35,9 @@ impl Files {
 
     /// Writes a kubeconfig as YAML; never half of it.
     pub fn kubeconfig(&self, name: &str, kubeconfig: &Value) -> Result<PathBuf, WriteError> {
-        let yaml = serde_saphyr::to_string(kubeconfig)
+        // A line each: the authority is long, and tools that look for lines would not find it folded.
+        let plain = serde_saphyr::ser_options! { prefer_block_scalars: false };
+        let yaml = serde_saphyr::to_string_with_options(kubeconfig, plain)
             .map_err(|error| self.failed(name)(io::Error::other(error)))?;
         self.write(name, &yaml)
     }
@@ -76,4 +78,33 @@ fn private(path: &Path) -> io::Result<File> {
         options.mode(0o600);
     }
     options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::playground::server::{Context, kubeconfig};
+
+    #[test]
+    fn a_kubeconfig_has_its_authority_on_the_line_of_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context {
+            name: "root",
+            server: "https://127.0.0.1:1/clusters/root".to_owned(),
+        };
+        let authority = "of quite a length\n".repeat(40);
+        let written = kubeconfig(&authority, "admin", "0123", &[context]);
+        let path = Files::below(directory.path())
+            .kubeconfig("kcp.kubeconfig", &written)
+            .unwrap();
+        let text = fs::read_to_string(path).unwrap();
+        let of_authority = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("certificate-authority-data: "))
+            .unwrap();
+        assert!(of_authority.len() > 900, "{text}");
+        assert!(text.contains("token: \"0123\""), "{text}");
+        let read: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(read, written);
+    }
 }
