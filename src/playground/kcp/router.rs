@@ -19,7 +19,14 @@ impl Router for KcpRouter {
         match &address.front {
             // Probes and the version are asked for without a cluster, and root answers as well as any.
             Front::Top if is_probe(&address.path) => Ok(Scope::Cluster(tree::ROOT.into())),
-            Front::Top | Front::Unknown => Err(Status::no_such_path()),
+            Front::Top => Err(Status::new(
+                404,
+                "NotFound",
+                "the server could not find the requested resource: the address names no workspace, \
+                 such as /clusters/root (the context root of the kubeconfig)",
+            )
+            .about_nothing()),
+            Front::Unknown => Err(Status::no_such_path()),
             Front::Cluster(cluster) => match parse(cluster)? {
                 ClusterRef::Wildcard => Err(Status::no_such_path()),
                 ClusterRef::Path(path) => {

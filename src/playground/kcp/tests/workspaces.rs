@@ -294,3 +294,16 @@ async fn a_hundred_workspaces_stand_beside_each_other() {
         .collect();
     assert_eq!(ids.len(), 100);
 }
+
+#[tokio::test]
+async fn who_names_no_workspace_is_told_that_there_is_one_to_name() {
+    let world = World::new();
+    for path in ["/api", "/apis", "/api/v1/namespaces"] {
+        let answer = world.get(path).await;
+        assert_eq!(answer.code, 404, "{path}");
+        assert_eq!(answer.body["reason"], "NotFound", "{path}");
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.contains("/clusters/root"), "{path}: {message}");
+    }
+    world.get("/version").await.ok();
+}
