@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::demo::files::{Files, WriteError};
 use crate::demo::{self, DemoError, Told};
-use crate::playground::server::{Fault, FaultError};
+use crate::playground::server::FaultError;
 use crate::playground::{Playground, PlaygroundError, PlaygroundOptions};
 use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use crate::process::shutdown;
@@ -64,8 +64,8 @@ enum Failure {
         path: PathBuf,
         source: PlaygroundError,
     },
-    #[error("--fault {text:?}")]
-    Fault { text: String, source: FaultError },
+    #[error("--fault")]
+    Fault(#[source] FaultError),
     #[error(transparent)]
     Start(#[from] PlaygroundError),
     #[error("starting the runtime")]
@@ -204,11 +204,7 @@ fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, Failure> {
         })?;
     }
     for text in &args.fault {
-        let fault: Fault = text.parse().map_err(|source| Failure::Fault {
-            text: text.clone(),
-            source,
-        })?;
-        options.faults.push(fault);
+        options.faults.push(text.parse().map_err(Failure::Fault)?);
     }
     if let Some(path) = &args.request_log {
         let file = fs::File::create(path).map_err(|source| Failure::Write {

@@ -51,6 +51,25 @@ pub enum Action {
     StaleList(u64),
 }
 
+/// Of requests for resources, and the methods of those that name none (discovery, probes).
+fn is_verb(verb: &str) -> bool {
+    const VERBS: [&str; 12] = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "head",
+        "options",
+        "post",
+        "put",
+    ];
+    VERBS.contains(&verb)
+}
+
 /// A fault: what it matches, how often it strikes, what it does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
@@ -151,10 +170,15 @@ impl Faults {
 impl Action {
     /// Actions on watches and lists leave every other request alone.
     fn concerns(&self, verb: &str) -> bool {
+        self.only_verb().is_none_or(|only| only == verb)
+    }
+
+    /// The one verb that it can happen to, if there is just one.
+    fn only_verb(&self) -> Option<&'static str> {
         match self {
-            Self::CutWatch(_) | Self::DelayWatch(_) | Self::StallWatch(_) => verb == "watch",
-            Self::StaleList(_) => verb == "list",
-            Self::Latency(_) | Self::Status { .. } | Self::Reset(_) => true,
+            Self::CutWatch(_) | Self::DelayWatch(_) | Self::StallWatch(_) => Some("watch"),
+            Self::StaleList(_) => Some("list"),
+            Self::Latency(_) | Self::Status { .. } | Self::Reset(_) => None,
         }
     }
 }
@@ -218,6 +242,11 @@ impl FromStr for Fault {
             let some = Some(value.to_owned());
             let mut act = None;
             match key {
+                "verb" if !is_verb(value) => {
+                    return Err(bad(
+                        "a verb: get, list, watch, create, update, patch, delete or deletecollection",
+                    ));
+                }
                 "verb" => matcher.verb = some,
                 "cluster" => matcher.cluster = some,
                 "group" => matcher.group = some,
@@ -273,6 +302,13 @@ impl FromStr for Fault {
             Some(Action::Reset(_)) => Action::Reset(when),
             Some(action) => action,
         };
+        if let (Some(only), Some(verb)) = (action.only_verb(), &matcher.verb)
+            && verb != only
+        {
+            return Err(error(format!(
+                "what it does can happen with verb={only} only, never with verb={verb}"
+            )));
+        }
         Ok(Self {
             matcher,
             rate,
@@ -342,6 +378,18 @@ mod tests {
         assert_eq!(
             problem("rate=7 reset"),
             "\"rate=7\" is not a share from 0 to 1"
+        );
+        assert_eq!(
+            problem("verb=craete reset"),
+            "\"verb=craete\" is not a verb: get, list, watch, create, update, patch, delete or deletecollection"
+        );
+        assert_eq!(
+            problem("stall=5s verb=get"),
+            "what it does can happen with verb=watch only, never with verb=get"
+        );
+        assert_eq!(
+            problem("verb=watch stale=3"),
+            "what it does can happen with verb=list only, never with verb=watch"
         );
     }
 
