@@ -58,7 +58,10 @@ impl Files {
     pub fn open(&self, name: &str) -> Result<File, WriteError> {
         let failed = self.failed(name);
         if let Err(error) = fs::create_dir_all(&self.dir) {
-            return Err(failed(error));
+            return Err(WriteError {
+                path: self.dir.clone(),
+                source: error,
+            });
         }
         private(&self.dir.join(name)).map_err(failed)
     }
@@ -84,6 +87,17 @@ fn private(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::playground::server::{Context, kubeconfig};
+
+    #[test]
+    fn what_is_in_the_way_of_the_directory_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = directory.path().join("taken");
+        fs::write(&taken, "").unwrap();
+        let error = Files::below(&taken)
+            .write("database.json", "{}")
+            .unwrap_err();
+        assert_eq!(error.to_string(), format!("writing {}", taken.display()));
+    }
 
     #[test]
     fn a_kubeconfig_has_its_authority_on_the_line_of_its_name() {
