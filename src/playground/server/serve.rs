@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -29,6 +30,11 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How long a client may take for its TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
+/// What a server of Go says to who speaks HTTP where it speaks HTTPS.
+const PLAIN: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+/// What is read of such a request.
+const PLAIN_READ: u64 = 64 * 1024;
 
 /// How long open exchanges may go on once the server is told to stop.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -114,6 +120,23 @@ async fn accept(
     }
 }
 
+/// Whether the first byte is one of HTTP: a method, where TLS begins with a number.
+async fn speaks_plainly(stream: &TcpStream) -> std::io::Result<bool> {
+    let mut first = [0; 1];
+    let read = stream.peek(&mut first).await?;
+    Ok(read == 1 && first[0].is_ascii_uppercase())
+}
+
+/// Says what is wrong in the language of who asks; an alert of TLS says nothing to him.
+async fn refuse_plain(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.write_all(PLAIN).await?;
+    stream.shutdown().await?;
+    // What is left unread when a connection is closed may take the answer away with it.
+    let mut rest = stream.take(PLAIN_READ);
+    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
 async fn connection(
     stream: TcpStream,
     tls: TlsAcceptor,
@@ -123,8 +146,15 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small packets of a connection may wait");
     }
-    let stream = match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
+    let handshake = async {
+        if speaks_plainly(&stream).await? {
+            return refuse_plain(stream).await.map(|()| None);
+        }
+        tls.accept(stream).await.map(Some)
+    };
+    let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) => return,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a TLS handshake failed");
             return;

@@ -158,6 +158,25 @@ async fn a_request_may_be_made_for_somebody_else_and_the_log_says_who_sent_it() 
 }
 
 #[tokio::test]
+async fn who_speaks_http_is_told_that_https_is_spoken() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let ground = ground().await;
+    let address = ground.url.strip_prefix("https://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(b"GET /api HTTP/1.1\r\nHost: playground\r\n\r\n")
+        .await
+        .unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.0 400 "), "{said}");
+    assert!(said.contains("HTTP request to an HTTPS server"), "{said}");
+    drop(stream);
+    ground.server.stop().await;
+}
+
+#[tokio::test]
 async fn an_unknown_token_is_refused_with_401() {
     let ground = ground().await;
     let error = ground
