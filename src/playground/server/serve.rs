@@ -154,12 +154,11 @@ async fn connection(
     };
     let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) => return,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a TLS handshake failed");
             return;
         }
-        Err(_) => return,
+        Ok(Ok(None)) | Err(_) => return,
     };
     let cut = CancellationToken::new();
     let service = service_fn(|request: Request<Incoming>| {
