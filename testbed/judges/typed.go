@@ -101,6 +101,11 @@ func alike(ctx context.Context, packed, inJSON client.Client, object client.Obje
 		if err := c.List(ctx, listed, client.InNamespace(object.GetNamespace()), client.MatchingLabels(object.GetLabels())); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
+		if listed.GetResourceVersion() == "" {
+			return fmt.Errorf("a list without a revision: %#v", listed)
+		}
+		// Of the whole cluster, where controllers write between the two.
+		listed.SetResourceVersion("")
 		lists = append(lists, listed)
 	}
 	if len(objects[0].GetManagedFields()) == 0 || !equality.Semantic.DeepEqual(objects[0], objects[1]) {
