@@ -18,6 +18,7 @@ use crate::playground::store::{Name, StoreOptions};
 
 mod aggregated;
 mod burdens;
+mod creates;
 mod lists;
 mod owners;
 mod packed;

@@ -1,4 +1,6 @@
 use super::*;
+use crate::playground::api::ApiBody;
+use crate::playground::protobuf;
 use crate::playground::store::Retention;
 
 async fn maps(count: usize) -> Ground {
@@ -230,4 +232,55 @@ async fn metadata_alone_is_shown_to_who_asks_for_it() {
     );
     assert_eq!(item["metadata"]["name"], "m000");
     assert_eq!(item.get("data"), None);
+}
+
+/// Whether a list is sent piece by piece, the types that are said of it, and all of it.
+async fn sent(ground: &Ground, query: &str, accept: &str) -> (bool, Option<String>, Bytes) {
+    let target = format!("{MAPS}{query}");
+    let response = ground
+        .raw(Method::GET, &target, &[(ACCEPT, accept)], b"")
+        .await;
+    assert_eq!(response.status, 200, "{query} {accept}");
+    let media_type = response.headers.get(CONTENT_TYPE);
+    let media_type = media_type.map(|value| value.to_str().unwrap().to_owned());
+    let in_pieces = matches!(response.body, ApiBody::Pieces(_));
+    (in_pieces, media_type, response.body.whole().unwrap())
+}
+
+#[tokio::test]
+async fn a_large_list_is_sent_in_pieces_and_a_small_one_whole() {
+    const PACKED: &str = "application/vnd.kubernetes.protobuf";
+    let ground = Ground::new();
+    for name in ["a", "b", "c"] {
+        let large = json!({"metadata": {"name": name}, "data": {"k": "v".repeat(40_000)}});
+        ground.post(MAPS, large).await.ok();
+    }
+    for (query, count) in [
+        ("", 3),
+        ("?limit=2", 2),
+        ("?limit=1", 1),
+        ("?labelSelector=x", 0),
+    ] {
+        let large = count > 1;
+        let (in_pieces, media_type, json) = sent(&ground, query, "application/json").await;
+        assert_eq!((in_pieces, media_type), (large, None), "{query}");
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(names(&json), ["a", "b", "c"][..count], "{query}");
+
+        let (in_pieces, media_type, packed) = sent(&ground, query, PACKED).await;
+        assert_eq!(
+            (in_pieces, media_type.as_deref()),
+            (large, Some(PACKED)),
+            "{query}"
+        );
+        let (_, items) = protobuf::decode_list(&packed);
+        assert_eq!(Value::from(items), json["items"], "{query}");
+
+        // To be printed as YAML, a document is put together first.
+        let (in_pieces, media_type, _) = sent(&ground, query, "application/yaml").await;
+        assert_eq!(
+            (in_pieces, media_type.as_deref()),
+            (false, Some("application/yaml"))
+        );
+    }
 }
