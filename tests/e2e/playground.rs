@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use testbed::cluster::Controllers;
 use testbed::{Launch, Options, SOON, ServiceCluster, binaries, eventually, unique};
 
+mod records;
+
 const JUDGING: Duration = Duration::from_mins(8);
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -281,6 +283,54 @@ async fn the_command_serves_until_it_is_told_to_end() -> Result<()> {
     }
     let exit = process.stop(SOON).await?;
     ensure!(exit.success(), "it ended with {exit:?}");
+    ensure!(fs::read_to_string(&said)?.lines().count() == 1);
+    let errors = fs::read_to_string(directory.path().join("errors"))?;
+    ensure!(errors.is_empty(), "{errors}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_warns_on_stderr_and_says_only_that_it_is_ready_on_stdout() -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let (said, errors) = (scratch.path().join("said"), scratch.path().join("errors"));
+    let log = scratch.path().join("requests");
+    let made = Launch::new("mkfifo", "mkfifo").arg(&log);
+    let made = made.run(scratch.path(), SOON).await?;
+    ensure!(made.exit.success(), "mkfifo: {}", made.stderr);
+    // Something to warn of: what the request log goes to is there, until nobody reads it any more.
+    let reader = tokio::net::unix::pipe::OpenOptions::new().open_receiver(&log)?;
+    let process = Launch::new("playground", env!("CARGO_BIN_EXE_hawser"))
+        .args(["playground", "--bare", "--dir"])
+        .arg(scratch.path().join("kubeconfigs"))
+        .arg("--request-log")
+        .arg(&log)
+        .log(&errors)
+        .stdout(&said)
+        .spawn()?;
+    eventually(SOON, "the line that says ready", async || {
+        let text = fs::read_to_string(&said)?;
+        ensure!(text.ends_with('\n'), "{text:?}");
+        Ok(())
+    })
+    .await;
+    drop(reader);
+    let kubeconfig = scratch.path().join("kubeconfigs/service.kubeconfig");
+    let kubeconfig: Value = serde_saphyr::from_str(&fs::read_to_string(kubeconfig)?)?;
+    let spaces: Api<Namespace> = Api::all(client(&kubeconfig).await?);
+    spaces.list(&ListParams::default()).await?;
+    let exit = process.stop(SOON).await?;
+    ensure!(exit.success(), "it ended with {exit:?}");
+    let (said, errors) = (fs::read_to_string(&said)?, fs::read_to_string(&errors)?);
+    ensure!(
+        said.starts_with("ready: kcp at https://127.0.0.1:") && said.lines().count() == 1,
+        "{said:?}"
+    );
+    ensure!(
+        errors.contains("WARN")
+            && errors.contains("request log file")
+            && errors.lines().count() == 1,
+        "{errors:?}"
+    );
     Ok(())
 }
 
