@@ -47,7 +47,7 @@ use super::openapi::Documents;
 use super::status::Status;
 use super::store::{Name, Outcome, Read, Store, Tx};
 use super::yaml;
-use accept::{Accepts, Discovery, Form, Notation};
+use accept::{Accepts, Discovery, Form, Notation, Route};
 use aside::{Aside, SMALL};
 use discovery::Part;
 use ground::Ground;
@@ -116,8 +116,10 @@ impl Rest {
                 accepts,
                 clock: self.store.clock(),
             };
-            if accept::is_foreign(&request.headers) && self.is_built_in(&call).unwrap_or(false) {
-                return Err(accept::refuse_by_route());
+            if let Err(refused) = Route::BuiltIn.check(&request.headers)
+                && self.is_built_in(&call).unwrap_or(false)
+            {
+                return Err(refused);
             }
             if let Some(status) = refused {
                 return Err(status);
@@ -145,14 +147,14 @@ impl Rest {
             return self.describe(request, &target).await;
         }
         if let Target::Resources { group, version } = &target
-            && accept::is_foreign(&request.headers)
+            && let Err(refused) = Route::BuiltIn.check(&request.headers)
             && self.has_built_in(&request.scope, group, version)
         {
-            return Err(accept::refuse_by_route());
+            return Err(refused);
         }
-        if target != Target::Version
-            && let Discovery::Aggregated(version) = discovery_form(request, &target)?
-        {
+        if target == Target::Version {
+            Route::Version.check(&request.headers)?;
+        } else if let Discovery::Aggregated(version) = discovery_form(request, &target)? {
             return self.aggregate(request, &target, version);
         }
         let document = self.discover(&request.scope, &target)?;

@@ -61,6 +61,7 @@ use testbed::generated;
 use testbed::{Options, ServiceCluster};
 
 mod normal;
+mod packed;
 mod run;
 mod server;
 mod step;

@@ -1,6 +1,7 @@
 //! The playground taken for what it stands for, by clients that know nothing of it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -251,6 +252,11 @@ async fn the_command_serves_until_it_is_told_to_end() -> Result<()> {
     let tokens = directory.path().join("tokens.csv");
     fs::write(&tokens, "topsecret,agent,1111,\"agents\"\n")?;
     let said = directory.path().join("said");
+    // One from before, which others may read.
+    fs::create_dir(directory.path().join("kubeconfigs"))?;
+    let before = directory.path().join("kubeconfigs/kcp.kubeconfig");
+    fs::write(&before, "")?;
+    fs::set_permissions(&before, fs::Permissions::from_mode(0o644))?;
     let process = Launch::new("playground", env!("CARGO_BIN_EXE_hawser"))
         .args(["playground", "--bare", "--dir"])
         .arg(directory.path().join("kubeconfigs"))
@@ -274,6 +280,11 @@ async fn the_command_serves_until_it_is_told_to_end() -> Result<()> {
     .await;
     for name in ["kcp.kubeconfig", "service.kubeconfig"] {
         let path = directory.path().join("kubeconfigs").join(name);
+        let mode = fs::metadata(&path)?.permissions().mode();
+        ensure!(
+            mode.trailing_zeros() >= 6,
+            "{name} is open to others: {mode:o}"
+        );
         let mut kubeconfig: Value = serde_saphyr::from_str(&fs::read_to_string(&path)?)?;
         let spaces: Api<Namespace> = Api::all(client(&kubeconfig).await?);
         ensure!(!spaces.list(&ListParams::default()).await?.items.is_empty());

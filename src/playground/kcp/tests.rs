@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, Method};
 use serde_json::{Value, json};
 
 use super::*;
@@ -80,6 +80,17 @@ impl World {
         media_type: &str,
         body: &Value,
     ) -> ApiResponse {
+        self.sent(method, target, (CONTENT_TYPE, media_type), body)
+            .await
+    }
+
+    async fn sent(
+        &self,
+        method: Method,
+        target: &str,
+        (header, value): (HeaderName, &str),
+        body: &Value,
+    ) -> ApiResponse {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (target, None),
@@ -95,7 +106,7 @@ impl World {
             Err(status) => return status.into(),
         };
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, media_type.parse().unwrap());
+        headers.insert(header, value.parse().unwrap());
         let body = if body.is_null() {
             String::new()
         } else {

@@ -205,29 +205,44 @@ impl Discovery {
     }
 }
 
-/// Whether nothing is asked for that the routes of built-in kinds have. They look at media types as at
-/// words, before anybody looks at what they mean.
-pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
-    let known = [JSON, YAML, protobuf::MEDIA_TYPE, "*/*"];
-    // By far the most clients name one of the first words.
-    let named = |value: &HeaderValue| {
-        let mut common = [JSON, "*/*"].into_iter();
-        common.any(|word| memchr::memmem::find(value.as_bytes(), word.as_bytes()).is_some())
-    };
-    if headers.get_all(ACCEPT).iter().any(named) {
-        return false;
-    }
-    let text = header(headers);
-    let clauses = clauses(&text);
-    let foreign = |clause: &Clause<'_>| !known.contains(&clause.media_type);
-    !clauses.is_empty() && clauses.iter().all(foreign)
+/// Routes that look at media types as at words, before anybody looks at what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    BuiltIn,
+    Version,
 }
 
-/// What the routes of built-in kinds say then.
-pub(super) fn refuse_by_route() -> Status {
-    let known = [JSON, YAML].join(", ");
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
-    Status::not_acceptable(message).about_nothing()
+impl Route {
+    /// Refuses who asks for nothing that the route has.
+    pub(super) fn check(self, headers: &HeaderMap) -> Result<(), Status> {
+        // By far the most clients name one of the first words.
+        let named = |value: &HeaderValue| {
+            let mut common = [JSON, "*/*"].into_iter();
+            common.any(|word| memchr::memmem::find(value.as_bytes(), word.as_bytes()).is_some())
+        };
+        if headers.get_all(ACCEPT).iter().any(named) {
+            return Ok(());
+        }
+        let text = header(headers);
+        let clauses = clauses(&text);
+        let known = |clause: &Clause<'_>| self.has(clause.media_type);
+        if clauses.is_empty() || clauses.iter().any(known) {
+            return Ok(());
+        }
+        let told = match self {
+            Self::BuiltIn => [JSON, YAML].join(", "),
+            Self::Version => JSON.to_owned(),
+        };
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {told}");
+        Err(Status::not_acceptable(message).about_nothing())
+    }
+
+    fn has(self, media_type: &str) -> bool {
+        match self {
+            Self::BuiltIn => [JSON, YAML, protobuf::MEDIA_TYPE, "*/*"].contains(&media_type),
+            Self::Version => [JSON, "*/*"].contains(&media_type),
+        }
+    }
 }
 
 fn refuse() -> Status {
@@ -448,6 +463,30 @@ mod tests {
         assert_eq!(beside(Some("All")), Err(400));
         let other = Accepts::parse(&headers("application/json"), Some("All"));
         assert_eq!(other.unwrap().0, [Form::Whole.into()]);
+    }
+
+    #[test]
+    fn routes_know_words_and_not_what_they_mean() {
+        let packed = "application/vnd.kubernetes.protobuf";
+        for (accept, built_in, version) in [
+            ("", true, true),
+            ("*/*", true, true),
+            ("text/html, application/json;as=Nope", true, true),
+            ("application/yaml", true, false),
+            (packed, true, false),
+            ("application/*", false, false),
+            ("text/html", false, false),
+        ] {
+            let passes = |route: Route| route.check(&headers(accept)).is_ok();
+            assert_eq!(passes(Route::BuiltIn), built_in, "{accept}");
+            assert_eq!(passes(Route::Version), version, "{accept}");
+        }
+        let refused = Route::Version.check(&headers(packed)).unwrap_err();
+        assert!(
+            refused
+                .message
+                .ends_with("representations: application/json")
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine as _};
 use serde::{Deserialize, Serialize};
 
+use crate::playground::field::quote;
 use crate::playground::status::Status;
 use crate::playground::store::{Name, Place, Range};
 
@@ -89,7 +90,8 @@ fn read(text: &str, range: &Range) -> Result<Token, String> {
     let wire: Wire = serde_json::from_slice(&json).map_err(|error| match json.first() {
         None => "unexpected end of JSON input".to_owned(),
         Some(first) if !first.is_ascii() || first.is_ascii_alphabetic() => {
-            let first = char::from(*first);
+            let first = quote(&char::from(*first).to_string());
+            let first = first.trim_matches('"');
             format!("invalid character '{first}' looking for beginning of value")
         }
         Some(_) => error.to_string(),
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(json: &str, why: &str) {
+    fn refused(json: impl AsRef<[u8]>, why: &str) {
         let text = URL_SAFE_NO_PAD.encode(json);
         let status = Token::decode(&text, &range(Some("root"), None)).unwrap_err();
         let begin = "invalid continue token: continue key is not valid: ";
@@ -205,6 +207,10 @@ mod tests {
     #[test]
     fn what_is_no_token_is_refused_for_what_is_wrong_with_it() {
         refused("i", "invalid character 'i' looking for beginning of value");
+        refused(
+            [0x9e],
+            "invalid character '\\u009e' looking for beginning of value",
+        );
         refused(
             r#"{"v":"meta.k8s.io/v2","rv":1,"start":"a"}"#,
             "server does not recognize this encoded version meta.k8s.io/v2",

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
-use super::normal;
 use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who, YAML};
+use super::{normal, packed};
 
 /// Headers that always have to be the same.
 const HEADERS: [&str; 7] = [
@@ -203,10 +203,7 @@ impl Server {
         });
         let ready = ready.await.map_err(|last| anyhow::anyhow!("{last}"))?;
         let (parts, bytes) = ready?.into_parts();
-        let mut body = match parts.headers.get("content-type") {
-            Some(media_type) if media_type == YAML => from_yaml(&bytes)?,
-            _ => read(&bytes),
-        };
+        let mut body = document(&parts.headers, &bytes)?;
         if let Some(key) = ask.keep {
             self.kept.insert(key.to_owned(), body.clone());
         }
@@ -262,11 +259,16 @@ impl Server {
         let code = parts.status.as_u16();
         if code != 200 {
             let bytes = body.collect_bytes().await?;
-            let mut body = read(&bytes);
+            let mut body = document(&parts.headers, &bytes)?;
             normal::normalise(&mut body);
             return Ok(answer(code, &parts.headers, ask, body));
         }
         let (sender, events) = mpsc::unbounded_channel();
+        let media_type = parts.headers.get("content-type");
+        let take = match media_type.and_then(|media_type| media_type.to_str().ok()) {
+            Some(media_type) if media_type.starts_with(packed::PROTOBUF) => packed::take_events,
+            _ => take_lines,
+        };
         tokio::spawn(async move {
             let mut pending = Vec::new();
             while let Some(Ok(frame)) = body.frame().await {
@@ -274,9 +276,13 @@ impl Server {
                     continue;
                 };
                 pending.extend_from_slice(&data);
-                while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = pending.drain(..=end).collect();
-                    if sender.send(read(&line)).is_err() {
+                let events = match take(&mut pending) {
+                    Ok(events) => events,
+                    // It is compared like any other, and found.
+                    Err(error) => vec![json!({"no event": error.to_string()})],
+                };
+                for event in events {
+                    if sender.send(event).is_err() {
                         return;
                     }
                 }
@@ -335,6 +341,30 @@ impl Server {
         }
         Ok(found.into())
     }
+}
+
+/// What an answer says, whatever it is written in.
+fn document(headers: &HeaderMap, bytes: &[u8]) -> Result<Value> {
+    let media_type = headers.get("content-type");
+    if media_type.is_some_and(|media_type| media_type == YAML) {
+        return from_yaml(bytes);
+    }
+    if !packed::is_packed(bytes) {
+        return Ok(read(bytes));
+    }
+    // What nobody can read is compared like anything else, and found.
+    let packed = packed::read(bytes);
+    Ok(packed.unwrap_or_else(|error| json!({"unreadable": error.to_string()})))
+}
+
+/// Takes the events that are there as a whole from the beginning of a stream.
+fn take_lines(pending: &mut Vec<u8>) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = pending.drain(..=end).collect();
+        found.push(read(&line));
+    }
+    Ok(found)
 }
 
 /// What is written in YAML has to be YAML, and is compared by what it says.

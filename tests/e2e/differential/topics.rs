@@ -13,6 +13,7 @@ mod histories;
 mod kinds;
 mod metadata;
 mod namespaces;
+mod packed;
 mod paging;
 mod patches;
 mod paths;
@@ -57,5 +58,6 @@ pub(super) fn all() -> Vec<Topic> {
         wire::topic(),
         corners::topic(),
         updates::topic(),
+        packed::topic(),
     ]
 }

@@ -374,3 +374,39 @@ async fn a_claimed_api_whose_schema_comes_late_is_served_then() {
         .ok();
     assert_eq!(world.get(&at).await.code, 200);
 }
+
+#[tokio::test]
+async fn of_a_workspace_only_built_in_kinds_are_protobuf_and_of_a_virtual_one_nothing_is() {
+    const PACKED: &str = "application/vnd.kubernetes.protobuf";
+    let (world, view, team) = claimed().await;
+    let secret = json!({"metadata": {"name": "s"}});
+    let secrets = format!("/clusters/{team}{SECRETS}");
+    world.post(&secrets, secret).await.ok();
+    let tabs = format!("/clusters/{team}{TABS}");
+    world.post(&tabs, tab("t")).await.ok();
+
+    for (target, is_packed) in [
+        (format!("{secrets}/s"), true),
+        (secrets.clone(), true),
+        (format!("/clusters/{team}/api/v1/namespaces"), true),
+        (format!("{tabs}/t"), false),
+        (format!("/clusters/root:org{EXPORTS}"), false),
+        (format!("/clusters/{team}{BINDINGS2}"), false),
+        (format!("/clusters/root{WORKSPACES}"), false),
+        (format!("{view}/{team}{SECRETS}/s"), false),
+        (format!("{view}/*/api/v1/secrets"), false),
+        (format!("{view}/*/apis/example.com/v1/crontabs"), false),
+    ] {
+        let asked = async |accept: &str| {
+            let sent = world.sent(Method::GET, &target, (ACCEPT, accept), &json!(null));
+            let answer = sent.await;
+            let media_type = answer.headers.get(CONTENT_TYPE);
+            let is_packed = media_type.is_some_and(|media_type| media_type == PACKED);
+            (answer.status, is_packed)
+        };
+        let either = format!("{PACKED},application/json");
+        assert_eq!(asked(&either).await, (200, is_packed), "{target}");
+        let alone = if is_packed { 200 } else { 406 };
+        assert_eq!(asked(PACKED).await, (alone, is_packed), "{target}");
+    }
+}
