@@ -83,8 +83,16 @@ pub(super) fn is_packed(document: &[u8]) -> bool {
     document.starts_with(MAGIC)
 }
 
-/// The JSON of a document.
-pub(super) fn read(document: &[u8]) -> Result<Value> {
+/// The JSON of a document. What nobody can read is compared like anything else, and found.
+pub(super) fn read(document: &[u8]) -> Value {
+    or_unreadable(document_of(document))
+}
+
+fn or_unreadable(read: Result<Value>) -> Value {
+    read.unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
+}
+
+fn document_of(document: &[u8]) -> Result<Value> {
     let envelope = document.strip_prefix(MAGIC).context("no envelope")?;
     let types = messages(envelope, 1)?.concat();
     let types = plain(&types, &[(1, "apiVersion"), (2, "kind")])?;
@@ -132,10 +140,10 @@ fn enveloped(types: &Map<String, Value>, kind: &str, raw: &[u8]) -> Vec<u8> {
         message.push(number << 3 | 2);
         let mut left = bytes.len();
         while left >= 0x80 {
-            message.push((left & 0x7f) as u8 | 0x80);
+            message.push(left.to_le_bytes()[0] | 0x80);
             left >>= 7;
         }
-        message.push(left as u8);
+        message.push(left.to_le_bytes()[0]);
         message.extend_from_slice(bytes);
     };
     let api_version = types.get("apiVersion").and_then(Value::as_str);
@@ -178,17 +186,17 @@ fn status(raw: &[u8]) -> Result<Map<String, Value>> {
 }
 
 /// Takes the events that are there as a whole from the beginning of a stream.
-pub(super) fn take_events(pending: &mut Vec<u8>) -> Result<Vec<Value>> {
+pub(super) fn take_events(pending: &mut Vec<u8>) -> Vec<Value> {
     let mut found = Vec::new();
     while let Some((size, rest)) = pending.split_first_chunk::<4>() {
         let size = u32::from_be_bytes(*size) as usize;
         let Some(frame) = rest.get(..size) else {
             break;
         };
-        found.push(event(frame)?);
+        found.push(or_unreadable(event(frame)));
         pending.drain(..4 + size);
     }
-    Ok(found)
+    found
 }
 
 fn event(frame: &[u8]) -> Result<Value> {
@@ -200,6 +208,6 @@ fn event(frame: &[u8]) -> Result<Value> {
         "{} documents in an event",
         documents.len()
     );
-    event.insert("object".to_owned(), read(documents[0])?);
+    event.insert("object".to_owned(), document_of(documents[0])?);
     Ok(event.into())
 }

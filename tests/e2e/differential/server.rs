@@ -276,12 +276,7 @@ impl Server {
                     continue;
                 };
                 pending.extend_from_slice(&data);
-                let events = match take(&mut pending) {
-                    Ok(events) => events,
-                    // It is compared like any other, and found.
-                    Err(error) => vec![json!({"no event": error.to_string()})],
-                };
-                for event in events {
+                for event in take(&mut pending) {
                     if sender.send(event).is_err() {
                         return;
                     }
@@ -352,19 +347,17 @@ fn document(headers: &HeaderMap, bytes: &[u8]) -> Result<Value> {
     if !packed::is_packed(bytes) {
         return Ok(read(bytes));
     }
-    // What nobody can read is compared like anything else, and found.
-    let packed = packed::read(bytes);
-    Ok(packed.unwrap_or_else(|error| json!({"unreadable": error.to_string()})))
+    Ok(packed::read(bytes))
 }
 
 /// Takes the events that are there as a whole from the beginning of a stream.
-fn take_lines(pending: &mut Vec<u8>) -> Result<Vec<Value>> {
+fn take_lines(pending: &mut Vec<u8>) -> Vec<Value> {
     let mut found = Vec::new();
     while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
         let line: Vec<u8> = pending.drain(..=end).collect();
         found.push(read(&line));
     }
-    Ok(found)
+    found
 }
 
 /// What is written in YAML has to be YAML, and is compared by what it says.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::*;
 
 /// Only guards against waiting without end.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 type Work = Box<dyn FnOnce() + Send>;
 
