@@ -25,9 +25,9 @@ impl Change {
         }
     }
 
-    /// The bytes that are kept alive by remembering this change.
+    /// The bytes that are kept alive by remembering this change from now on.
     fn weight(&self) -> usize {
-        self.before.as_ref().map_or(0, |stored| stored.size()) + 256
+        self.before.as_ref().map_or(0, |stored| stored.pass()) + 256
     }
 }
 

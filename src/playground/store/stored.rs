@@ -48,8 +48,9 @@ pub struct Stored {
     /// Empty as long as the state is not committed.
     body: Bytes,
     parsed: OnceLock<Object>,
-    /// The same in another encoding, once somebody has asked for it.
-    packed: OnceLock<Bytes>,
+    /// The same in another encoding, once somebody has asked for it. Nothing where nobody had before
+    /// another state took its place.
+    packed: OnceLock<Option<Bytes>>,
 }
 
 impl Stored {
@@ -99,16 +100,24 @@ impl Stored {
         self.body.clone()
     }
 
-    /// The JSON in another encoding, in which it is kept from now on: there is one for each object.
+    /// The JSON in another encoding, in which it is kept from now on: there is one for each object. States of
+    /// the past keep no more than they had, which was counted.
     pub fn packed<E>(&self, pack: impl FnOnce(&[u8]) -> Result<Bytes, E>) -> Result<Bytes, E> {
         if self.body.is_empty() {
             return pack(&self.body());
         }
-        if let Some(packed) = self.packed.get() {
+        if let Some(Some(packed)) = self.packed.get() {
             return Ok(packed.clone());
         }
         let packed = pack(&self.body)?;
-        Ok(self.packed.get_or_init(|| packed).clone())
+        self.packed.get_or_init(|| Some(packed.clone()));
+        Ok(packed)
+    }
+
+    /// Makes it a state of the past: the bytes that it is kept in, now and later.
+    pub(super) fn pass(&self) -> usize {
+        let packed = self.packed.get_or_init(|| None);
+        self.body.len() + packed.as_ref().map_or(0, Bytes::len)
     }
 
     /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.

@@ -261,7 +261,126 @@ fn content(snapshot: &Snapshot, team: Option<&str>) -> BTreeMap<Place, serde_jso
         .collect()
 }
 
+#[test]
+fn what_is_kept_of_the_past_counts_in_each_encoding() {
+    let store = Store::new(StoreOptions {
+        retention: Retention {
+            changes: 1000,
+            bytes: 10_000,
+        },
+        ..StoreOptions::default()
+    });
+    let packed = |stored: &Stored, size: usize| {
+        let packed = stored.packed(|_| Ok::<_, Status>(bytes::Bytes::from(vec![0; size])));
+        packed.unwrap().len()
+    };
+    let range = Range::everywhere(&table());
+    let first = put(&store, "a", "x", "red", 1);
+    let stored = first.reported.unwrap();
+    assert_eq!(packed(&stored, 5000), 5000);
+    assert_eq!(packed(&stored, 1), 5000);
+    put(&store, "a", "x", "red", 2);
+    let second = put(&store, "a", "x", "red", 3);
+    assert!(store.snapshot_at(&range, first.revision).is_ok());
+    // Nothing is added to what has passed.
+    let between = store.snapshot_at(&range, second.revision - 1).unwrap();
+    assert_eq!(packed(&between.items[0], 5000), 5000);
+    assert_eq!(packed(&between.items[0], 1), 1);
+    packed(&second.reported.unwrap(), 5000);
+    put(&store, "a", "x", "red", 4);
+    let refused = store.snapshot_at(&range, first.revision).unwrap_err();
+    assert_eq!(refused.code, 410);
+}
+
+/// Places in the order of lists, which is not the one of their names.
+fn places() -> Vec<Place> {
+    let mut places = Vec::new();
+    for cluster in ["a", "b"] {
+        for namespace in ["", "n", "n-m", "n0"] {
+            for name in ["x", "x-y", "y"] {
+                places.push(table().key(cluster, namespace, name).place);
+            }
+        }
+    }
+    places
+}
+
+fn ranges() -> Vec<Range> {
+    let mut ranges = vec![Range::everywhere(&table())];
+    for namespace in [None, Some("n"), Some("n-m")] {
+        ranges.push(Range {
+            namespace: namespace.map(Name::from),
+            ..Range::in_cluster(&table(), "b")
+        });
+        ranges.push(Range {
+            namespace: namespace.map(Name::from),
+            ..Range::everywhere(&table())
+        });
+    }
+    ranges
+}
+
+fn specs(read: &dyn Read, range: &Range) -> Vec<(Place, serde_json::Value)> {
+    let items = read.list(range).into_iter();
+    let spec = |stored: &Stored| stored.object().as_value()["spec"].clone();
+    items
+        .map(|stored| (stored.key.place.clone(), spec(&stored)))
+        .collect()
+}
+
+fn expected(model: &BTreeMap<Place, u8>, range: &Range) -> Vec<(Place, serde_json::Value)> {
+    let covered = model.iter().filter(|(place, _)| range.covers(place));
+    covered
+        .map(|(place, value)| (place.clone(), (*value).into()))
+        .collect()
+}
+
 proptest! {
+    #[test]
+    fn a_transaction_is_read_as_it_will_be(
+        transactions in proptest::collection::vec(
+            proptest::collection::vec((0..24_usize, proptest::option::of(0..3_u8)), 1..40), 1..5,
+        ),
+    ) {
+        let store = Store::new(StoreOptions::default());
+        let (places, ranges) = (places(), ranges());
+        let mut model = BTreeMap::new();
+        for steps in transactions {
+            let (before, revision) = (model.clone(), store.revision());
+            let mut last = None;
+            let outcome = store.write(|tx| {
+                for (place, value) in steps {
+                    let key = Key { table: table(), place: places[place].clone() };
+                    tx.report(&key);
+                    last = Some(key.place.clone());
+                    match value {
+                        Some(value) => {
+                            tx.put(&key, thing(&key.place.name, "red", value))?;
+                            model.insert(key.place.clone(), value);
+                        }
+                        None => assert_eq!(tx.remove(&key), model.remove(&key.place).is_some()),
+                    }
+                    for range in &ranges {
+                        assert_eq!(specs(tx, range), expected(&model, range));
+                    }
+                    for place in &places {
+                        let key = Key { table: table(), place: place.clone() };
+                        assert_eq!(tx.get(&key).is_some(), model.contains_key(place));
+                    }
+                }
+                Ok(())
+            }).unwrap();
+            for range in &ranges {
+                prop_assert_eq!(store.read(|read| specs(read, range)), expected(&model, range));
+            }
+            let changed = places.iter().filter(|place| before.get(place) != model.get(place));
+            prop_assert_eq!(store.revision() - revision, changed.count() as u64);
+            let reported = outcome.reported.map(|stored| stored.key.place.clone());
+            let last = last.filter(|place| model.contains_key(place));
+            prop_assert_eq!(reported, last);
+        }
+    }
+
     #[test]
     fn the_replay_of_every_watcher_equals_a_list(steps in steps()) {
         let store = Store::new(StoreOptions::default());
