@@ -12,6 +12,7 @@ mod kinds;
 mod leases;
 mod members;
 pub mod namespaces;
+mod quotas;
 mod rbac;
 mod reviews;
 mod shapes;

@@ -30,6 +30,11 @@ mod structural;
 mod tests;
 mod validate;
 
+/// What is wrong with a text that should be a quantity.
+pub fn check_quantity(text: &str) -> Result<(), String> {
+    rules::check_quantity(text)
+}
+
 /// Levels of nesting in a schema; the JSON parser stops at about as many.
 pub const MAX_DEPTH: usize = 100;
 

@@ -13,7 +13,7 @@ use crate::playground::names;
 use crate::playground::status::Status;
 use crate::playground::store::{Key, Range, Read, Settler, Table, Tx};
 
-mod times;
+pub(super) mod times;
 
 pub(super) const VIEW_GROUP: &str = "events.k8s.io";
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
 use super::shapes::{Dropping, Shape, Typed};
-use super::{accounts, data, events, leases, namespaces, rbac};
+use super::{accounts, data, events, leases, namespaces, quotas, rbac};
 use crate::playground::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::playground::custom::{self, definitions};
 use crate::playground::fields;
@@ -49,6 +49,7 @@ enum Rules {
     Review(Question),
     Definition,
     Lease,
+    Quota,
 }
 
 const CORE: Row = Row {
@@ -151,6 +152,7 @@ pub(super) const TABLE: &[Row] = &[
         plural: "resourcequotas",
         short_names: &["quota"],
         status: Status::Served,
+        rules: Rules::Quota,
         ..CORE
     },
     Row {
@@ -358,6 +360,7 @@ impl Rules {
             Self::RoleBinding => Arc::new(rbac::Bindings),
             Self::Event => Arc::new(events::Events),
             Self::Lease => Arc::new(leases::Leases),
+            Self::Quota => Arc::new(quotas::Quotas),
             Self::Definition => Arc::new(definitions::Definitions),
             Self::Review(question) => Arc::new(Reviews {
                 question,

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::events::times;
 use crate::object::{Gvk, Object};
 use crate::playground::catalog::{Admission, Resource, Strategy};
 use crate::playground::field::FieldError;
@@ -77,6 +78,29 @@ pub fn check_open(
     Ok(())
 }
 
+/// Writes times of conditions as they are served.
+fn settle_times(namespace: &mut Object) -> Result<(), Status> {
+    let status = namespace.root_mut().get_mut("status");
+    let conditions = status.and_then(|status| status.get_mut("conditions"));
+    for condition in conditions
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let Some(time) = condition.get_mut("lastTransitionTime") else {
+            continue;
+        };
+        if let Some(text) = time.as_str() {
+            *time = times::seconds(text).ok_or_else(|| {
+                Status::bad_request(format!(
+                    "Namespace in version \"v1\" cannot be handled as a Namespace: parsing time {text:?}: no time of RFC 3339"
+                ))
+            })?;
+        }
+    }
+    Ok(())
+}
+
 impl Strategy for Namespaces {
     fn prepare(
         &self,
@@ -96,7 +120,10 @@ impl Strategy for Namespaces {
                 }
                 *object = kept;
             }
-            (Some(old), "status") => keep(object, old, "spec"),
+            (Some(old), "status") => {
+                keep(object, old, "spec");
+                settle_times(object)?;
+            }
             (Some(old), _) => {
                 keep(object, old, "spec");
                 keep(object, old, "status");

@@ -2,7 +2,7 @@
 //! dropped, and values of other types are no objects of the kind at all.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
 
@@ -96,6 +96,25 @@ fn has_null(value: &Value) -> bool {
     }
 }
 
+/// The types of what all objects have.
+static METADATA: LazyLock<Schema> = LazyLock::new(|| {
+    let document = typed::structural(typed::METADATA);
+    let compiled = document.map(|document| Schema::compile(&document, &Path::Root));
+    compiled
+        .expect("metadata have a published type")
+        .expect("a test compiles it")
+});
+
+/// What is of another type than it should be.
+fn misfit(schema: &Schema, value: &Value) -> Option<FieldError> {
+    // Where a null stands, Go takes nothing to be.
+    let mut decoded = Cow::Borrowed(value);
+    if has_null(&decoded) {
+        schema.default(decoded.to_mut());
+    }
+    schema.validate(&decoded, None).into_iter().next()
+}
+
 /// A kind whose objects have to decode before anything else is asked about them.
 pub(super) struct Typed {
     pub(super) shape: Arc<Shape>,
@@ -115,13 +134,10 @@ impl Strategy for Typed {
         admission: &Admission<'_>,
         object: &mut Object,
     ) -> Result<(), Status> {
-        // Where a null stands, Go takes nothing to be.
-        let mut decoded = Cow::Borrowed(object.as_value());
-        let schema = self.shape.schema();
-        if has_null(&decoded) {
-            schema.default(decoded.to_mut());
-        }
-        if let Some(error) = schema.validate(&decoded, None).first() {
+        let metadata = object.root().get("metadata");
+        let wrong = misfit(self.shape.schema(), object.as_value());
+        let wrong = wrong.or_else(|| misfit(&METADATA, metadata?));
+        if let Some(error) = wrong {
             let (kind, version) = (&admission.resource.kind, &admission.resource.version);
             return Err(Status::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {error}"

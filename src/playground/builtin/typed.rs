@@ -7,13 +7,16 @@ use crate::playground::openapi::builtin::{referred, types};
 /// A schema within a schema; its type ends where checking by types does.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
+/// The metadata of all objects.
+pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// A type as a structural schema that knows nothing but the types of values, without the members that
-/// every object has.
+/// every object has, and without who manages them, which is written anew with every object.
 pub(super) fn structural(name: &str) -> Option<Value> {
     let definition = types().get(name)?;
     let mut schema = plain(&definition, &mut vec![name.to_owned()]);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        for member in ["apiVersion", "kind", "metadata"] {
+        for member in ["apiVersion", "kind", "metadata", "managedFields"] {
             properties.remove(member);
         }
         if name.ends_with(".Event") {
@@ -52,6 +55,10 @@ fn plain(schema: &Value, within: &mut Vec<String>) -> Value {
         return anything();
     };
     let mut out = json!({"type": kind});
+    if schema.get("format").is_some_and(|format| format == "int32") {
+        out["minimum"] = i32::MIN.into();
+        out["maximum"] = i32::MAX.into();
+    }
     if let Some(items) = schema.get("items") {
         out["items"] = plain(items, within);
     }

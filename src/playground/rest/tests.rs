@@ -24,6 +24,7 @@ mod owners;
 mod packed;
 mod paths;
 mod tables;
+mod unwritable;
 mod updates;
 mod watches;
 mod writes;

@@ -36,6 +36,7 @@ mod types;
 mod value;
 
 pub(super) use self::compile::check;
+pub(super) use self::libraries::quantity::check as check_quantity;
 use self::{
     compile::Rule,
     shape::{Root, Shape},

@@ -18,8 +18,7 @@ pub(super) fn normalise(event: &mut Object) -> Result<(), Status> {
     let mut value = event.as_value().clone();
     for at in SECONDS {
         rewrite(&mut value, at, |text| {
-            let time = parse(text).ok_or_else(|| refused(text, SECONDS_LAYOUT))?;
-            Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+            seconds(text).ok_or_else(|| refused(text, SECONDS_LAYOUT))
         })?;
     }
     for at in MICROSECONDS {
@@ -28,25 +27,34 @@ pub(super) fn normalise(event: &mut Object) -> Result<(), Status> {
             let time = time.ok_or_else(|| refused(text, MICROSECONDS_LAYOUT))?;
             let utc = time.to_zoned(TimeZone::fixed(Offset::UTC));
             let micros = time.subsec_nanosecond().unsigned_abs() / 1000;
-            Ok(format!(
-                "{}.{micros:06}Z",
-                utc.strftime("%Y-%m-%dT%H:%M:%S")
-            ))
+            let whole = utc.strftime("%Y-%m-%dT%H:%M:%S");
+            Ok(format!("{whole}.{micros:06}Z").into())
         })?;
     }
     *event = Object::new(value).map_err(Status::internal)?;
     Ok(())
 }
 
+/// A time in UTC and whole seconds; null for the one that stands for none. Nothing for what is no time.
+pub(in crate::playground::builtin) fn seconds(text: &str) -> Option<Value> {
+    const NONE: &str = "0001-01-01T00:00:00Z";
+    let time = parse(text)?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Some(if time == NONE {
+        Value::Null
+    } else {
+        time.into()
+    })
+}
+
 fn rewrite(
     event: &mut Value,
     at: &str,
-    form: impl FnOnce(&str) -> Result<String, Status>,
+    form: impl FnOnce(&str) -> Result<Value, Status>,
 ) -> Result<(), Status> {
     if let Some(slot) = event.pointer_mut(at)
         && let Some(text) = slot.as_str()
     {
-        *slot = form(text)?.into();
+        *slot = form(text)?;
     }
     Ok(())
 }
@@ -83,7 +91,11 @@ mod tests {
         let mut event = Object::new(json!({field: given})).unwrap();
         let result = normalise(&mut event).ok();
         let found = result.map(|()| event.root()[field].clone());
-        assert_eq!(found, expected.map(Value::from), "{field} {given}");
+        let expected = expected.map(|text| match text {
+            "" => Value::Null,
+            text => text.into(),
+        });
+        assert_eq!(found, expected, "{field} {given}");
     }
 
     #[test]
@@ -98,6 +110,7 @@ mod tests {
             "2026-01-02T03:04:05.000001+02:00",
             Some("2026-01-02T01:04:05.000001Z"),
         );
+        check("lastTimestamp", "0001-01-01T01:00:00+01:00", Some(""));
         check("eventTime", "2026-01-02T03:04:05Z", None);
         check("eventTime", "2026-01-02T03:04:05.1Z", None);
         check("lastTimestamp", "yesterday", None);

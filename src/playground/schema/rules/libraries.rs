@@ -7,7 +7,7 @@ use super::{
 
 mod names;
 mod net;
-mod quantity;
+pub(super) mod quantity;
 mod semver;
 mod url;
 

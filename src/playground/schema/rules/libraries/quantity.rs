@@ -20,6 +20,11 @@ impl PartialEq for Quantity {
     }
 }
 
+/// What is wrong with a text that should be a quantity.
+pub(in crate::playground::schema) fn check(text: &str) -> Result<(), String> {
+    parse(text).map(drop)
+}
+
 fn parse(text: &str) -> Result<Quantity, String> {
     let wrong = || {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
