@@ -23,6 +23,7 @@ mod lists;
 mod owners;
 mod packed;
 mod paths;
+mod races;
 mod tables;
 mod unwritable;
 mod updates;

@@ -193,3 +193,72 @@ async fn what_has_no_numbers_is_json_or_refused_before_anything_is_done() {
         .await;
     assert_eq!(discovery.status, 406);
 }
+
+#[tokio::test]
+async fn an_answer_is_in_the_one_notation_that_it_says() {
+    let ground = Ground::new();
+    ground.post(MAPS, map("a")).await.ok();
+    let a = format!("{MAPS}/a");
+    let yaml = Some("application/yaml");
+    for (accept, expected) in [
+        (
+            "application/vnd.kubernetes.protobuf, application/yaml",
+            Some(PROTOBUF),
+        ),
+        (
+            "application/yaml, application/vnd.kubernetes.protobuf",
+            yaml,
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;q=0.5, application/yaml",
+            yaml,
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.4",
+            Some(PROTOBUF),
+        ),
+        (
+            "application/json, application/vnd.kubernetes.protobuf",
+            None,
+        ),
+        ("application/vnd.kubernetes.protobuf;q=0.5, */*", None),
+        ("*/*, application/vnd.kubernetes.protobuf", Some(PROTOBUF)),
+        (
+            "application/vnd.kubernetes.protobuf;charset=utf-8",
+            Some(PROTOBUF),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;stream=watch",
+            Some(PROTOBUF),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/yaml",
+            yaml,
+        ),
+    ] {
+        for target in [&*a, MAPS] {
+            let answer = ground.asked(Method::GET, target, accept, &json!({})).await;
+            assert_eq!(
+                (answer.status, said(&answer)),
+                (200, expected),
+                "{accept} {target}"
+            );
+            let body = answer.body.whole().unwrap();
+            assert_eq!(
+                body.starts_with(b"k8s\0"),
+                expected == Some(PROTOBUF),
+                "{accept} {target}"
+            );
+            assert_eq!(
+                body.starts_with(b"{"),
+                expected.is_none(),
+                "{accept} {target}"
+            );
+        }
+        let missing = ground
+            .asked(Method::GET, &format!("{MAPS}/b"), accept, &json!({}))
+            .await;
+        assert_eq!(missing.status, 404);
+        assert_ne!(said(&missing), Some(PROTOBUF));
+    }
+}
