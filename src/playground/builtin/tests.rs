@@ -9,6 +9,7 @@ use crate::playground::status::Status;
 
 const EVENTS: Api = Api("v1", "events");
 const NEW_EVENTS: Api = Api("events.k8s.io/v1", "events");
+const QUOTAS: Api = Api("v1", "resourcequotas");
 const BINDINGS: Api = Api("rbac.authorization.k8s.io/v1", "rolebindings");
 
 fn named(name: &str, rest: &Value) -> Value {
@@ -439,6 +440,9 @@ fn fields_of_the_wrong_type_are_a_bad_request() {
     for (api, rest) in [
         (lease, json!({"spec": {"leaseDurationSeconds": "15"}})),
         (lease, json!({"spec": []})),
+        (lease, json!({"spec": {"leaseTransitions": 1_u64 << 31}})),
+        (QUOTAS, json!({"spec": {"hard": {"cpu": "much"}}})),
+        (QUOTAS, json!({"spec": {"hard": {"cpu": true}}})),
         (CONFIG_MAPS, json!({"immutable": "yes"})),
         (BINDINGS, json!({"roleRef": "admin"})),
         (BINDINGS, json!({"subjects": [1]})),
@@ -459,6 +463,55 @@ fn fields_of_the_wrong_type_are_a_bad_request() {
     let whole = json!({"spec": {"renewTime": NOW}});
     let refused = Cluster::new().put(lease, named("x", &whole)).unwrap_err();
     assert_eq!(refused.code, 400);
+}
+
+#[test]
+fn metadata_have_their_types_in_every_kind() {
+    let owner = |controller: Value| json!([{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u", "controller": controller}]);
+    for (field, value, code) in [
+        ("generateName", json!(1), Some(400)),
+        ("ownerReferences", json!("o"), Some(400)),
+        ("ownerReferences", owner(json!("yes")), Some(400)),
+        ("ownerReferences", owner(json!(null)), None),
+        ("generateName", json!(null), None),
+    ] {
+        for api in [CONFIG_MAPS, QUOTAS] {
+            let mut sent = named("x", &json!({}));
+            sent["metadata"][field] = value.clone();
+            let refused = Cluster::new().put(api, sent).err();
+            assert_eq!(refused.map(|status| status.code), code, "{field} {value}");
+        }
+    }
+}
+
+#[test]
+fn amounts_of_quotas_are_texts() {
+    let hard = json!({"pods": 3, "cpu": "500m", "memory": null, "storage": 0.5});
+    let sent = named("x", &json!({"spec": {"hard": hard}}));
+    let stored = Cluster::new().put(QUOTAS, sent).unwrap();
+    let expected = json!({"pods": "3", "cpu": "500m", "memory": "0", "storage": "0.5"});
+    assert_eq!(stored["spec"]["hard"], expected);
+}
+
+#[test]
+fn conditions_of_namespaces_have_times() {
+    let cluster = Cluster::new();
+    let made = cluster
+        .store
+        .write(|tx| namespaces::ensure(tx, CLUSTER, "n"));
+    assert!(made.is_ok());
+    let mut namespace = cluster.get(NAMESPACES, "", "n").unwrap();
+    for (time, expected) in [
+        ("2026-03-01T13:00:00.5+01:00", Ok(json!(NOW))),
+        ("0001-01-01T00:00:00Z", Ok(json!(null))),
+        ("now", Err(400)),
+    ] {
+        let condition = json!({"type": "T", "status": "True", "lastTransitionTime": time});
+        namespace["status"]["conditions"] = json!([condition]);
+        let stored = cluster.write(NAMESPACES, "status", namespace.clone());
+        let found = stored.map(|n| n["status"]["conditions"][0]["lastTransitionTime"].clone());
+        assert_eq!(found.map_err(|status| status.code), expected, "{time}");
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ use crate::playground::openapi::builtin::{referred, types};
 /// A schema within a schema; its type ends where checking by types does.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+
 /// The metadata of all objects.
 pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -38,7 +40,8 @@ fn show_unset(properties: &mut Map<String, Value>) {
 fn plain(schema: &Value, within: &mut Vec<String>) -> Value {
     let anything = || json!({"x-kubernetes-preserve-unknown-fields": true});
     if let Some(name) = referred(schema) {
-        if name == SCHEMA || within.iter().any(|known| known == name) {
+        // Amounts are texts or numbers; their kind knows which.
+        if name == QUANTITY || name == SCHEMA || within.iter().any(|known| known == name) {
             return anything();
         }
         within.push(name.to_owned());
