@@ -87,11 +87,10 @@ impl Packing {
         let mut frame = Vec::with_capacity(document.len() + kind.len() + 24);
         frame.extend_from_slice(&[0; 4]);
         write::bytes(1, kind.as_bytes(), &mut frame);
-        let told: Result<(), Infallible> = write::nested(2, &mut frame, |out| {
+        let Ok(()) = write::nested::<Infallible>(2, &mut frame, |out| {
             write::bytes(1, document, out);
             Ok(())
         });
-        told.unwrap_or_else(|never| match never {});
         let size = frame.len() - 4;
         let size = u32::try_from(size).expect("what is stored is no larger than some megabytes");
         frame[..4].copy_from_slice(&size.to_be_bytes());
@@ -113,11 +112,10 @@ fn head(group: &str, version: &str, kind: &str) -> Vec<u8> {
     } else {
         [group, "/", version].concat()
     };
-    let types: Result<(), Infallible> = write::nested(1, &mut out, |out| {
+    let Ok(()) = write::nested::<Infallible>(1, &mut out, |out| {
         write::bytes(1, api_version.as_bytes(), out);
         write::bytes(2, kind.as_bytes(), out);
         Ok(())
     });
-    types.unwrap_or_else(|never| match never {});
     out
 }

@@ -42,26 +42,30 @@ struct Sent<'a> {
 
 impl Rest {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Written, Status> {
-        let document = self.document(call, "create")?;
+        let mut document = Some(self.document(call, "create")?);
         let sent = Sent {
             manager: &owning::manager(call, "CreateOptions")?,
             validation: call.query.field_validation("CreateOptions")?,
             body: &call.request.body,
         };
         let dry_run = call.query.dry_run("CreateOptions")?;
-        let ahead = self.depends_on_nothing_else(call).then(|| {
+        let ahead = self.meant_alone(call).and_then(|resource| {
             let ground = Ground::Ahead(&self.store);
-            self.ready_to_create(ground, call, document, &sent)
+            let ready = self.ready_to_create(ground, call, (Ok(resource), document.take()?), &sent);
+            // What is wrong is to be told as of the transaction.
+            ready.ok()
         });
-        // What is wrong is to be told as of the transaction.
-        let ahead = ahead.and_then(Result::ok);
         let outcome = self.transact(dry_run, |tx| {
             let ahead = ahead.filter(|(ready, _)| self.still_fits(tx, call, ready));
             let (ready, complaints) = if let Some(ready) = ahead {
                 ready
             } else {
-                let document = body::document(&call.request.headers, sent.body)?;
-                self.ready_to_create(Ground::Inside(tx), call, document, &sent)?
+                let document = match document {
+                    Some(document) => document,
+                    None => body::document(&call.request.headers, sent.body)?,
+                };
+                let found = self.meant(tx, call, "create");
+                self.ready_to_create(Ground::Inside(tx), call, (found, document), &sent)?
             };
             let left = put(tx, call, ready).map_err(|status| complaints.beside(status))?;
             Ok(left.warned(&complaints))
@@ -69,10 +73,10 @@ impl Rest {
         write::answer(call, 201, outcome?)
     }
 
-    /// Whether other objects have no say in what becomes of one.
-    fn depends_on_nothing_else(&self, call: &Call<'_>) -> bool {
-        let resource = self.store.read(|read| self.address(read, call));
-        resource.is_ok_and(|resource| {
+    /// What is to be created, if other objects have no say in what becomes of it.
+    fn meant_alone(&self, call: &Call<'_>) -> Option<Arc<Resource>> {
+        let found = self.store.read(|read| self.meant(read, call, "create"));
+        found.ok().filter(|resource| {
             let strategy = resource.strategy.as_ref();
             strategy.is_none_or(|strategy| !strategy.looks_around())
         })
@@ -82,12 +86,12 @@ impl Rest {
         &self,
         ground: Ground<'_>,
         call: &Call<'_>,
-        document: Document,
+        (found, document): (Result<Arc<Resource>, Status>, Document),
         sent: &Sent<'_>,
     ) -> Result<(Ready, Complaints), Status> {
         let mut complaints = Complaints::about(sent.validation, &document, sent.body);
         let ready = || {
-            let resource = ground.read(|read| self.meant(read, call, "create"))?;
+            let resource = found?;
             let mut object = write::decode(document.value, &resource, &mut complaints)?;
             write::fit_namespace(&mut object, &call.path)?;
             let account = Account::Update {
