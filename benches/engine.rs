@@ -11,15 +11,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::Criterion;
-use hawser::object::{Gvk, Object};
-use hawser::sync::decide::Question;
-use hawser::sync::subject::{Intent, Labels};
-use hawser::sync::view::{Note, Proof};
-use hawser::sync::{
+use hawser_sync::decide::Question;
+use hawser_sync::subject::{Intent, Labels};
+use hawser_sync::view::{Note, Proof};
+use hawser_sync::{
     Codec, CopyRecord, Entry, Finalizer, Found, Key, Link, LinkId, Made, Marks, Memo, Memory,
     MemoryPlace, Owner, Policy, Print, Prints, Reason, Report, Request, Rules, Scope, Seen, Side,
     Snapshot, Source, Subject, Target, View, decide,
 };
+use kube_lang::object::{Gvk, Object};
 use serde_json::{Value, json};
 
 #[global_allocator]

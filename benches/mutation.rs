@@ -3,11 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use hawser::{
-    mutation::{Pipeline, Step},
-    paths,
-    template::{Engine, Template},
-};
+use hawser::mutation::{Pipeline, Step};
+use kube_lang::paths;
+use kube_lang::template::{Engine, Template};
 use serde_json::{Value, json};
 
 /// An object of about so many bytes.

@@ -13,6 +13,7 @@ mod check;
 mod manifest;
 mod metadata;
 mod mirror;
+#[cfg(feature = "playground")]
 mod playground;
 mod render;
 mod service;
@@ -40,6 +41,7 @@ enum Command {
     Mirror(Box<mirror::MirrorArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
+    #[cfg(feature = "playground")]
     Playground(playground::PlaygroundArgs),
 }
 
@@ -52,6 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Mirror(args) => mirror::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
+            #[cfg(feature = "playground")]
             Command::Playground(args) => playground::run(&args),
         },
         Err(error) => {

@@ -19,13 +19,13 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cluster::config::Lookup;
-use crate::cluster::connection::ConnectError;
-use crate::playground::Playground;
-use crate::process::shutdown;
 use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
 use crate::publish::agent::process::{self, AgentError};
-use crate::selector::Selector;
+use hawser_runtime::cluster::config::Lookup;
+use hawser_runtime::cluster::connection::ConnectError;
+use hawser_runtime::process::shutdown;
+use kcp_playground::Playground;
+use kube_lang::selector::Selector;
 
 mod example;
 pub mod files;

@@ -5,10 +5,7 @@
 //! work and size by the document alone, never by a clock, so the same input always gives the same answer.
 
 mod cel;
-mod go_regex;
 
-#[cfg(test)]
-pub(crate) mod fuzz;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +15,9 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::cel::EvalError;
-use self::go_regex::GoRegex;
-use crate::paths::{self, PathError, Use};
-use crate::template::{self, RenderError, Template};
+use kube_lang::go_regex::GoRegex;
+use kube_lang::paths::{self, PathError, Use};
+use kube_lang::template::{self, RenderError, Template};
 
 /// The most steps a pipeline may have.
 pub const MAX_STEPS: usize = 256;

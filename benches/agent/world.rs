@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use hawser::playground::{Playground, PlaygroundOptions};
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{Launch, Process, ServiceCluster, eventually};

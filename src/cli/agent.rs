@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args};
 
-use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use crate::publish::agent::options::{Checked, Given};
 use crate::publish::agent::process;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
 

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use super::manifest::{self, Document, ManifestError};
 use super::metadata;
-use crate::object::Gvk;
-use crate::playground::crd::{Definition, default_crd};
-use crate::playground::field;
-use crate::playground::schema::Schema;
 use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
 use crate::publish::related;
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
+use kube_lang::object::Gvk;
+use kube_schema::crd::{Definition, default_crd};
+use kube_schema::field;
+use kube_schema::schema::Schema;
 
 /// Checks published resources offline: fields, templates, regular expressions, CEL, paths, and, where
 /// their CRD is among the files, the projection.

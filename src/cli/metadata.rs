@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::object::json_type;
 use crate::publish::compiled::Problem;
+use kube_lang::object::json_type;
 
 /// How texts become something else.
 const BOOLEANS: &str = "YAML takes y, n, yes, no, on and off for booleans: put it in quotes";

@@ -11,7 +11,7 @@ use clap::{ArgAction, Args};
 
 use crate::mirror::agent::process;
 use crate::mirror::options::Given;
-use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
 

@@ -10,10 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::demo::files::{Files, WriteError};
 use crate::demo::{self, DemoError, Told};
-use crate::playground::server::FaultError;
-use crate::playground::{Playground, PlaygroundError, PlaygroundOptions};
-use crate::process::logging::{self, LogFormat, LogOptions, Verbosity};
-use crate::process::shutdown;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_runtime::process::shutdown;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundError;
+use kcp_playground::PlaygroundOptions;
+use kcp_playground::server::FaultError;
 
 /// A kcp, a service cluster and the agent between them in this process, with an API that is published
 /// and used. For development and tests: all state is in memory, tokens are static, nobody is forbidden

@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 use super::check::{self, Output};
 use super::manifest::{self, Document};
 use super::metadata;
-use crate::mutation::{Pipeline, Step};
-use crate::object::{Gvk, Object};
-use crate::paths;
+use crate::mutation::Pipeline;
+use crate::mutation::Step;
 use crate::publish::compiled::{Compiled, Problem};
 use crate::publish::marks::Remote;
 use crate::publish::projection::Projected;
@@ -27,8 +26,10 @@ use crate::publish::related::{
 use crate::publish::rules::{self, ObjectRules, Sides};
 use crate::publish::schema;
 use crate::publish::types::Origin;
-use crate::sync::{Made, PassView, Request, Rules as _, Scope};
-use crate::template::{Engine, Template};
+use hawser_sync::{Made, PassView, Request, Rules as _, Scope};
+use kube_lang::object::{Gvk, Object};
+use kube_lang::paths;
+use kube_lang::template::{Engine, Template};
 
 /// Shows what would become of an object of a workspace: names, the published type, the content that
 /// travels, and the requests of a pass. Nothing is sent anywhere.

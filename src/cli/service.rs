@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{logging, shutdown};
+use hawser_runtime::process::{logging, shutdown};
 
 /// Why one ended.
 #[derive(Debug, thiserror::Error)]

@@ -93,7 +93,7 @@ fn private(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::playground::server::{Context, kubeconfig};
+    use kcp_playground::server::{Context, kubeconfig};
 
     #[test]
     fn what_is_in_the_way_of_the_directory_is_named() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::DemoError;
-use crate::cluster::connection::{AskError, Call, Connection, Limits};
+use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
 
 /// How long one step may take before it is given up, and how long is waited before the next try.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -11,7 +11,7 @@ use super::example::{
 use super::files::Files;
 use super::place::{self, Place};
 use super::{DemoError, NAMESPACE};
-use crate::playground::Playground;
+use kcp_playground::Playground;
 
 /// The export, and the endpoint slice that kcp makes for it.
 pub(super) const EXPORT: &str = "databases.example.org";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::object::Gvk;
+use kube_lang::object::Gvk;
 
 pub const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 pub const FILTER_BY_ROBOT_NAME: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";

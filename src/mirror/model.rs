@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::definition::{Definition, Plane, SPEC_SOURCE, Settings, Status, compile};
 use super::rules::{Carry, Id, side, subject_of};
 use super::status::Pair;
-use crate::object::Object;
-use crate::sync::subject::Labels;
-use crate::sync::{
+use hawser_sync::subject::Labels;
+use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
     Store, Subject, View, run,
 };
+use kube_lang::object::Object;
 
 /// What happens to the next write instead of its being carried out and answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Model {
             object
         });
         let mut value = object.as_value().clone();
-        crate::object::merge_patch::apply(&mut value, change);
+        kube_lang::object::merge_patch::apply(&mut value, change);
         if value.get("spec") != object.as_value().get("spec") {
             let generation = value["metadata"]["generation"].as_u64().unwrap_or_default();
             value["metadata"]["generation"] = (generation + 1).into();

@@ -137,7 +137,7 @@ proptest! {
             return Ok(());
         };
         prop_assert_eq!(source.root().get("spec"), copy.root().get("spec"));
-        let labels = |object: &crate::object::Object| object.as_value()["metadata"]["labels"].clone();
+        let labels = |object: &kube_lang::object::Object| object.as_value()["metadata"]["labels"].clone();
         let none = |value: Value| if value == json!({}) { Value::Null } else { value };
         prop_assert_eq!(none(labels(&source)), none(labels(&copy)));
         prop_assert_eq!(source.annotation("n"), copy.annotation("n"));

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::definition::{Definition, Plane, REMOTE_RESOURCE_VERSION, Status};
 use super::status::{self, Pair};
-use crate::object::Object;
-use crate::sync::subject::{Intent, StatusFlow};
-use crate::sync::{
+use hawser_sync::subject::{Intent, StatusFlow};
+use hawser_sync::{
     Finalizer, Key, Link, LinkId, Made, Marks, Metadata, Owner, Policy, Reason, Rules, Scope, Side,
     Source, Subject, Target,
 };
+use kube_lang::object::Object;
 
 /// The one link of a subject.
 pub const COPY: &str = "copy";

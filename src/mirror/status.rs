@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::definition::{EarlierLife, FreshCopy, ObservedGeneration, Settings};
-use crate::object::{Object, json_type};
-use crate::sync::{Code, Reason};
+use hawser_sync::{Code, Reason};
+use kube_lang::object::{Object, json_type};
 
 /// Which incarnations belonged together when they were last seen together.
 #[derive(Clone, Debug, PartialEq, Eq)]

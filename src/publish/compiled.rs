@@ -16,8 +16,8 @@ use super::projection::Projected;
 use super::related::Entry;
 use super::types::{OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety, TemplateEngine};
 use crate::mutation::Pipeline;
-use crate::object::{Gvk, Object};
-use crate::template::Engine;
+use kube_lang::object::{Gvk, Object};
+use kube_lang::template::Engine;
 
 mod problem;
 mod related;

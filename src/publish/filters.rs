@@ -1,7 +1,7 @@
 //! Which objects of a workspace are synced: by their labels and by those of their namespace.
 
-use crate::object::Object;
-use crate::selector::{Selector, SelectorError};
+use kube_lang::object::Object;
+use kube_lang::selector::{Selector, SelectorError};
 
 use super::types::{Filter, LabelSelector};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::object::Object;
-use crate::sync::subject::Labels;
-use crate::sync::{Made, Marks, Metadata, Owner};
+use hawser_sync::subject::Labels;
+use hawser_sync::{Made, Marks, Metadata, Owner};
+use kube_lang::object::Object;
 
 use super::hashes::sha1_hex;
 

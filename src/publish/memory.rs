@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::object::{Gvk, Object, numbers};
+use kube_lang::object::{Gvk, Object, numbers};
 
 use super::gojson;
 use super::hashes::{sha1_hex, sha1_short};

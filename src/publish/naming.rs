@@ -6,8 +6,8 @@ use serde_json::json;
 use super::hashes::{sha1_short, sha3_short};
 use super::marks::Remote;
 use super::names;
-use crate::object::Object;
-use crate::template::{self, Engine, Template, provenance};
+use kube_lang::object::Object;
+use kube_lang::template::{self, Engine, Template, provenance};
 
 const DEFAULT_NAMESPACE: &str = "{{ .ClusterName }}";
 const DEFAULT_NAME: &str =

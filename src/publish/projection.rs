@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::crd::{Crd, CrdSpec, CrdVersion};
 use super::types::{Projection, PublishedResourceSpec, Scope, SourceResource};
 use super::versions;
-use crate::object::Gvk;
+use kube_lang::object::Gvk;
 
 /// Why a CRD cannot be published as asked. Each message says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

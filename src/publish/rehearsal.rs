@@ -9,12 +9,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::object::{Object, merge_patch};
-use crate::sync::subject::Labels;
-use crate::sync::{
+use hawser_sync::subject::Labels;
+use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
     Store, Subject, View, run,
 };
+use kube_lang::object::{Object, merge_patch};
 
 /// What is in hand.
 #[derive(Debug, Default)]

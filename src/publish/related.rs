@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::object::{Gvk, Object};
-use crate::sync::{Found, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View};
+use hawser_sync::{Found, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View};
+use kube_lang::object::{Gvk, Object};
 
 use super::marks::Remote;
 use super::memory::codec::tells_of_related;

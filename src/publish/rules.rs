@@ -10,11 +10,12 @@ use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
 use super::naming::{LocalScope, Named, NamingError};
 use super::types::{AdoptedOnDelete, Adoption};
-use crate::mutation::{MutationError, Pipeline};
-use crate::object::{Gvk, Object, numbers};
-use crate::sync::subject::{self, Intent, Side, StatusFlow};
+use crate::mutation::MutationError;
+use crate::mutation::Pipeline;
+use hawser_sync::subject::{self, Intent, Side, StatusFlow};
+use kube_lang::object::{Gvk, Object, numbers};
 
-use crate::sync::{
+use hawser_sync::{
     Code, Finalizer, Key, Link, LinkId, Made, Marks, MemoryPlace, Owner, Policy, Reason, Rules,
     Scope, Source, Subject, Target,
 };

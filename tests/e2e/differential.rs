@@ -52,7 +52,8 @@ use std::io::{self, Write as _};
 
 use anyhow::{Result, ensure};
 use futures::future::join_all;
-use hawser::playground::{Playground, PlaygroundOptions};
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;

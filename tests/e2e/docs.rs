@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::{Playground, PlaygroundOptions};
 use http::Request;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use serde_json::Value;
 use testbed::binaries::{self, repository};
 use testbed::{Launch, SOON, ServiceCluster};

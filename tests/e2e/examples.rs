@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::{Playground, PlaygroundOptions};
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::{Access, ServiceCluster};

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::{Playground, PlaygroundOptions};
 use http::Request;
 use k8s_openapi::api::apps::v1::Deployment;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;

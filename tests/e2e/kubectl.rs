@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use hawser::playground::{Playground, PlaygroundOptions};
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use regex::Regex;
 use serde_json::Value;
 use testbed::cluster::Controllers;

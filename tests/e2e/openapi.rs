@@ -1,10 +1,10 @@
 //! Types of a real server that are no CRD become definitions that can be published.
 
 use anyhow::{Context as _, Result};
-use hawser::playground::field::Path;
-use hawser::playground::schema::Schema;
 use hawser::publish::openapi::{Served, ServedVersion, definition};
 use http::Request;
+use kube_schema::field::Path;
+use kube_schema::schema::Schema;
 use serde_json::{Value, json};
 use testbed::ServiceCluster;
 

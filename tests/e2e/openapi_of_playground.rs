@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::{Playground, PlaygroundOptions};
 use hawser::publish::openapi::{Served, ServedVersion, definition};
 use http::Request;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use hawser::playground::server::{Action, Fault, Matcher, When};
-use hawser::playground::{Playground, PlaygroundOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::finalizer::{self, finalizer};

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::cluster::connection::{Call, Connection, Limits};
-use hawser::cluster::discovery::Discovery;
-use hawser::playground::{Playground, PlaygroundOptions};
 use hawser::publish::agent::schemas::{
     Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Trust, Watched,
 };
+use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use hawser_runtime::cluster::discovery::Discovery;
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use testbed::{SOON, ServiceCluster, eventually, unique};

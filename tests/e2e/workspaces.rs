@@ -1,8 +1,8 @@
 //! Workspaces of a playground, and objects in them.
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::Playground;
 use http::Request;
+use kcp_playground::Playground;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};

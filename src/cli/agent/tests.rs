@@ -89,7 +89,7 @@ fn values_follow_an_equals_sign_or_stand_for_themselves() {
     let selector = options(&["--published-resource-selector", "tier in (a, b),!old"]).selector;
     assert_eq!(
         selector,
-        crate::selector::Selector::parse("tier in (a,b),!old").unwrap()
+        kube_lang::selector::Selector::parse("tier in (a,b),!old").unwrap()
     );
 }
 

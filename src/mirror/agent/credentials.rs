@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 
 use super::account::{Account, AccountError};
 use super::way::{Proxies, WayError};
-use crate::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
+use hawser_runtime::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
 
 /// What an endpoint answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl Renewal {
                     sleep(lasts.saturating_sub(MARGIN).max(PAUSES.0)).await;
                 }
                 Err(error) => {
-                    let problem = crate::process::logging::chain(&error);
+                    let problem = hawser_runtime::process::logging::chain(&error);
                     warn!(problem, "no token for the cloud, trying again");
                     told(Err(problem));
                     sleep(pause).await;

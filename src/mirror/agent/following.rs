@@ -15,14 +15,14 @@ use tracing::{error, info};
 use super::numbers::Numbers;
 use super::planes::Planes;
 use super::syncer::{Manner, Syncer};
-use crate::cluster::cache::{Cache, Change, Coverage, Table};
-use crate::cluster::connection::{AskError, Call};
-use crate::cluster::feed::{Clusters, Content, Feed, Listener, Selection};
-use crate::cluster::queue::{Outcome, Queue, Urgency};
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile, ignored_filter};
 use crate::mirror::rules::side;
-use crate::object::Gvk;
-use crate::sync::{Key, Scope, Seen, Store as _};
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table};
+use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::feed::{Clusters, Content, Feed, Listener, Selection};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency};
+use hawser_sync::{Key, Scope, Seen, Store as _};
+use kube_lang::object::Gvk;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The annotation of a definition that names holds to be released.

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::planes::Planes;
-use crate::cluster::connection::Call;
+use hawser_runtime::cluster::connection::Call;
 
 /// A list of a type that the way in lets every robot see.
 const ASKED: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes?limit=1";

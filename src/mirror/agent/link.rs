@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::connection::Observer;
+use hawser_runtime::cluster::connection::Observer;
 
 /// The first and the longest time that nothing is sent after the cloud did not answer.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::{Method, Uri};
 
 use super::traces::Traces;
-use crate::process::metrics::system;
-use crate::process::metrics::text::{Counter, Family, Gauge, Histogram, Name, Number};
+use hawser_runtime::process::metrics::system;
+use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name, Number};
 
 /// Which cluster a call goes to, as the original says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,13 @@ use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
 use super::syncer::{Conflict, Syncer, Task};
-use crate::cluster::brake::Verdict;
-use crate::cluster::queue::{self, Work};
 use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Carry, Id, side, subject_of};
 use crate::mirror::status::Pair;
-use crate::sync::reason::Class;
-use crate::sync::{
+use hawser_runtime::cluster::brake::Verdict;
+use hawser_runtime::cluster::queue::{self, Work};
+use hawser_sync::reason::Class;
+use hawser_sync::{
     Answer, Cluster, Dialect, Effect, Failure, Memo, Outcome, Report, Request, Seen, Step, Store,
     Subject, View, run,
 };

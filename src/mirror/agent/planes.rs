@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::link::Link;
 use super::numbers::{Location, Numbers};
-use crate::cluster::connection::{ConnectError, Connection, Limits, Observer};
-use crate::cluster::wire::{Atlas, Place};
 use crate::mirror::definition::{Definition, Plane};
 use crate::mirror::rules::side;
-use crate::sync::Scope;
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer};
+use hawser_runtime::cluster::wire::{Atlas, Place};
+use hawser_sync::Scope;
 
 /// Under this name API servers note who wrote a field.
 const AGENT: &str = concat!("cr-syncer/v", env!("CARGO_PKG_VERSION"), " (hawser)");

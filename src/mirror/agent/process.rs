@@ -18,13 +18,13 @@ use super::numbers::Numbers;
 use super::planes::{Ends, Planes};
 use super::syncer::Manner;
 use super::way::{Proxies, WayError};
-use crate::cluster::brake::BrakeOptions;
-use crate::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use crate::cluster::connection::{ConnectError, Connection};
-use crate::cluster::feed::Pace;
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
-use crate::process::metrics;
-use crate::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::cluster::brake::BrakeOptions;
+use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use hawser_runtime::cluster::connection::{ConnectError, Connection};
+use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::process::metrics;
+use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
 
 /// What ends a mirror for good.
 #[derive(Debug, thiserror::Error)]

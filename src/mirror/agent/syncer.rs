@@ -16,16 +16,16 @@ use tracing::{debug, info, warn};
 use super::numbers::{EventSource, Numbers, Standing};
 use super::planes::{Map, Planes};
 use super::settling::Settling;
-use crate::cluster::brake::{Brake, BrakeOptions, Cause, Phase};
-use crate::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
-use crate::cluster::feed::{Clusters, Content, Feed, Listener, Pace, Selection};
-use crate::cluster::queue::{Queue, Urgency};
-use crate::cluster::wire::Wire;
 use crate::mirror::definition::{Definition, Plane, ROBOT_NAME};
 use crate::mirror::rules::{Id, side};
 use crate::mirror::status::Pair;
-use crate::process::shutdown;
-use crate::sync::{Key, Memo, Seen, Store as _};
+use hawser_runtime::cluster::brake::{Brake, BrakeOptions, Cause, Phase};
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
+use hawser_runtime::cluster::feed::{Clusters, Content, Feed, Listener, Pace, Selection};
+use hawser_runtime::cluster::queue::{Queue, Urgency};
+use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::process::shutdown;
+use hawser_sync::{Key, Memo, Seen, Store as _};
 
 /// Objects of one definition that may be worked on at the same time. Most of them wait for an answer.
 const WORKERS: usize = 16;

@@ -6,7 +6,7 @@ use crate::mirror::definition::{
     FILTER_BY_ROBOT_NAME, REMOTE_RESOURCE_VERSION, ROBOT_NAME, RobotSpecSource, SPEC_SOURCE,
     Settings,
 };
-use crate::playground::server::{Action, When};
+use kcp_playground::server::{Action, When};
 
 mod definitions;
 mod deletions;
@@ -209,7 +209,8 @@ async fn other_namespaces_are_nobodys_business_unless_they_are_named() {
     for plane in [CLOUD, ROBOT] {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
-        let call = crate::cluster::connection::Call::post("/api/v1/namespaces", &namespace);
+        let call =
+            hawser_runtime::cluster::connection::Call::post("/api/v1/namespaces", &namespace);
         clusters.at(plane).ask(call).await.unwrap();
     }
     clusters.create_in(CLOUD, &other, "x", &json!({})).await;
@@ -217,7 +218,7 @@ async fn other_namespaces_are_nobodys_business_unless_they_are_named() {
     let mirror = clusters.mirror(r1()).await;
     clusters.create(CLOUD, "a", &json!({})).await;
     clusters.until(ROBOT, "a", |_| true).await;
-    let of = |request: &crate::playground::server::LoggedRequest| request.namespace == "other";
+    let of = |request: &kcp_playground::server::LoggedRequest| request.namespace == "other";
     assert!(!clusters.sent(ROBOT, 0).iter().any(of));
     mirror.stop().await;
 

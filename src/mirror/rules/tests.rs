@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::mirror::definition::{FreshCopy, STATUS_SUBTREE, Settings};
 use crate::mirror::model::{Model, definition};
-use crate::sync::Code;
+use hawser_sync::Code;
 
 const CLOUD: Plane = Plane::Cloud;
 const ROBOT: Plane = Plane::Robot;

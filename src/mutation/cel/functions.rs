@@ -15,7 +15,7 @@ use cel::{
 };
 
 use super::convert::go_time;
-use crate::mutation::go_regex::GoRegex;
+use kube_lang::go_regex::GoRegex;
 
 pub(super) const ORDERED: &str = "@ordered";
 pub(super) const MATCHES: &str = "@matches";

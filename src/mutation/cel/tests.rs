@@ -258,7 +258,7 @@ const PIECES: &str = concat!(
 );
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: crate::mutation::fuzz::cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: fuzz::cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn fuzz_cel(pieces in prop::collection::vec(PIECES, 0..16)) {

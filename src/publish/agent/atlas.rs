@@ -9,11 +9,11 @@ use super::publication::{
     Publication, config_map_kind, logical_cluster_kind, namespace_kind, secret_kind,
 };
 use super::workspaces::Workspaces;
-use crate::cluster::connection::Connection;
-use crate::cluster::wire::{Atlas, Place};
-use crate::object::Gvk;
 use crate::publish::rules::Sides;
-use crate::sync::{Scope, Side};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::wire::{Atlas, Place};
+use hawser_sync::{Scope, Side};
+use kube_lang::object::Gvk;
 
 /// What kinds are called in paths.
 type Resources = HashMap<(Side, Arc<Gvk>), Arc<str>>;

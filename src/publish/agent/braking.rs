@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::options::DeletionBrake;
-use crate::cluster::brake::{Brake, BrakeOptions, HoldId, Verdict};
-use crate::object::{Gvk, Object};
-use crate::process::metrics::Metrics;
 use crate::publish::ready::{HeldDeletions, READY};
-use crate::sync::Key;
+use hawser_runtime::cluster::brake::{Brake, BrakeOptions, HoldId, Verdict};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::Key;
+use kube_lang::object::{Gvk, Object};
 
 /// The annotation of a published resource that names holds to be released.
 pub const APPROVAL: &str = "hawser.dev/approve-deletions";

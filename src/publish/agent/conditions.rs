@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
-use crate::cluster::connection::{AskError, Call, CallError, Connection};
 use crate::publish::ready::{self, Facts, READY, Verdict};
+use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection};
 
 /// How many are written at a time: they must not crowd out the passes.
 const AT_ONCE: usize = 4;

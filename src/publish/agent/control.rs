@@ -9,11 +9,11 @@ use super::export::Seen;
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::startup::Located;
 use super::workspaces::{Moved, Workspaces, binding_kind};
-use crate::cluster::cache::{Change, Coverage, SourceId, What};
-use crate::cluster::connection::Connection;
-use crate::cluster::feed::{Clusters, Content, Selection};
-use crate::object::Gvk;
-use crate::sync::Side;
+use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_sync::Side;
+use kube_lang::object::Gvk;
 
 use super::feeds::Wanted;
 

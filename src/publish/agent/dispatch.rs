@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use super::feeds::Hears;
 use super::publication::{Publication, SERVICE, SubjectId, namespace_kind};
 use super::related::Company;
-use crate::cluster::cache::{Cache, Change, SourceId, Table, What};
-use crate::cluster::queue::{Queue, Urgency};
-use crate::object::Gvk;
 use crate::publish::rules::Sides;
-use crate::sync::Key;
+use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table, What};
+use hawser_runtime::cluster::queue::{Queue, Urgency};
+use hawser_sync::Key;
+use kube_lang::object::Gvk;
 
 /// What is not about an object of a published resource, for those who run the agent.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
-use crate::sync::reason::Class;
-use crate::sync::{Code, Effect, Key, LinkId, Outcome, Report};
+use hawser_sync::reason::Class;
+use hawser_sync::{Code, Effect, Key, LinkId, Outcome, Report};
 
 mod announcer;
 mod body;

@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::connection::Connection;
 use crate::publish::claims::Needs;
 use crate::publish::export::{ExportProblem, Published};
+use hawser_runtime::cluster::connection::Connection;
 
 mod writer;
 

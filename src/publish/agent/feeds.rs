@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::cluster::cache::{Cache, Change, Coverage, SourceId, Table};
-use crate::cluster::feed::{Feed, Health, Listener, Pace, Selection};
-use crate::object::Gvk;
-use crate::sync::Side;
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table};
+use hawser_runtime::cluster::feed::{Feed, Health, Listener, Pace, Selection};
+use hawser_sync::Side;
+use kube_lang::object::Gvk;
 
 /// What somebody wants to be watched.
 pub struct Wanted {

@@ -7,10 +7,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::connection::{Call, Connection};
-use crate::cluster::ground::Ground;
-use crate::playground::server::LoggedRequest;
 use crate::publish::agent::schemas::{Manifest, PUBLISHED_RESOURCES};
+use hawser_runtime::cluster::connection::{Call, Connection};
+use hawser_runtime::cluster::ground::Ground;
+use kcp_playground::server::LoggedRequest;
 
 pub(super) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::cluster::connection::{Call, CallClass, Connection};
+use hawser_runtime::cluster::connection::{Call, CallClass, Connection};
 
 /// Of objects outside of namespaces.
 const EVENTS: &str = "/api/v1/namespaces/default/events";

@@ -8,11 +8,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::dispatch::Dispatch;
 use super::events::{Announcer, Counts, Recorder};
 use super::passes::{Finished, Pass, WORKERS};
-use crate::cluster::cache::Cache;
-use crate::cluster::queue::Urgency;
-use crate::process::metrics::{Direction, EventFate, Metrics, QueueState, Reconciled};
-use crate::sync::Effect;
-use crate::sync::reason::Class;
+use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::queue::Urgency;
+use hawser_runtime::process::metrics::{Direction, EventFate, Metrics, QueueState, Reconciled};
+use hawser_sync::Effect;
+use hawser_sync::reason::Class;
 
 /// What the passes are called in numbers, as the original calls them.
 const CONTROLLER: &str = "syncagent-sync";

@@ -8,8 +8,8 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use crate::cluster::config::Lookup;
-use crate::selector::{Selector, SelectorError};
+use hawser_runtime::cluster::config::Lookup;
+use kube_lang::selector::{Selector, SelectorError};
 
 /// What an agent is called after: its slice, and this.
 const DEFAULT_NAME_SUFFIX: &str = "-syncagent";

@@ -16,21 +16,21 @@ use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::{Company, Standing};
 use super::workspaces::Workspaces;
-use crate::cluster::cache::Cache;
-use crate::cluster::queue::{self, Urgency, Work};
-use crate::cluster::wire::Wire;
-use crate::object::Object;
-use crate::process::lease::Fence;
 use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
-use crate::sync::decide::Question;
-use crate::sync::reason::Class;
-use crate::sync::subject::Fate;
-use crate::sync::{
+use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::queue::{self, Urgency, Work};
+use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::process::lease::Fence;
+use hawser_sync::decide::Question;
+use hawser_sync::reason::Class;
+use hawser_sync::subject::Fate;
+use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Print, Prints as _, Report, Request,
     Scope, Seen, Step, Subject, View, run,
 };
+use kube_lang::object::Object;
 
 /// Passes that may be under way at the same time. Most of them wait for an answer.
 pub const WORKERS: usize = 64;

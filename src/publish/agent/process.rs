@@ -30,20 +30,20 @@ use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::sweep::Sweep;
 use super::workspaces::Workspaces;
-use crate::cluster::cache::{Cache, Coverage};
-use crate::cluster::config::{ConfigError, Environment, Source, Watched};
-use crate::cluster::connection::{ConnectError, Connection, Limits};
-use crate::cluster::discovery::Discovery;
-use crate::cluster::feed::{Content, Pace, Selection};
-use crate::cluster::queue::Queue;
-use crate::cluster::wire::Wire;
-use crate::object::Object;
-use crate::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
-use crate::process::metrics::Metrics;
-use crate::process::serve::{self, Health, Pages, ServeError};
-use crate::process::shutdown;
 use crate::publish::rules::Sides;
-use crate::sync::{self, Scope, Store as _};
+use hawser_runtime::cluster::cache::{Cache, Coverage};
+use hawser_runtime::cluster::config::{ConfigError, Environment, Source, Watched};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::discovery::Discovery;
+use hawser_runtime::cluster::feed::{Content, Pace, Selection};
+use hawser_runtime::cluster::queue::Queue;
+use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
+use hawser_runtime::process::shutdown;
+use hawser_sync::{Scope, Store as _};
+use kube_lang::object::Object;
 
 /// What ends an agent for good.
 #[derive(Debug, thiserror::Error)]
@@ -481,8 +481,8 @@ impl Seen {
 
     fn object(&self, scope: &Scope, name: &str) -> Option<Arc<Object>> {
         match self.cache.get(&scope.key(None, name)) {
-            sync::Seen::Present(object) => Some(object),
-            sync::Seen::Absent | sync::Seen::Unknown => None,
+            hawser_sync::Seen::Present(object) => Some(object),
+            hawser_sync::Seen::Absent | hawser_sync::Seen::Unknown => None,
         }
     }
 }

@@ -9,15 +9,15 @@ use parking_lot::{Mutex, RwLock};
 use super::feeds::{Feeds, Watched};
 use super::related::Works;
 use super::workspaces::Endpoint;
-use crate::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
-use crate::cluster::connection::Connection;
-use crate::cluster::feed::{Clusters, Content, Selection};
-use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
-use crate::sync::decide::Question;
-use crate::sync::{Answer, Failure, Key, Memo, Print, Request, Side};
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_sync::decide::Question;
+use hawser_sync::{Answer, Failure, Key, Memo, Print, Request, Side};
+use kube_lang::object::{Gvk, Object};
 
 use super::feeds::Wanted;
 

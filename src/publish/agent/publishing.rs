@@ -25,11 +25,6 @@ use super::passes::whole;
 use super::publication::{Plan, Publication};
 use super::schemas::{CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched};
 use super::workspaces::Workspaces;
-use crate::cluster::cache::{Cache, Change};
-use crate::cluster::connection::Connection;
-use crate::cluster::queue::{Outcome, Queue, Urgency};
-use crate::object::{Gvk, Object};
-use crate::process::metrics::{Metrics, Reconciled};
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
 use crate::publish::naming::LocalScope;
@@ -37,7 +32,12 @@ use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFac
 use crate::publish::related::Published;
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
-use crate::sync::{Seen, Store as _};
+use hawser_runtime::cluster::cache::{Cache, Change};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency};
+use hawser_runtime::process::metrics::{Metrics, Reconciled};
+use hawser_sync::{Seen, Store as _};
+use kube_lang::object::{Gvk, Object};
 
 /// How many published resources are looked at at the same time.
 const WORKERS: usize = 8;

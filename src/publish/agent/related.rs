@@ -19,10 +19,6 @@ use super::feeds::{Feeds, Wanted, Watched};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
 use super::workspaces::Endpoint;
-use crate::cluster::cache::{Change, Coverage, SourceId, What};
-use crate::cluster::connection::Connection;
-use crate::cluster::discovery::{Discovery, DiscoveryError, Kind};
-use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
@@ -31,8 +27,12 @@ use crate::publish::related::{
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use crate::sync::decide::Question;
-use crate::sync::{Key, Made, Prints, Report};
+use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
+use hawser_sync::decide::Question;
+use hawser_sync::{Key, Made, Prints, Report};
+use kube_lang::object::{Gvk, Object};
 
 mod index;
 mod quieting;

@@ -13,8 +13,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::notices::{self, Notice};
-use crate::cluster::connection::{AskError, Call, Connection};
-use crate::cluster::discovery::Discovery;
 use crate::publish::compiled::Types;
 use crate::publish::marks;
 use crate::publish::names;
@@ -22,6 +20,8 @@ use crate::publish::projection;
 use crate::publish::related::strays;
 use crate::publish::schema::{self, PublishedSchema};
 use crate::publish::types::PublishedResourceSpec;
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::discovery::Discovery;
 
 mod definition;
 mod manifest;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::cluster::connection::{AskError, Call, ConnectError, Connection};
+use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
 
 const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";

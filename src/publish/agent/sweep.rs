@@ -15,14 +15,14 @@ use tracing::{info, warn};
 use super::atlas::Places;
 use super::dispatch::Dispatch;
 use super::publication::Publication;
-use crate::cluster::cache::{Cache, Table};
-use crate::cluster::wire::Wire;
-use crate::object::Object;
-use crate::process::lease::Fence;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::rules::Sides;
-use crate::sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
+use hawser_runtime::cluster::cache::{Cache, Table};
+use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::process::lease::Fence;
+use hawser_sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
+use kube_lang::object::Object;
 
 /// How often is looked, where nothing gives a reason to.
 const INTERVAL: Duration = Duration::from_mins(10);

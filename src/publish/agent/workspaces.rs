@@ -10,11 +10,11 @@ use tracing::{info, warn};
 
 use super::bindings::{Binding, Bindings, Engagement};
 use super::feeds::{Feeds, Wanted, Watched};
-use crate::cluster::cache::{Cache, Change, Coverage, What};
-use crate::cluster::connection::Connection;
-use crate::cluster::feed::{Clusters, Content, Selection};
-use crate::object::{Gvk, Object};
 use crate::publish::rules::Sides;
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, What};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use kube_lang::object::{Gvk, Object};
 
 /// The annotation that says of which workspace an object is.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::template;
+use kube_lang::template;
 
 /// Something to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::selectors::{check_label, check_selector};
 use super::steps::mutations;
 use super::{Part, Problem};
-use crate::mutation::{Pipeline, Step};
-use crate::paths::{self, Use};
+use crate::mutation::Pipeline;
+use crate::mutation::Step;
 use crate::publish::related::{Entry, shares_namespaces};
 use crate::publish::types::{
     Origin, PublishedResourceSpec, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite,
     SelectorSpec,
 };
-use crate::template::{self, Engine, Template};
+use kube_lang::paths::{self, Use};
+use kube_lang::template::{self, Engine, Template};
 
 /// Compiles the entries; those that are wrong are found before the first object needs them.
 pub(super) fn related(

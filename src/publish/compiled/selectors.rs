@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Part, Problem};
 use crate::publish::types::LabelSelector;
-use crate::selector::{Selector, SelectorError};
+use kube_lang::selector::{Selector, SelectorError};
 
 /// Checks each requirement on its own, so that the very one is pointed at.
 pub(super) fn check_selector(field: &str, selector: &LabelSelector, problems: &mut Vec<Problem>) {

@@ -11,14 +11,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::object::{Gvk, Object};
 use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
-use crate::sync::subject::Side;
-use crate::sync::{
+use hawser_sync::subject::Side;
+use hawser_sync::{
     Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot,
     Source,
 };
+use kube_lang::object::{Gvk, Object};
 
 use super::{key, parse_snapshot, snapshot_text};
 

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::resolve::FAN_OUT;
-use crate::mutation::{Pipeline, Step};
+use crate::mutation::Pipeline;
+use crate::mutation::Step;
 use crate::publish::types::{
     LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
 };
-use crate::selector::Selector;
-use crate::template::{self, Engine, Template, provenance};
+use kube_lang::selector::Selector;
+use kube_lang::template::{self, Engine, Template, provenance};
 
 /// What of a template's data is nobody's words but the owner's and the workspace's.
 const OWN: [&str; 3] = ["ClusterName", "ClusterPath", "Side"];

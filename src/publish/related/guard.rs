@@ -4,10 +4,10 @@
 //! it likes.
 
 use super::entry::{Author, Entry};
-use crate::object::Object;
 use crate::publish::marks::{self, Remote};
 use crate::publish::types::Origin;
-use crate::sync::{Code, Key, Reason};
+use hawser_sync::{Code, Key, Reason};
+use kube_lang::object::Object;
 
 /// What guards go by.
 pub(super) struct Guard<'a> {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 use super::resolve::Pair;
-use crate::object::Gvk;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use crate::sync::{Key, LinkId, Scope};
+use hawser_sync::{Key, LinkId, Scope};
+use kube_lang::object::Gvk;
 
 /// Which original, which copy, by which entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use super::{Entry, PRIMARY};
 use crate::publish::marks::Remote;
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
-use crate::sync::{Source, Subject};
+use hawser_sync::{Source, Subject};
 
 /// What is said of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::object::Gvk;
-use crate::sync::Key;
+use hawser_sync::Key;
+use kube_lang::object::Gvk;
 
 /// A published object, by the name of its memory, and its workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -190,7 +190,7 @@ fn any_version(key: &Key) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::{Scope, Side};
+    use hawser_sync::{Scope, Side};
 
     fn who(cluster: &str, name: &str) -> Claimant {
         Claimant {

@@ -11,19 +11,18 @@ use super::ledger::{Claimant, Wish};
 use super::resolve::{Ground, Pair, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
 use super::{Ends, Published, RelatedKind, Surroundings};
-use crate::object::{Gvk, Object};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
 use crate::publish::rules::{ObjectRules, PRIMARY, Sides};
 use crate::publish::types::Origin;
-use crate::sync;
-use crate::sync::reason::Class;
-use crate::sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
-use crate::sync::{
+use hawser_sync::reason::Class;
+use hawser_sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
+use hawser_sync::{
     Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request,
     Rules as _, Scope, Seen, Side, Source, Subject, Target, View, agrees,
 };
+use kube_lang::object::{Gvk, Object};
 
 pub(super) struct Making<'a> {
     pub(super) compiled: &'a Compiled,
@@ -468,7 +467,7 @@ impl Making<'_> {
     /// is not ours is taken where it says the same already, and stays when it is wanted no more.
     fn adoption(&self, entry: &Entry, target: &Key) -> Adoption {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
-        let is_known = |(id, record): (&LinkId, &sync::Entry)| {
+        let is_known = |(id, record): (&LinkId, &hawser_sync::Entry)| {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
             is_made(&record.copy) && known.is_some_and(|known| same_object(&known, target))
         };

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::identity::Identity;
-use crate::object::Object;
 use crate::publish::gojson;
 use crate::publish::marks;
 use crate::publish::types::Origin;
-use crate::sync::reason::Class;
-use crate::sync::{Code, Effect, Key, Outcome, Request, Step, Subject, Target};
+use hawser_sync::reason::Class;
+use hawser_sync::{Code, Effect, Key, Outcome, Request, Step, Subject, Target};
+use kube_lang::object::Object;
 
 /// The patch that puts right what the published object says of its related ones; none where it says
 /// it already, or where not everything has come to rest.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::entry::{Entry, NameRule, Selecting, Values, Word};
-use crate::object::{Gvk, Object};
-use crate::paths;
 use crate::publish::names;
 use crate::publish::types::Origin;
-use crate::sync::subject::Labels;
-use crate::sync::{Code, Found, Key, Reason, Request, Scope, View};
-use crate::template::Template;
+use hawser_sync::subject::Labels;
+use hawser_sync::{Code, Found, Key, Reason, Request, Scope, View};
+use kube_lang::object::{Gvk, Object};
+use kube_lang::paths;
+use kube_lang::template::Template;
 
 /// How many objects one entry may lead to, where it does not say.
 pub const FAN_OUT: usize = 64;
@@ -293,7 +293,7 @@ impl Ground<'_> {
                 continue;
             }
             let alone = json!({"matchLabels": {&*key: value}});
-            if let Err(error) = crate::selector::Selector::from_value(&alone) {
+            if let Err(error) = kube_lang::selector::Selector::from_value(&alone) {
                 return Err(refused(&error.to_string()).into());
             }
             labels.insert(key, value);

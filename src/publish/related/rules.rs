@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::entry::Entry;
-use crate::mutation::{MutationError, Pipeline};
-use crate::object::{Object, numbers};
+use crate::mutation::MutationError;
+use crate::mutation::Pipeline;
 use crate::publish::marks;
 use crate::publish::types::Origin;
-use crate::sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
+use hawser_sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
+use kube_lang::object::{Object, numbers};
 
 /// The rules of one pair.
 #[derive(Clone, Debug)]

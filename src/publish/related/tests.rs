@@ -16,7 +16,7 @@ use crate::publish::naming::LocalScope;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::rules::subject_of;
 use crate::publish::types::PublishedResourceSpec;
-use crate::sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
+use hawser_sync::{Code, CopyRecord, Dialect, Outcome, Request, Scope, Step};
 
 mod hostile;
 mod lives;
@@ -207,7 +207,7 @@ impl Stage {
     pub(super) fn secret(&self, side: &str, cluster: &str, namespace: &str, name: &str) -> Key {
         assert!(side == "kcp" || cluster.is_empty());
         let kind = Arc::new(Gvk::new("", "v1", "Secret"));
-        Scope::new(&crate::sync::Side::new(side), &kind, cluster).key(Some(namespace), name)
+        Scope::new(&hawser_sync::Side::new(side), &kind, cluster).key(Some(namespace), name)
     }
 
     pub(super) fn put(&self, key: &Key, value: &str) {

@@ -13,7 +13,7 @@ use crate::publish::compiled::Types;
 use crate::publish::crd::Crd;
 use crate::publish::projection;
 use crate::publish::rehearsal::Rehearsal;
-use crate::sync::Request;
+use hawser_sync::Request;
 
 /// Rounds over all sources until nothing is sent any more.
 const ROUNDS: usize = 8;

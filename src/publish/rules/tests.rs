@@ -8,7 +8,7 @@ use super::*;
 use crate::publish::compiled::{Agent, Types};
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::types::PublishedResourceSpec;
-use crate::sync::{Request, reason::Class};
+use hawser_sync::{Request, reason::Class};
 
 pub(super) const CLUSTER: &str = "abc123";
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures::StreamExt as _;
 use futures::stream;
-use hawser::playground::server::LoggedRequest;
+use kcp_playground::server::LoggedRequest;
 use serde_json::json;
 use testbed::eventually;
 use tokio::time::Instant;

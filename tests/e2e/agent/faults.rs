@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hawser::playground::server::{Action, Fault, Matcher, When};
+use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::json;
 use testbed::eventually;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::PlaygroundOptions;
-use hawser::playground::server::{Action, Fault, Matcher};
+use kcp_playground::PlaygroundOptions;
+use kcp_playground::server::{Action, Fault, Matcher};
 use serde_json::json;
 use testbed::process::Reason;
 use testbed::{Launch, Port, Process, eventually, unique};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hawser::playground::server::{Action, Fault, Matcher};
+use kcp_playground::server::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 use testbed::eventually;
 

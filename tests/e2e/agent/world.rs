@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::server::{LoggedRequest, RequestLog};
-use hawser::playground::{Playground, PlaygroundOptions};
+use kcp_playground::Playground;
+use kcp_playground::PlaygroundOptions;
+use kcp_playground::server::{LoggedRequest, RequestLog};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use testbed::{Launch, Process, eventually, unique};

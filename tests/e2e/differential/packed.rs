@@ -4,7 +4,7 @@
 //! sends, is read here: lists, refusals, the events of watches.
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::playground::protobuf;
+use kcp_playground::protobuf;
 use serde_json::{Map, Value, json};
 
 pub(super) const PROTOBUF: &str = protobuf::MEDIA_TYPE;

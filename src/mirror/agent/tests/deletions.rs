@@ -138,7 +138,7 @@ async fn with_missions(count: usize) -> Clusters {
 }
 
 async fn count(clusters: &Clusters) -> usize {
-    let call = crate::cluster::connection::Call::get(MISSIONS);
+    let call = hawser_runtime::cluster::connection::Call::get(MISSIONS);
     let list = clusters.at(ROBOT).ask(call).await.unwrap();
     list["items"].as_array().unwrap().len()
 }

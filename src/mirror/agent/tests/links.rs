@@ -162,7 +162,7 @@ async fn conflicts_in_the_cloud_are_tried_again_and_too_many_of_them_list_everyt
             "update missions/status a 200",
         ]
     );
-    let listed = |r: &crate::playground::server::LoggedRequest| {
+    let listed = |r: &kcp_playground::server::LoggedRequest| {
         r.verb == "list" || r.query.contains("sendInitialEvents")
     };
     assert!(clusters.sent(CLOUD, mark).iter().any(listed));

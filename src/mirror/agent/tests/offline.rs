@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::cluster::feed::Pace;
 use crate::mirror::agent::syncer::Manner;
+use hawser_runtime::cluster::feed::Pace;
 
 const HOURS: u64 = 2;
 /// Objects at rest, beside those that something happens to.

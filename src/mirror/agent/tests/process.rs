@@ -24,9 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::cluster::connection::{Call, Connection, Limits};
 use crate::mirror::agent::process;
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 
 const PREFIX: &str = "/apis/core.kubernetes";
 /// What is asked for to find out whether credentials are taken.
@@ -367,7 +367,7 @@ async fn nothing_is_sent_to_the_cloud_before_there_are_credentials() {
     waits.expect("it says what it waits for");
     assert_eq!(mirror.until_page("/health", 200).await, "");
     assert_eq!(mirror.until_page("/healthz", 200).await, "ok\n");
-    let reads = |r: &crate::playground::server::LoggedRequest| {
+    let reads = |r: &kcp_playground::server::LoggedRequest| {
         r.resource == "customresourcedefinitions" && r.verb == "get"
     };
     clusters.until_sent(ROBOT, 0, reads).await;

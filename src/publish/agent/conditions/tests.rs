@@ -5,10 +5,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::cluster::ground::fault;
-use crate::playground::server::{Action, Fault, When};
 use crate::publish::agent::ground::{Dialect, Scene, of_crontabs, until};
 use crate::publish::ready::{SchemaFact, SynchronizationFact};
+use hawser_runtime::cluster::ground::fault;
+use kcp_playground::server::{Action, Fault, When};
 
 const SOON: Duration = Duration::from_mins(1);
 /// Nothing happens because of what waits for so long.

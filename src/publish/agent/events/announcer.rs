@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{About, Note, Recorder, telling};
-use crate::cluster::cache::Cache;
 use crate::publish::agent::workspaces::Workspaces;
-use crate::sync::{Key, Report, Seen, Store};
+use hawser_runtime::cluster::cache::Cache;
+use hawser_sync::{Key, Report, Seen, Store};
 
 /// Announces in a workspace what came of passes over its objects.
 pub struct Announcer {

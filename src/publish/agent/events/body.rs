@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::sync::Key;
+use hawser_sync::Key;
 
 use super::Telling;
 use super::rates::Counted;

@@ -4,7 +4,7 @@
 //! be harmless: the path of each field, what is wrong with it, and the explanation without anything
 //! that names the copy. Whatever does not look as expected is left out. Pure.
 
-use crate::sync::Key;
+use hawser_sync::Key;
 
 /// What precedes the server's own words in the detail of a refusal.
 const SAID: &str = "refused as invalid: ";

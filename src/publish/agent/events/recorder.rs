@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::cluster::connection::{Call, CallClass, Cause, Connection, Refusal};
-use crate::cluster::wire::collection;
-use crate::object::Gvk;
+use hawser_runtime::cluster::connection::{Call, CallClass, Cause, Connection, Refusal};
+use hawser_runtime::cluster::wire::collection;
+use kube_lang::object::Gvk;
 
 use super::Telling;
 use super::body::{About, Draft};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::object::Gvk;
-use crate::sync::reason::Class;
-use crate::sync::{Scope, Side};
+use hawser_sync::reason::Class;
+use hawser_sync::{Scope, Side};
+use kube_lang::object::Gvk;
 
 fn own() -> Key {
     let kind = Arc::new(Gvk::new("example.com", "v1", "CronTab"));
@@ -20,7 +20,7 @@ fn copy() -> Key {
 fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) -> Report {
     let outcomes = outcomes.iter().map(|(link, code, detail)| Outcome {
         link: LinkId::new(link),
-        reason: crate::sync::Reason::new(*code, *detail),
+        reason: hawser_sync::Reason::new(*code, *detail),
         copy: Some(copy()),
     });
     let happened = happened.iter();

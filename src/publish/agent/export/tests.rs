@@ -3,11 +3,11 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::cluster::connection::Call;
-use crate::cluster::ground::fault;
-use crate::playground::server::{Action, When};
 use crate::publish::agent::ground::{Dialect, EXPORTS, Scene, until};
 use crate::publish::types::PublishedResourceSpec;
+use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::ground::fault;
+use kcp_playground::server::{Action, When};
 
 const SOON: Duration = Duration::from_mins(1);
 /// Nothing happens because of what waits for so long.
@@ -138,7 +138,7 @@ fn requests(scene: &Scene) -> Vec<String> {
         .collect()
 }
 
-fn answer(verb: &str, code: u16) -> crate::playground::server::Fault {
+fn answer(verb: &str, code: u16) -> kcp_playground::server::Fault {
     fault(
         verb,
         "apiexports",

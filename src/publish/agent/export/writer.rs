@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{ExportState, Exporter, Member, Seen, Standing};
-use crate::cluster::connection::{AskError, Call, CallError, Refusal};
 use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::{self, ClaimProblem, Needs};
 use crate::publish::export::{Merge, Published, merge_without};
+use hawser_runtime::cluster::connection::{AskError, Call, CallError, Refusal};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 /// Who events on the export come from, as in the original.

@@ -3,11 +3,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::object::Object;
 use crate::publish::agent::publication::SubjectId;
-use crate::sync::decide::Question;
-use crate::sync::subject::Labels;
-use crate::sync::{Key, Scope};
+use hawser_sync::decide::Question;
+use hawser_sync::subject::Labels;
+use hawser_sync::{Key, Scope};
+use kube_lang::object::Object;
 
 /// A list that was asked for, under the first of its labels: whatever it holds carries that.
 type Shelf = (Scope, Option<(String, String)>);
@@ -112,8 +112,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::Gvk;
-    use crate::sync::Side;
+    use hawser_sync::Side;
+    use kube_lang::object::Gvk;
 
     fn id(name: &str) -> SubjectId {
         SubjectId {

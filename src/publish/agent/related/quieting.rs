@@ -6,9 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::object::Object;
 use crate::publish::related::Quiet;
-use crate::sync::Key;
+use hawser_sync::Key;
+use kube_lang::object::Object;
 
 /// How long whoever made an object is given to write its status.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -44,8 +44,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::Gvk;
-    use crate::sync::{Scope, Side};
+    use hawser_sync::{Scope, Side};
+    use kube_lang::object::Gvk;
 
     #[tokio::test(start_paused = true)]
     async fn an_object_is_quiet_a_second_after_its_last_change() {

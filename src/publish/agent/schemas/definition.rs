@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::problem::SchemaError;
-use crate::cluster::connection::{AskError, Call, Connection};
-use crate::cluster::discovery::{Discovery, DiscoveryError, Kind};
-use crate::object::Object;
 use crate::publish::crd::{Crd, CrdError, CrdSchema};
 use crate::publish::openapi::{self, Served, ServedVersion};
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
+use kube_lang::object::Object;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ANYTHING: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
@@ -183,7 +183,7 @@ async fn from_models(discovery: &Discovery, kind: Kind) -> Result<Definition, Sc
 }
 
 fn served(kind: Kind) -> Served {
-    let version = |version: crate::cluster::discovery::KindVersion| ServedVersion {
+    let version = |version: hawser_runtime::cluster::discovery::KindVersion| ServedVersion {
         name: version.name,
         status: version.status,
         scale: version.scale,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::cluster::connection::{AskError, CallError, Refusal};
-use crate::cluster::discovery::{DiscoveryError, NEGATIVE_FOR};
 use crate::publish::crd::CrdError;
 use crate::publish::openapi::OpenApiError;
 use crate::publish::projection::ProjectionError;
+use hawser_runtime::cluster::connection::{AskError, CallError, Refusal};
+use hawser_runtime::cluster::discovery::{DiscoveryError, NEGATIVE_FOR};
 
 /// What is in the way of a schema.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cluster::ground::fault;
-use crate::playground::server::{Action, Fault, When};
 use crate::publish::agent::ground::{CRDS, Dialect, SCHEMAS, Scene, crontabs, of_crontabs, until};
+use hawser_runtime::cluster::ground::fault;
+use kcp_playground::server::{Action, Fault, When};
 
 const NAME: &str = "v0595d221.crontabs.example.com";
 

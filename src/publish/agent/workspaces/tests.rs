@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::cluster::cache::Table;
-use crate::cluster::feed::Pace;
-use crate::cluster::ground::Ground;
 use crate::publish::agent::feeds::Hears;
-use crate::sync::Scope;
+use hawser_runtime::cluster::cache::Table;
+use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::cluster::ground::Ground;
+use hawser_sync::Scope;
 
 struct Deaf;
 

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::sync::rules::Rules;
-use crate::sync::{Made, Marks, Owner, Policy, Scope, Target};
+use hawser_sync::rules::Rules;
+use hawser_sync::{Made, Marks, Owner, Policy, Scope, Target};
 
 /// The codec never asks the rules of a link.
 #[derive(Debug)]

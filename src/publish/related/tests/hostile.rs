@@ -344,7 +344,7 @@ fn objects_without_a_namespace_are_not_named_by_consumers() {
             stage.kinds.learn(side, name.clone(), known);
         }
         let cluster = if origin == "kcp" { C } else { "" };
-        let source = Scope::new(&crate::sync::Side::new(origin), &kind, cluster).key(None, "of-c1");
+        let source = Scope::new(&hawser_sync::Side::new(origin), &kind, cluster).key(None, "of-c1");
         stage.put(&source, "v");
         stage.create(C, "a", json!({"name": "of-c1"}));
         assert_eq!(stage.rest(C, "a"), [want], "{origin}");
@@ -544,7 +544,7 @@ fn what_belongs_to_another_workspaces_copy_is_its_own_whichever_kind_that_is_of(
             "kind": owner.kind, "name": "o", "uid": "u"});
         let references = json!({"metadata": {"ownerReferences": [reference]}});
         stage.hands.patch(&key, references);
-        let scope = Scope::new(&crate::sync::Side::new("service"), owner, "");
+        let scope = Scope::new(&hawser_sync::Side::new("service"), owner, "");
         let owner = scope.key(namespaced.then_some(C), "o");
         stage.put(&owner, "o");
         stage.hands.patch(

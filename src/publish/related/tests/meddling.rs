@@ -10,7 +10,7 @@ use super::properties::{
     C, Event, Keys, OBJECTS, SECRETS, by_hand, cases, come_to_rest, happen, keys, referred, spec,
 };
 use super::*;
-use crate::sync::{Answer, Cluster, run};
+use hawser_sync::{Answer, Cluster, run};
 
 /// What a copy that others made says: no original ever does.
 const FOREIGN: &str = "foreign";

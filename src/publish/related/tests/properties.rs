@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
 use super::*;
-use crate::sync::{Answer, Cluster, Failure, run};
+use hawser_sync::{Answer, Cluster, Failure, run};
 
 pub(super) const C: &str = "c1";
 pub(super) const OBJECTS: [&str; 2] = ["a", "b"];

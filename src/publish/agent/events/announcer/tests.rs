@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::cache::{Change, Coverage, Table};
-use crate::cluster::connection::Call;
-use crate::cluster::feed::Pace;
-use crate::cluster::ground::Ground;
-use crate::object::{Gvk, Object};
 use crate::publish::agent::events::line;
 use crate::publish::agent::feeds::{Feeds, Hears};
 use crate::publish::rules::Sides;
-use crate::sync::{Answer, Effect, Request, Scope};
+use hawser_runtime::cluster::cache::{Change, Coverage, Table};
+use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::cluster::ground::Ground;
+use hawser_sync::{Answer, Effect, Request, Scope};
+use kube_lang::object::{Gvk, Object};
 
 struct Deaf;
 

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::object::Gvk;
 use crate::publish::agent::events::Reason;
-use crate::sync::{Scope, Side};
+use hawser_sync::{Scope, Side};
+use kube_lang::object::Gvk;
 
 fn about(namespace: Option<&str>, name: &str) -> About {
     let kind = Arc::new(Gvk::new("a.b", "v1", "Thing"));

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::cluster::connection::Call;
-use crate::object::Gvk;
-use crate::sync::{Failure, Scope, Side};
+use hawser_runtime::cluster::connection::Call;
+use hawser_sync::{Failure, Scope, Side};
+use kube_lang::object::Gvk;
 
 fn key(group: &str, kind: &str, namespace: &str, name: &str) -> Key {
     let kind = Arc::new(Gvk::new(group, "v1", kind));
@@ -211,7 +211,7 @@ fn a_value_cannot_pretend_to_be_an_explanation() {
 
 #[tokio::test]
 async fn what_a_server_says_of_a_custom_resource_is_understood() {
-    let ground = crate::cluster::ground::Ground::start().await;
+    let ground = hawser_runtime::cluster::ground::Ground::start().await;
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "pgclusters.pg.corp" },

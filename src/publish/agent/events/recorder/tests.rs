@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::*;
-use crate::cluster::ground::{Ground, fault};
-use crate::playground::server::{Action, When};
 use crate::publish::agent::events::Reason;
-use crate::sync::{Scope, Side};
+use hawser_runtime::cluster::ground::{Ground, fault};
+use hawser_sync::{Scope, Side};
+use kcp_playground::server::{Action, When};
 
 fn noon() -> Timestamp {
     "2026-01-02T12:00:00.75Z".parse().unwrap()

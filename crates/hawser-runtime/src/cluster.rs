@@ -1,0 +1,24 @@
+//! Talking to control planes: no dialect in here.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`brake`] | holds the deletions of a kind when too many would go at once |
+//! | [`cache`] | what is known of many objects, asked by key and by labels |
+//! | [`config`] | kubeconfigs: where they are looked for, what they mean, when they changed |
+//! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`feed`] | keeping a table up by a list and a watch |
+//! | [`discovery`] | what is served: names, scope, versions and subresources of a kind |
+//! | [`queue`] | whose turn it is: tenants in turns, lanes, back-off |
+//! | [`wire`] | the requests of passes as calls, and what answers mean |
+
+pub mod brake;
+pub mod cache;
+pub mod config;
+pub mod connection;
+pub mod discovery;
+pub mod feed;
+pub mod queue;
+pub mod wire;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod ground;

@@ -1,0 +1,490 @@
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values written in place read best"
+)]
+
+use std::collections::{BTreeMap, HashSet};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const SOURCE: &str = "here";
+
+struct Shelf {
+    cache: Arc<Cache>,
+    table: Arc<Table>,
+    scope: Scope,
+}
+
+fn shelf(coverage: Coverage) -> Shelf {
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "Thing")));
+    let table = cache.add(&side, &kind, &SOURCE.into(), coverage);
+    cache.route(&side, "", &SOURCE.into());
+    let scope = Scope::new(&side, &kind, "");
+    Shelf {
+        cache,
+        table,
+        scope,
+    }
+}
+
+fn labelled(label: &str) -> Coverage {
+    Coverage {
+        labelled: Some(label.into()),
+        indexed: vec![label.into()],
+        ..Coverage::default()
+    }
+}
+
+impl Shelf {
+    fn key(&self, name: &str) -> Key {
+        self.scope.key(Some("ns"), name)
+    }
+
+    fn listed(&self, name: &str, version: u64, more: Value) -> Listed {
+        Listed {
+            key: self.key(name),
+            version,
+            object: object(name, version, more),
+        }
+    }
+
+    fn seen(&self, name: &str) -> Option<u64> {
+        match self.cache.get(&self.key(name)) {
+            Seen::Present(object) => version(&object),
+            Seen::Absent => None,
+            Seen::Unknown => panic!("{name} is unknown"),
+        }
+    }
+
+    /// A whole list, as a feed takes it in.
+    fn replace(&self, list: &[Listed], as_of: u64) -> Vec<Change> {
+        let mut changes: Vec<_> = list.iter().filter_map(|l| self.table.upsert(l)).collect();
+        let keys = list.iter().map(|listed| listed.key.clone()).collect();
+        let finished = self.table.finish(&keys, as_of);
+        if finished.first {
+            changes.clear();
+            self.table.tell_all(|change| changes.push(change));
+        }
+        changes.extend(finished.gone);
+        changes
+    }
+
+    fn learn(&self, name: &str, version: u64, more: Value) {
+        let request = Request::Read {
+            key: self.key(name),
+        };
+        let answer = Answer::Object(Arc::new(object(name, version, more)));
+        self.cache.learn(&request, &answer);
+    }
+}
+
+fn object(name: &str, version: u64, more: Value) -> Object {
+    let mut value = json!({
+        "apiVersion": "v1", "kind": "Thing", "spec": version,
+        "metadata": { "namespace": "ns", "name": name, "uid": "u1", "resourceVersion": version.to_string() },
+    });
+    kube_lang::object::merge_patch::apply(&mut value, &more);
+    Object::new(value).unwrap()
+}
+
+fn told(changes: impl IntoIterator<Item = Change>) -> Vec<(String, What)> {
+    let told = changes
+        .into_iter()
+        .map(|c| (c.key.name.to_string(), c.what));
+    told.collect()
+}
+
+#[test]
+fn nothing_is_absent_before_a_whole_list_was_seen() {
+    let shelf = shelf(Coverage::default());
+    let key = shelf.key("a");
+    assert_eq!(shelf.cache.get(&key), Seen::Unknown);
+    assert_eq!(shelf.cache.print(&Question::Object(key.clone())), None);
+    assert_eq!(
+        shelf.cache.find(&shelf.scope, &Labels::default()),
+        Found::Unknown
+    );
+    shelf.replace(&[], 1);
+    assert_eq!(shelf.cache.get(&key), Seen::Absent);
+    assert_eq!(
+        shelf.cache.print(&Question::Object(key)),
+        Some(Print::ABSENT)
+    );
+    assert_eq!(
+        shelf.cache.find(&shelf.scope, &Labels::default()),
+        Found::All(vec![])
+    );
+}
+
+#[test]
+fn a_cluster_without_a_route_and_a_table_taken_out_are_unknown() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 1, json!({}))], 1);
+    let elsewhere = Scope {
+        cluster: "other".into(),
+        ..shelf.scope.clone()
+    }
+    .key(None, "a");
+    assert_eq!(shelf.cache.get(&elsewhere), Seen::Unknown);
+    assert_eq!(shelf.seen("a"), Some(1));
+    shelf.cache.unroute(&shelf.scope.side, "");
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Unknown);
+    shelf.cache.route(&shelf.scope.side, "", &SOURCE.into());
+    shelf.cache.remove(&shelf.table);
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Unknown);
+}
+
+#[test]
+fn an_answer_is_never_undone_by_an_event_that_was_on_its_way() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
+    shelf.learn("a", 9, json!({}));
+    assert_eq!(shelf.table.upsert(&shelf.listed("a", 7, json!({}))), None);
+    assert_eq!(shelf.seen("a"), Some(9));
+    assert_eq!(
+        shelf.table.upsert(&shelf.listed("a", 9, json!({}))),
+        None,
+        "our own echo"
+    );
+    let change = shelf.table.upsert(&shelf.listed("a", 10, json!({})));
+    assert_eq!(told(change), [("a".to_owned(), What::Changed)]);
+}
+
+#[test]
+fn what_changes_with_every_write_is_taken_in_but_not_told() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 5, json!({ "spec": 1 }))], 5);
+    assert_eq!(
+        shelf
+            .table
+            .upsert(&shelf.listed("a", 6, json!({ "spec": 1 }))),
+        None
+    );
+    assert_eq!(
+        shelf.seen("a"),
+        Some(6),
+        "a write locked on the version must not conflict"
+    );
+}
+
+#[test]
+fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
+    let request = Request::Delete {
+        key: shelf.key("a"),
+        uid: "u1".into(),
+    };
+    shelf.cache.learn(&request, &Answer::Gone);
+    assert_eq!(shelf.seen("a"), None);
+    assert!(shelf.cache.saw_deletion(&shelf.key("a")));
+    assert_eq!(
+        shelf.table.upsert(&shelf.listed("a", 8, json!({}))),
+        None,
+        "the same incarnation"
+    );
+    let next = shelf.listed("a", 9, json!({ "metadata": { "uid": "u2" } }));
+    assert!(shelf.table.upsert(&next).is_some());
+    assert_eq!(shelf.seen("a"), Some(9));
+    assert!(!shelf.cache.saw_deletion(&shelf.key("a")));
+}
+
+#[test]
+fn a_label_that_was_taken_off_is_no_witnessed_deletion_and_may_come_back() {
+    let shelf = shelf(labelled("l"));
+    let with = |version| {
+        shelf.listed(
+            "a",
+            version,
+            json!({ "metadata": { "labels": { "l": "x" } } }),
+        )
+    };
+    shelf.replace(&[with(5)], 5);
+    assert!(
+        shelf
+            .table
+            .delete(&shelf.listed("a", 6, json!({})))
+            .is_some()
+    );
+    assert_eq!(shelf.seen("a"), None);
+    assert!(!shelf.cache.saw_deletion(&shelf.key("a")));
+    assert!(shelf.table.upsert(&with(7)).is_some());
+    assert_eq!(shelf.seen("a"), Some(7));
+}
+
+#[test]
+fn a_deletion_that_was_under_way_is_witnessed_by_its_event() {
+    let shelf = shelf(labelled("l"));
+    let going = json!({ "metadata": { "labels": { "l": "x" }, "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    shelf.replace(&[shelf.listed("a", 5, going)], 5);
+    shelf.table.delete(&shelf.listed("a", 6, json!({})));
+    assert!(shelf.cache.saw_deletion(&shelf.key("a")));
+}
+
+#[test]
+fn a_list_takes_away_what_it_lacks_but_not_what_is_newer() {
+    let shelf = shelf(Coverage::default());
+    let old = [
+        shelf.listed("old", 1, json!({})),
+        shelf.listed("new", 1, json!({})),
+    ];
+    assert_eq!(told(shelf.replace(&old, 1)).len(), 2);
+    shelf.learn("new", 20, json!({}));
+    let changes = shelf.replace(&[], 10);
+    assert_eq!(told(changes), [("old".to_owned(), What::Gone)]);
+    assert_eq!((shelf.seen("old"), shelf.seen("new")), (None, Some(20)));
+    assert!(
+        !shelf.cache.saw_deletion(&shelf.key("old")),
+        "a list is no witness"
+    );
+}
+
+#[test]
+fn what_only_answers_told_of_is_forgotten_as_long_as_it_is_not_watched() {
+    let shelf = shelf(Coverage::default());
+    shelf.learn("answered", 5, json!({}));
+    shelf.learn("both", 5, json!({}));
+    // A list has begun, and shows one of them.
+    shelf.table.upsert(&shelf.listed("both", 4, json!({})));
+    shelf.table.upsert(&shelf.listed("listed", 4, json!({})));
+    shelf.learn("listed", 6, json!({}));
+    shelf.table.forget_answers();
+    assert_eq!(
+        (shelf.seen("both"), shelf.seen("listed")),
+        (Some(5), Some(6))
+    );
+    let answered = shelf.cache.get(&shelf.key("answered"));
+    assert_eq!(answered, Seen::Unknown, "it may be there");
+    // From now on the source tells of everything.
+    let list = ["both", "listed"].map(|name| shelf.listed(name, 6, json!({})));
+    shelf.replace(&list, 6);
+    shelf.learn("answered", 7, json!({}));
+    shelf.table.forget_answers();
+    assert_eq!(shelf.seen("answered"), Some(7));
+}
+
+#[test]
+fn after_a_source_was_restored_its_list_counts_although_its_versions_are_smaller() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 50, json!({}))], 50);
+    shelf.table.delete(&shelf.listed("b", 60, json!({})));
+    shelf.table.distrust_versions();
+    let restored = [
+        shelf.listed("a", 7, json!({})),
+        shelf.listed("b", 8, json!({})),
+    ];
+    assert_eq!(told(shelf.replace(&restored, 10)).len(), 2);
+    assert_eq!((shelf.seen("a"), shelf.seen("b")), (Some(7), Some(8)));
+}
+
+#[test]
+fn objects_are_found_by_their_indexed_labels_as_these_change() {
+    let shelf = shelf(labelled("l"));
+    let with = |name, version, label| {
+        shelf.listed(
+            name,
+            version,
+            json!({ "metadata": { "labels": { "l": label } } }),
+        )
+    };
+    let by = |label: &str| Labels::from([("l".to_owned(), label.to_owned())]);
+    let find = |label: &str| match shelf.cache.find(&shelf.scope, &by(label)) {
+        Found::All(all) => all.iter().map(|(key, _)| key.name.to_string()).collect(),
+        Found::Unknown => vec!["unknown".to_owned()],
+    };
+    shelf.replace(
+        &[with("a", 1, "x"), with("b", 1, "x"), with("c", 1, "y")],
+        1,
+    );
+    assert_eq!(
+        (find("x"), find("y")),
+        (vec!["a".into(), "b".into()], vec!["c".into()])
+    );
+    let print = |label| {
+        shelf
+            .cache
+            .print(&Question::Marked(shelf.scope.clone(), by(label)))
+    };
+    let before = print("x");
+    shelf.table.upsert(&with("a", 2, "y"));
+    assert_eq!(
+        (find("x"), find("y")),
+        (vec!["b".into()], vec!["a".into(), "c".into()])
+    );
+    assert_ne!(print("x"), before);
+    shelf.table.delete(&with("b", 3, "x"));
+    assert_eq!(find("x"), Vec::<String>::new());
+    assert_eq!(print("x"), Some(Print::of_all([])));
+    let unlabelled = shelf.cache.find(&shelf.scope, &Labels::default());
+    assert_eq!(
+        unlabelled,
+        Found::Unknown,
+        "objects without the label are not in the table"
+    );
+}
+
+#[test]
+fn two_tables_of_a_kind_each_know_their_part() {
+    let shelf = shelf(labelled("l"));
+    let states = Coverage {
+        namespace: Some("agent".into()),
+        ..labelled("state")
+    };
+    let second = shelf
+        .cache
+        .add(&shelf.scope.side, &shelf.scope.kind, &SOURCE.into(), states);
+    let state = shelf.scope.key(Some("agent"), "a");
+    shelf.table.finish(&HashSet::new(), 1);
+    assert_eq!(
+        shelf.cache.get(&state),
+        Seen::Unknown,
+        "the other table may have it"
+    );
+    assert_eq!(shelf.cache.print(&Question::Object(state.clone())), None);
+    second.finish(&HashSet::new(), 1);
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Absent);
+    assert_eq!(shelf.cache.get(&state), Seen::Absent);
+    let mut learned = object(
+        "a",
+        2,
+        json!({ "metadata": { "namespace": "agent", "labels": { "state": "y" } } }),
+    );
+    let request = Request::Read { key: state.clone() };
+    shelf
+        .cache
+        .learn(&request, &Answer::Object(Arc::new(learned.clone())));
+    assert!(matches!(shelf.cache.get(&state), Seen::Present(_)));
+    assert_eq!((shelf.table.len(), second.len()), (0, 1));
+    learned.metadata_mut().insert("name".into(), "b".into());
+    assert_eq!(
+        shelf.cache.sizes().iter().map(|(_, _, n)| n).sum::<usize>(),
+        1
+    );
+}
+
+proptest! {
+    /// However answers, events and lists interleave, the newest state that was seen is known.
+    #[test]
+    fn the_newest_state_wins_in_every_order(
+        mut order in prop::collection::vec((0..3_u8, 0..1000_usize), 1..40),
+        deletions in prop::collection::vec(any::<bool>(), 12),
+    ) {
+        let shelf = shelf(Coverage::default());
+        shelf.replace(&[], 0);
+        // Twelve writes, version after version, to four names; some are deletions.
+        let mut state: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        let mut history = vec![state.clone()];
+        let mut events = Vec::new();
+        for version in 1..=12_u64 {
+            let name = ["a", "b", "c", "d"][usize::try_from(version * 7 % 4).unwrap()];
+            let deleted = deletions[usize::try_from(version - 1).unwrap()] && state.contains_key(name);
+            let born = state.get(name).map_or(version, |(_, born)| *born);
+            let uid = json!({ "metadata": { "uid": format!("u{born}") } });
+            let listed = shelf.listed(name, version, uid);
+            if deleted { state.remove(name); } else { state.insert(name.to_owned(), (version, born)); }
+            events.push((listed, deleted));
+            history.push(state.clone());
+        }
+        // Events in order, with answers from before and after them and lists of any age between.
+        let mut next = 0;
+        order.extend([(0, 0); 12]);
+        for (what, index) in order {
+            match what {
+                0 if next < events.len() => {
+                    let (listed, deleted) = &events[next];
+                    if *deleted { shelf.table.delete(listed); } else { shelf.table.upsert(listed); }
+                    next += 1;
+                }
+                1 => {
+                    let (listed, deleted) = &events[index % events.len()];
+                    if !deleted {
+                        let request = Request::Read { key: listed.key.clone() };
+                        let answer = Answer::Object(Arc::new(listed.object.clone()));
+                        shelf.cache.learn(&request, &answer);
+                    }
+                }
+                _ => {
+                    // A list is at least as new as the events before it.
+                    let at = next + index % (events.len() + 1 - next);
+                    let list: Vec<_> = history[at].iter().map(|(name, (version, born))| {
+                        shelf.listed(name, *version, json!({ "metadata": { "uid": format!("u{born}") } }))
+                    }).collect();
+                    shelf.replace(&list, at as u64);
+                    next = next.max(at);
+                }
+            }
+        }
+        for name in ["a", "b", "c", "d"] {
+            prop_assert_eq!(shelf.seen(name), state.get(name).map(|(version, _)| *version), "{}", name);
+        }
+    }
+}
+
+#[test]
+fn of_what_nobody_asked_for_only_so_much_is_kept_whole() {
+    let labels = |more: &str| json!({"metadata": {"labels": {"of": more}, "annotations": {"a": "x".repeat(900)}}, "data": "y".repeat(900)});
+    let shelf = shelf(Coverage {
+        idle: Some(8 << 10),
+        ..Coverage::default()
+    });
+    let names: Vec<_> = (0..20).map(|n| format!("o{n:02}")).collect();
+    let list: Vec<_> = names
+        .iter()
+        .zip(1..)
+        .map(|(name, version)| shelf.listed(name, version, labels(name)))
+        .collect();
+    let told = shelf.replace(&list, 20);
+    assert_eq!(told.len(), 20, "all are told of");
+    // It is not known what the oldest hold; that they are there is.
+    let first = shelf.key("o00");
+    assert_eq!(shelf.cache.get(&first), Seen::Unknown);
+    assert!(
+        shelf
+            .cache
+            .print(&Question::Object(first.clone()))
+            .is_some()
+    );
+    assert_eq!(shelf.seen("o19"), Some(20));
+    let of = |name: &str| Labels::from([("of".to_owned(), name.to_owned())]);
+    assert_eq!(shelf.cache.find(&shelf.scope, &of("o01")), Found::Unknown);
+    assert_eq!(
+        shelf.cache.find(&shelf.scope, &of("nobody")),
+        Found::All(vec![])
+    );
+    let Found::All(found) = shelf.cache.find(&shelf.scope, &of("o18")) else {
+        panic!("it is kept");
+    };
+    assert_eq!(found.len(), 1);
+    // Once it was read it stays, also when it changes and whatever else comes.
+    shelf.learn("o00", 21, labels("o00"));
+    for version in 22..60 {
+        let name = &names[2 + version % 10];
+        let version = u64::try_from(version).unwrap();
+        shelf
+            .table
+            .upsert(&shelf.listed(name, version, labels(&version.to_string())));
+    }
+    assert_eq!(shelf.seen("o00"), Some(21));
+    shelf.table.upsert(&shelf.listed("o00", 60, labels("new")));
+    assert_eq!(shelf.seen("o00"), Some(60));
+    assert_eq!(shelf.seen("o19"), Some(20), "it was asked for");
+    let gone = shelf.replace(&[], 100);
+    assert_eq!(gone.len(), 20, "also those of which little is known");
+}
+
+#[test]
+fn whoever_wants_everything_gets_it_from_then_on() {
+    let shelf = shelf(Coverage {
+        idle: Some(0),
+        ..Coverage::default()
+    });
+    shelf.replace(&[shelf.listed("a", 1, json!({}))], 1);
+    assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Unknown);
+    shelf.table.keep_all();
+    shelf.table.upsert(&shelf.listed("b", 2, json!({})));
+    assert_eq!(shelf.seen("b"), Some(2));
+}

@@ -1,0 +1,204 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+use crate::cluster::ground::{Ground, fault};
+use kcp_playground::server::{Action, When};
+
+#[tokio::test]
+async fn every_status_is_a_reply_and_says_what_the_server_said() {
+    let ground = Ground::start().await;
+    let reply = ground
+        .service
+        .call(Call::get("/api/v1/namespaces/none"))
+        .await;
+    let refusal = reply.unwrap().ok().unwrap_err();
+    assert_eq!((refusal.code, refusal.reason.as_str()), (404, "NotFound"));
+    assert_eq!(refusal.name, "none");
+    assert_eq!(
+        refusal.to_string(),
+        "status 404: namespaces \"none\" not found"
+    );
+    let reply = ground.service.call(Call::get("/nowhere")).await.unwrap();
+    assert_eq!((reply.status, reply.refusal().name.as_str()), (404, ""));
+}
+
+#[tokio::test]
+async fn paths_with_stars_and_colons_reach_the_server_as_they_are() {
+    let ground = Ground::start().await;
+    let root = ground
+        .kcp
+        .at(&ground.kcp.url().replace("/clusters/root", ""))
+        .unwrap();
+    let everywhere = root.below("/clusters/*/");
+    assert!(everywhere.url().ends_with("/clusters/*"));
+    let mark = ground.playground.requests().mark();
+    for place in [everywhere, root.below("clusters/root:org")] {
+        place.call(Call::get("/api/v1/namespaces")).await.unwrap();
+    }
+    let seen = ground.playground.requests().since(mark);
+    let clusters: Vec<_> = seen.iter().map(|request| &*request.cluster).collect();
+    assert_eq!(clusters, ["*", "root:org"]);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_serves_is_out_of_reach_and_the_error_says_where() {
+    let ground = Ground::start().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = ground
+        .service
+        .at(&url)
+        .unwrap()
+        .call(Call::get("/version"))
+        .await;
+    let Err(CallError::Unreachable(said)) = error else {
+        panic!("{error:?}")
+    };
+    assert!(said.contains("refused"), "{said}");
+}
+
+#[tokio::test]
+async fn a_request_for_patience_holds_the_whole_lane_and_nothing_is_sent_meanwhile() {
+    let ground = Ground::start().await;
+    let unavailable = Action::Status {
+        code: 429,
+        when: When::Before,
+    };
+    ground
+        .playground
+        .faults()
+        .add(fault("get", "namespaces", unavailable).once());
+    let get = || ground.service.call(Call::get("/api/v1/namespaces/default"));
+    let first = get().await.unwrap();
+    assert_eq!(first.status, 429);
+    let mark = ground.playground.requests().mark();
+    assert!(matches!(get().await, Err(CallError::Held(_))));
+    assert_eq!(ground.playground.requests().since(mark).len(), 0);
+    let lease = Call::get("/api/v1/namespaces/default").class(CallClass::Lease);
+    assert_eq!(ground.service.call(lease).await.unwrap().status, 200);
+    let other = ground.kcp.call(Call::get("/api/v1/namespaces")).await;
+    assert_eq!(other.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_pause_ends_and_calls_are_sent_again() {
+    let lane = lane::Lane::new("https://here", &one());
+    let refused = |seconds| Reply {
+        status: 503,
+        body: Bytes::new(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    };
+    tokio::time::pause();
+    lane.answered(&refused(5));
+    lane.answered(&refused(2));
+    assert!(
+        matches!(lane.turn(CallClass::Work).await, Err(CallError::Held(left)) if left.as_secs() >= 4)
+    );
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert!(lane.turn(CallClass::Work).await.is_ok());
+    lane.answered(&refused(100_000));
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert!(lane.turn(CallClass::Work).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_event_does_not_wait_for_a_turn() {
+    let lane = lane::Lane::new("https://here", &one());
+    let turn = lane.turn(CallClass::Work).await.unwrap();
+    assert!(matches!(
+        lane.turn(CallClass::Event).await,
+        Err(CallError::Held(_))
+    ));
+    assert!(lane.turn(CallClass::Lease).await.is_ok());
+    drop(turn);
+    assert!(lane.turn(CallClass::Event).await.is_ok());
+}
+
+#[tokio::test]
+async fn renewed_credentials_count_for_everything_made_from_a_connection() {
+    let ground = Ground::start().await;
+    let derived = ground
+        .kcp
+        .below("/clusters/x")
+        .at(&ground.kcp.url())
+        .unwrap();
+    let mut config = ground.kcp_config().await;
+    config.auth_info.token = Some("wrong".to_owned().into());
+    ground.kcp.renew(config).unwrap();
+    let refused = derived.call(Call::get("/api/v1/namespaces")).await.unwrap();
+    assert_eq!(refused.status, 401);
+    ground.kcp.renew(ground.kcp_config().await).unwrap();
+    let reply = derived.call(Call::get("/api/v1/namespaces")).await.unwrap();
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn a_watch_comes_line_by_line_and_ends_with_the_server() {
+    let ground = Ground::start().await;
+    let path = "/api/v1/namespaces?watch=1&timeoutSeconds=1&resourceVersion=0";
+    let mut watch = ground.service.stream(Call::get(path)).await.unwrap();
+    assert_eq!(watch.status, 200);
+    let mut names = Vec::new();
+    while let Some(line) = watch.line().await.unwrap() {
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        names.push(event["object"]["metadata"]["name"].clone());
+    }
+    assert!(names.contains(&json!("default")), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_refused_watch_says_why() {
+    let ground = Ground::start().await;
+    let watch = ground
+        .service
+        .stream(Call::get("/apis/none/v1/things?watch=1"))
+        .await
+        .unwrap();
+    assert_eq!(watch.status, 404);
+    assert_eq!(watch.refusal().await.code, 404);
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<(String, Option<u16>)>>);
+
+impl Observer for Seen {
+    fn answered(&self, call: &Method, code: Option<u16>) {
+        self.0.lock().push((call.to_string(), code));
+    }
+}
+
+#[tokio::test]
+async fn every_call_is_told_of_with_its_code() {
+    let ground = Ground::start().await;
+    let seen = Arc::new(Seen::default());
+    let limits = Limits {
+        observer: Some(seen.clone()),
+        ..Limits::default()
+    };
+    let connection = Connection::new(ground.service_config().await, limits).unwrap();
+    ground
+        .playground
+        .faults()
+        .add(fault("get", "namespaces", Action::Reset(When::Before)).once());
+    let path = "/api/v1/namespaces/default";
+    assert!(connection.call(Call::get(path)).await.is_err());
+    assert!(connection.call(Call::get(path)).await.is_ok());
+    let told = seen.0.lock().clone();
+    assert_eq!(
+        told,
+        [("GET".to_owned(), None), ("GET".to_owned(), Some(200))]
+    );
+}
+
+/// One call at a time.
+fn one() -> Limits {
+    Limits {
+        in_flight: 1,
+        ..Limits::default()
+    }
+}

@@ -1,0 +1,523 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::cluster::cache::{Cache, Coverage, What};
+use crate::cluster::ground::{Ground, fault};
+use hawser_sync::{Seen, Side, Store};
+use kcp_playground::server::{Action, When};
+use kube_lang::object::Gvk;
+
+struct Told(mpsc::UnboundedSender<Change>);
+
+impl Listener for Told {
+    fn changed(&self, change: Change) {
+        self.0.send(change).unwrap();
+    }
+}
+
+struct Fed {
+    ground: Ground,
+    cache: Arc<Cache>,
+    feed: Feed,
+    told: mpsc::UnboundedReceiver<Change>,
+}
+
+const QUICK: Pace = Pace {
+    lasts: (300, 600),
+    silence: Duration::from_millis(300),
+    retry: (Duration::from_millis(5), Duration::from_millis(40)),
+};
+/// A watch that is not to be replaced while the test looks at it.
+const PATIENT: Pace = Pace {
+    silence: Duration::from_mins(10),
+    ..QUICK
+};
+const SOON: Duration = Duration::from_mins(1);
+
+fn path(name: &str) -> String {
+    format!("/api/v1/namespaces/default/configmaps{name}")
+}
+
+async fn create(ground: &Ground, name: &str, metadata: Value) {
+    let mut object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    kube_lang::object::merge_patch::apply(&mut object["metadata"], &metadata);
+    ground
+        .service
+        .ask(Call::post(path(""), &object))
+        .await
+        .unwrap();
+}
+
+async fn touch(ground: &Ground, name: &str, data: &str) {
+    let patch = json!({ "data": { "d": data } });
+    let call = Call::merge_patch(path(&format!("/{name}")), &patch);
+    ground.service.ask(call).await.unwrap();
+}
+
+async fn delete(ground: &Ground, name: &str) {
+    let call = Call::delete(path(&format!("/{name}")), &json!({}));
+    ground.service.ask(call).await.unwrap();
+}
+
+fn start(ground: Ground, query: Option<&str>, clusters: Clusters, pace: Pace) -> Fed {
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    cache.route(&side, "", &"here".into());
+    let coverage = Coverage {
+        labelled: query.map(|_| "l".into()),
+        ..Coverage::default()
+    };
+    let table = cache.add(&side, &kind, &"here".into(), coverage);
+    let (sender, told) = mpsc::unbounded_channel();
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: Some("default".into()),
+        query: query.map(Into::into),
+        clusters,
+        content: Content::Whole,
+    };
+    let feed = Feed::start(selection, table, Arc::new(Told(sender)), pace);
+    Fed {
+        ground,
+        cache,
+        feed,
+        told,
+    }
+}
+
+fn plain(ground: Ground, pace: Pace) -> Fed {
+    start(ground, None, Clusters::One("".into()), pace)
+}
+
+impl Fed {
+    async fn next(&mut self) -> (String, What) {
+        let wait = timeout(SOON, self.told.recv());
+        let change = wait.await.expect("nothing was told").unwrap();
+        (change.key.name.to_string(), change.what)
+    }
+
+    async fn told_of(&mut self, name: &str, what: What) {
+        while self.next().await != (name.to_owned(), what) {}
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let scope = self.feed.table().scope("");
+        matches!(
+            self.cache.get(&scope.key(Some("default"), name)),
+            Seen::Present(_)
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    create(&ground, "b", json!({})).await;
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let initial = BTreeSet::from([fed.next().await, fed.next().await]);
+    assert!(
+        initial.contains(&("a".to_owned(), What::Initial)),
+        "{initial:?}"
+    );
+    touch(&fed.ground, "a", "1").await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Changed));
+    create(&fed.ground, "c", json!({})).await;
+    assert_eq!(fed.next().await, ("c".to_owned(), What::Changed));
+    delete(&fed.ground, "a").await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Gone));
+    assert!(!fed.has("a") && fed.has("b") && fed.has("c"));
+    assert_eq!(
+        fed.feed.health(),
+        Health {
+            complete: true,
+            problem: None,
+            forbidden: false
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_streams_no_lists_is_asked_for_pages() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let refuse = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", refuse).once());
+    let mut fed = plain(ground, PATIENT);
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    create(&fed.ground, "b", json!({})).await;
+    assert_eq!(fed.next().await, ("b".to_owned(), What::Changed));
+    let requests = fed.ground.playground.requests().since(0);
+    assert!(
+        requests
+            .iter()
+            .any(|r| r.verb == "list" && r.query.contains("limit=500"))
+    );
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_goes_on_where_it_was_without_a_list() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    // The first of them lasts until all that is there has been told.
+    let faults = ground.playground.faults();
+    for (millis, times) in [(1000, 1), (30, 2)] {
+        let cut = Action::CutWatch(Duration::from_millis(millis));
+        let mut cut = fault("watch", "configmaps", cut);
+        cut.times = Some(times);
+        faults.add(cut);
+    }
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let mut told = 0;
+    while told < 10 || fed.ground.playground.faults().struck() != [1, 2] {
+        create(&fed.ground, &format!("n{told}"), json!({})).await;
+        fed.told_of(&format!("n{told}"), What::Changed).await;
+        told += 1;
+    }
+    let requests = fed.ground.playground.requests().since(0);
+    let lists = requests.iter().filter(|r| {
+        r.resource == "configmaps" && (r.verb == "list" || r.query.contains("sendInitialEvents"))
+    });
+    assert_eq!(lists.count(), 1);
+}
+
+#[tokio::test]
+async fn a_watch_that_falls_silent_is_replaced() {
+    let ground = Ground::start().await;
+    let stall = Action::StallWatch(Duration::from_millis(20));
+    let mut once_open = fault("watch", "configmaps", stall).once();
+    once_open.skip = 0;
+    ground.playground.faults().add(once_open);
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    create(&fed.ground, "a", json!({})).await;
+    fed.told_of("a", What::Changed).await;
+    create(&fed.ground, "b", json!({})).await;
+    fed.told_of("b", What::Changed).await;
+}
+
+#[tokio::test]
+async fn a_version_that_is_no_longer_known_leads_to_a_list_that_tells_what_was_missed() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    create(&ground, "b", json!({})).await;
+    // The first watch ends at once, the second finds its version gone.
+    let faults = ground.playground.faults();
+    faults.add(
+        fault(
+            "watch",
+            "configmaps",
+            Action::CutWatch(Duration::from_millis(50)),
+        )
+        .once(),
+    );
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    let gone = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    fed.ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", gone).once());
+    delete(&fed.ground, "a").await;
+    fed.told_of("a", What::Gone).await;
+    touch(&fed.ground, "b", "1").await;
+    fed.told_of("b", What::Changed).await;
+    assert!(!fed.has("a"));
+}
+
+/// A server does this to every watch as soon as it is opened: none is asked for at once.
+async fn watches_are_spaced(action: Action) {
+    let ground = Ground::start().await;
+    let no_stream = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    let faults = ground.playground.faults();
+    faults.add(fault("watch", "configmaps", no_stream).once());
+    let mut strikes = fault("watch", "configmaps", action);
+    strikes.times = Some(4);
+    faults.add(strikes);
+    let pause = Duration::from_millis(200);
+    let retry = (pause, pause);
+    let started = tokio::time::Instant::now();
+    let mut fed = plain(ground, Pace { retry, ..PATIENT });
+    fed.feed.completed().await;
+    for number in 0.. {
+        if fed.ground.playground.faults().struck()[1] == 4 {
+            break;
+        }
+        let name = format!("a{number}");
+        create(&fed.ground, &name, json!({})).await;
+        fed.told_of(&name, What::Changed).await;
+    }
+    let took = started.elapsed();
+    assert!(took >= pause * 3 * 3 / 4, "four watches in {took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_end() {
+    watches_are_spaced(Action::CutWatch(Duration::ZERO)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_every_version_at_once_is_not_listed_without_end() {
+    let code = 410;
+    let when = When::Before;
+    watches_are_spaced(Action::Status { code, when }).await;
+}
+
+#[tokio::test]
+async fn an_older_list_than_what_was_seen_takes_nothing_back() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let cut = Action::CutWatch(Duration::from_millis(50));
+    let no_stream = Action::Status {
+        code: 422,
+        when: When::Before,
+    };
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", no_stream).once());
+    ground
+        .playground
+        .faults()
+        .add(fault("watch", "configmaps", cut).once());
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    create(&fed.ground, "b", json!({})).await;
+    fed.told_of("b", What::Changed).await;
+    let faults = fed.ground.playground.faults();
+    let mut stale = fault("list", "configmaps", Action::StaleList(2));
+    stale.times = Some(2);
+    faults.add(stale);
+    let gone = Action::Status {
+        code: 410,
+        when: When::Before,
+    };
+    faults.add(fault("watch", "configmaps", gone).once());
+    create(&fed.ground, "c", json!({})).await;
+    while fed.next().await != ("c".to_owned(), What::Changed) {
+        assert!(fed.has("b"), "an older list took it away");
+    }
+    assert!(fed.has("b"));
+}
+
+#[tokio::test]
+async fn what_is_refused_is_said_and_tried_again() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let mut refuse = fault(
+        "watch",
+        "configmaps",
+        Action::Status {
+            code: 503,
+            when: When::Before,
+        },
+    );
+    refuse.times = Some(3);
+    ground.playground.faults().add(refuse);
+    let mut fed = plain(ground, QUICK);
+    let mut health = fed.feed.health.clone();
+    let seen = health
+        .wait_for(|health| health.problem.is_some())
+        .await
+        .unwrap()
+        .clone();
+    assert!(seen.problem.as_ref().unwrap().contains("503"), "{seen:?}");
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    health
+        .wait_for(|h| h.complete && h.problem.is_none())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn where_no_watch_is_allowed_lists_come_less_and_less_often_until_one_is() {
+    let ground = Ground::start().await;
+    create(&ground, "a", json!({})).await;
+    let refuse = Action::Status {
+        code: 403,
+        when: When::Before,
+    };
+    let refused = fault("watch", "configmaps", refuse);
+    ground.playground.faults().add(refused);
+    let mut fed = plain(ground, QUICK);
+    fed.feed.completed().await;
+    assert_eq!(fed.next().await, ("a".to_owned(), What::Initial));
+    for name in ["b", "c", "d", "e"] {
+        create(&fed.ground, name, json!({})).await;
+        fed.told_of(name, What::Changed).await;
+    }
+    let health = fed.feed.health();
+    assert!(
+        health.complete && health.forbidden && health.problem.is_some(),
+        "{health:?}"
+    );
+    let asked = fed.ground.playground.requests().since(0);
+    let count = |verb: &str| {
+        let of = |r: &&kcp_playground::server::LoggedRequest| {
+            r.verb == verb && r.resource == "configmaps"
+        };
+        asked.iter().filter(of).count()
+    };
+    let (lists, watches) = (count("list"), count("watch"));
+    assert!(lists >= 5, "{lists} lists");
+    // Watches are tried a few times at first, and then once a list.
+    assert!(watches <= lists + 4, "{lists} lists, {watches} watches");
+    fed.ground.playground.faults().clear();
+    let mut health = fed.feed.health.clone();
+    let well = health.wait_for(|h| h.problem.is_none() && !h.forbidden);
+    well.await.unwrap();
+    create(&fed.ground, "f", json!({})).await;
+    fed.told_of("f", What::Changed).await;
+}
+
+#[tokio::test]
+async fn only_what_carries_the_label_is_told_and_an_annotation_says_of_which_cluster() {
+    let ground = Ground::start().await;
+    create(&ground, "without", json!({ "annotations": { "c": "x" } })).await;
+    create(&ground, "nowhere", json!({ "labels": { "l": "1" } })).await;
+    let both = json!({ "labels": { "l": "1" }, "annotations": { "c": "x" } });
+    create(&ground, "both", both).await;
+    let mut fed = start(
+        ground,
+        Some("labelSelector=l"),
+        Clusters::Annotation("c"),
+        PATIENT,
+    );
+    fed.feed.completed().await;
+    let (name, what) = fed.next().await;
+    assert_eq!((&*name, what), ("both", What::Initial));
+    let clusters: Vec<_> = fed
+        .feed
+        .table()
+        .all()
+        .iter()
+        .map(|(k, _)| k.cluster.clone())
+        .collect();
+    assert_eq!(clusters, ["x".into()]);
+}
+
+#[tokio::test]
+async fn what_was_not_asked_for_is_not_taken() {
+    let ground = Ground::start().await;
+    for (name, label) in [("a", "x"), ("b", "y")] {
+        create(&ground, name, json!({"labels": {"l": label}})).await;
+    }
+    // The server was asked for neither the label nor the value: it might be a proxy that forgets both.
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    cache.route(&side, "", &"here".into());
+    let coverage = Coverage {
+        labelled: Some("l".into()),
+        value: Some("x".into()),
+        namespace: Some("default".into()),
+        ..Coverage::default()
+    };
+    let table = cache.add(&side, &kind, &"here".into(), coverage);
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: None,
+        query: None,
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let feed = Feed::start(selection, table, Arc::new(Told(sender)), PATIENT);
+    feed.completed().await;
+    let elsewhere = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "c", "labels": {"l": "x"}},
+    });
+    let others = "/api/v1/namespaces/kube-system/configmaps";
+    let made = ground.service.ask(Call::post(others, &elsewhere)).await;
+    made.unwrap();
+    create(&ground, "d", json!({"labels": {"l": "y"}})).await;
+    create(&ground, "e", json!({"labels": {"l": "x"}})).await;
+    let mut names = Vec::new();
+    while names.last().is_none_or(|name| name != "e") {
+        names.push(told.recv().await.unwrap().key.name.to_string());
+    }
+    assert_eq!(names, ["a", "e"]);
+}
+
+#[tokio::test]
+async fn a_feed_ends_when_it_is_dropped() {
+    let ground = Ground::start().await;
+    let fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let Fed {
+        feed,
+        mut told,
+        ground,
+        ..
+    } = fed;
+    drop(feed);
+    assert_eq!(
+        told.recv().await,
+        None,
+        "the reader holds the listener as long as it runs"
+    );
+    ground.playground.stop().await;
+}
+
+/// Looks at a feed when it is told that its list is complete.
+struct Looks {
+    feed: parking_lot::Mutex<Option<Feed>>,
+    found: mpsc::UnboundedSender<bool>,
+}
+
+impl Listener for Looks {
+    fn changed(&self, _: Change) {}
+
+    fn completed(&self, _: &Arc<Table>) {
+        let complete = self.feed.lock().take().is_some_and(|f| f.health().complete);
+        self.found.send(complete).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
+    let ground = Ground::start().await;
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    let table = cache.add(&side, &kind, &"here".into(), Coverage::default());
+    let selection = Selection {
+        connection: ground.service.clone(),
+        resource: "configmaps".into(),
+        namespace: None,
+        query: None,
+        clusters: Clusters::One("".into()),
+        content: Content::Whole,
+    };
+    let (found, mut looked) = mpsc::unbounded_channel();
+    let looks = Arc::new(Looks {
+        feed: parking_lot::Mutex::default(),
+        found,
+    });
+    let listener = Arc::clone(&looks);
+    {
+        let mut held = looks.feed.lock();
+        *held = Some(Feed::start(selection, table, listener, PATIENT));
+    }
+    let complete = timeout(SOON, looked.recv()).await;
+    assert_eq!(complete.unwrap(), Some(true));
+}

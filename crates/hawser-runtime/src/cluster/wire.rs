@@ -1,0 +1,272 @@
+//! The engine's requests as calls, and answers as the engine understands them.
+
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::connection::{Call, CallError, Connection, Refusal, Reply};
+use hawser_sync::subject::Labels;
+use hawser_sync::{Answer, Cluster, Failure, Key, Request, Scope};
+use kube_lang::object::{Gvk, Object};
+
+/// Where the objects of a scope are served.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// At the cluster of the scope.
+    pub connection: Connection,
+    /// The name of the resource in paths.
+    pub resource: Arc<str>,
+}
+
+/// What knows where scopes are served.
+pub trait Atlas: Send + Sync {
+    /// None where it is not known, such as a workspace that is no longer bound.
+    fn place(&self, scope: &Scope) -> Option<Place>;
+}
+
+impl<T: Atlas + ?Sized> Atlas for Arc<T> {
+    fn place(&self, scope: &Scope) -> Option<Place> {
+        (**self).place(scope)
+    }
+}
+
+/// Sends the requests of passes.
+pub struct Wire<A> {
+    atlas: A,
+}
+
+/// What may stand in a segment of a path as it is.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'*');
+
+/// Objects a page of a list.
+const PAGE: usize = 500;
+
+fn segment(text: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(text, SEGMENT)
+}
+
+/// The path of all objects of a resource: `/api/v1/secrets`, `/apis/apps/v1/namespaces/a/deployments`.
+pub fn collection(kind: &Gvk, namespace: Option<&str>, resource: &str) -> String {
+    let (version, resource) = (segment(&kind.version), segment(resource));
+    let root = if kind.group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{}/{version}", segment(&kind.group))
+    };
+    match namespace {
+        Some(namespace) => format!("{root}/namespaces/{}/{resource}", segment(namespace)),
+        None => format!("{root}/{resource}"),
+    }
+}
+
+/// A selector of labels that are all there with these values, for a query.
+pub fn label_query(labels: &Labels) -> String {
+    let pairs: Vec<_> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("labelSelector={}", segment(&pairs.join(",")))
+}
+
+impl<A: Atlas> Wire<A> {
+    pub fn new(atlas: A) -> Self {
+        Self { atlas }
+    }
+
+    pub fn atlas(&self) -> &A {
+        &self.atlas
+    }
+
+    async fn list(&self, scope: &Scope, labels: &Labels) -> Answer {
+        let Some(place) = self.atlas.place(scope) else {
+            return nowhere(scope);
+        };
+        let path = collection(&scope.kind, None, &place.resource);
+        let query = label_query(labels);
+        let mut found = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page = format!("{path}?{query}&limit={PAGE}{next}");
+            let reply = match place.connection.call(Call::get(page)).await {
+                Ok(reply) => reply,
+                Err(error) => return unanswered(&error),
+            };
+            let list = match reply.ok() {
+                Ok(list) => list,
+                // What is not served holds nothing that could be concluded from.
+                Err(refusal) if refusal.code == 404 => {
+                    return unavailable(format!("the resource is not served: {refusal}"));
+                }
+                Err(refusal) => return Answer::Failed(failure(&refusal)),
+            };
+            let next_page = list["metadata"]["continue"].as_str().map(ToOwned::to_owned);
+            let items = match list {
+                Value::Object(mut list) => list.remove("items"),
+                _ => None,
+            };
+            for item in items
+                .as_ref()
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                match typed(item.clone(), &scope.kind) {
+                    Ok(object) => {
+                        let key = scope.key(object.namespace(), object.name());
+                        found.push((key, Arc::new(object)));
+                    }
+                    Err(answer) => return answer,
+                }
+            }
+            match next_page.filter(|token| !token.is_empty()) {
+                Some(token) => next = format!("&continue={}", segment(&token)),
+                None => return Answer::Listed(found),
+            }
+        }
+    }
+}
+
+impl<A: Atlas> Cluster for Wire<A> {
+    async fn send(&self, request: &Request) -> Answer {
+        let key = match request {
+            Request::Find { scope, labels } => return self.list(scope, labels).await,
+            Request::Read { key }
+            | Request::Create { key, .. }
+            | Request::Patch { key, .. }
+            | Request::Replace { key, .. }
+            | Request::ReplaceStatus { key, .. }
+            | Request::Delete { key, .. } => key,
+        };
+        let scope = key.scope();
+        let Some(place) = self.atlas.place(&scope) else {
+            return nowhere(&scope);
+        };
+        let reply = place
+            .connection
+            .call(call(request, key, &place.resource))
+            .await;
+        match reply {
+            Ok(reply) => answer(request, key, &reply),
+            Err(error) => unanswered(&error),
+        }
+    }
+}
+
+fn call(request: &Request, key: &Key, resource: &str) -> Call {
+    let all = collection(&key.kind, key.namespace.as_deref(), resource);
+    let one = format!("{all}/{}", segment(&key.name));
+    match request {
+        Request::Read { .. } | Request::Find { .. } => Call::get(one),
+        Request::Create { object, .. } => Call::post(all, object.as_value()),
+        Request::Patch { patch, .. } => Call::merge_patch(one, patch),
+        Request::Replace { object, .. } => Call::put(one, object.as_value()),
+        Request::ReplaceStatus { object, .. } => {
+            Call::put(format!("{one}/status"), object.as_value())
+        }
+        Request::Delete { uid, .. } => Call::delete(
+            one,
+            &json!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": &**uid },
+            }),
+        ),
+    }
+}
+
+fn answer(request: &Request, key: &Key, reply: &Reply) -> Answer {
+    let document = match reply.ok() {
+        Ok(document) => document,
+        Err(refusal) => return refused(request, key, &refusal),
+    };
+    let is_delete = matches!(request, Request::Delete { .. });
+    if is_delete && document.get("kind").and_then(Value::as_str) == Some("Status") {
+        return Answer::Gone;
+    }
+    match typed(document, &key.kind) {
+        Ok(object) if is_delete && !object.in_deletion() => Answer::Gone,
+        Ok(object) => Answer::Object(Arc::new(object)),
+        Err(answer) => answer,
+    }
+}
+
+fn refused(request: &Request, key: &Key, refusal: &Refusal) -> Answer {
+    if refusal.code == 404 {
+        let reads = matches!(request, Request::Read { .. } | Request::Delete { .. });
+        return match () {
+            // The path is unknown: the resource is not served, or not here.
+            () if refusal.name.is_empty() => {
+                unavailable(format!("the resource is not served: {refusal}"))
+            }
+            () if reads && *refusal.name == *key.name => Answer::Gone,
+            () => Answer::Failed(Failure::NotFound),
+        };
+    }
+    Answer::Failed(failure(refusal))
+}
+
+/// What follows from a refusal other than 404.
+fn failure(refusal: &Refusal) -> Failure {
+    let caused_by = |reason: &str| refusal.causes.iter().any(|cause| cause.reason == reason);
+    let said = || refusal.message.clone();
+    match refusal.code {
+        404 => Failure::NotFound,
+        409 if refusal.reason == "AlreadyExists" => Failure::AlreadyExists,
+        409 if refusal.message.contains("UID in") => Failure::OtherIncarnation,
+        409 => Failure::Conflict,
+        403 if caused_by("NamespaceTerminating") => Failure::NamespaceTerminating,
+        403 => Failure::Forbidden(said()),
+        // A patch that names the uid of another incarnation would change what cannot be changed.
+        422 if refusal.causes.iter().any(|c| c.field == "metadata.uid") => {
+            Failure::OtherIncarnation
+        }
+        413 => Failure::TooLarge,
+        500 if refusal.message.contains("request is too large") => Failure::TooLarge,
+        400 | 405 | 406 | 415 | 422 => Failure::Invalid(said()),
+        _ => Failure::Unavailable(refusal.to_string()),
+    }
+}
+
+/// An object as passes take it: with its type, which items of lists may lack, and without the
+/// bookkeeping of who wrote which field.
+pub fn typed(mut document: Value, kind: &Gvk) -> Result<Object, Answer> {
+    let wrong = |problem: String| unavailable(format!("the answer is no object: {problem}"));
+    if let Value::Object(root) = &mut document {
+        root.entry("apiVersion")
+            .or_insert_with(|| kind.api_version().into());
+        root.entry("kind")
+            .or_insert_with(|| kind.kind.clone().into());
+        if let Some(Value::Object(metadata)) = root.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+    }
+    let object = Object::new(document).map_err(|error| wrong(error.to_string()))?;
+    if object.name().is_empty() {
+        return Err(wrong("it has no name".to_owned()));
+    }
+    Ok(object)
+}
+
+fn unanswered(error: &CallError) -> Answer {
+    unavailable(error.to_string())
+}
+
+fn unavailable(why: String) -> Answer {
+    Answer::Failed(Failure::Unavailable(why))
+}
+
+fn nowhere(scope: &Scope) -> Answer {
+    let Scope {
+        side,
+        kind,
+        cluster,
+    } = scope;
+    unavailable(format!(
+        "{kind} of {side} {cluster:?} cannot be reached now"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+use super::*;
+use crate::cluster::ground::{Ground, fault};
+use hawser_sync::Side;
+use hawser_sync::subject::Labels;
+use kcp_playground::server::{Action, When};
+
+/// Everything is on the service cluster, the plural of a kind is its name with an s.
+struct Plain(Connection);
+
+impl Atlas for Plain {
+    fn place(&self, scope: &Scope) -> Option<Place> {
+        (*scope.side.0 == *"service").then(|| Place {
+            connection: self.0.clone(),
+            resource: format!("{}s", scope.kind.kind.to_lowercase()).into(),
+        })
+    }
+}
+
+struct Wired {
+    ground: Ground,
+    wire: Wire<Plain>,
+}
+
+impl Wired {
+    async fn start() -> Self {
+        let ground = Ground::start().await;
+        let wire = Wire::new(Plain(ground.service.clone()));
+        Self { ground, wire }
+    }
+
+    async fn create(&self, key: &Key, content: Value) -> Answer {
+        let mut object = Object::empty(&key.kind, key.namespace.as_deref(), &key.name);
+        if let Value::Object(content) = content {
+            for (field, value) in content {
+                match (field.as_str(), value) {
+                    ("metadata", Value::Object(more)) => object.metadata_mut().extend(more),
+                    (_, value) => {
+                        object.root_mut().insert(field, value);
+                    }
+                }
+            }
+        }
+        let key = key.clone();
+        self.wire.send(&Request::Create { key, object }).await
+    }
+
+    async fn made(&self, key: &Key, content: Value) -> Arc<Object> {
+        match self.create(key, content).await {
+            Answer::Object(object) => object,
+            answer => panic!("{answer:?}"),
+        }
+    }
+}
+
+fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
+    let kind = Arc::new(Gvk::new("", "v1", kind));
+    Scope::new(&Side::new("service"), &kind, "").key(namespace, name)
+}
+
+fn config(name: &str) -> Key {
+    key("ConfigMap", Some("default"), name)
+}
+
+fn uid(object: &Object) -> Arc<str> {
+    object.uid().unwrap().into()
+}
+
+#[test]
+fn paths_are_made_for_core_and_named_groups_and_nothing_in_a_name_leaves_its_segment() {
+    let secret = Gvk::new("", "v1", "Secret");
+    let thing = Gvk::new("a.b", "v2", "Thing");
+    assert_eq!(collection(&secret, None, "secrets"), "/api/v1/secrets");
+    assert_eq!(
+        collection(&thing, Some("../x"), "things"),
+        "/apis/a.b/v2/namespaces/..%2Fx/things"
+    );
+    let labels = Labels::from([
+        ("a/b".to_owned(), "c".to_owned()),
+        ("d".to_owned(), "e".to_owned()),
+    ]);
+    assert_eq!(label_query(&labels), "labelSelector=a%2Fb%3Dc%2Cd%3De");
+}
+
+#[tokio::test]
+async fn an_object_is_made_read_patched_replaced_and_deleted() {
+    let wired = Wired::start().await;
+    let (key, wire) = (config("a"), &wired.wire);
+    let read = || async { wire.send(&Request::Read { key: key.clone() }).await };
+    assert_eq!(read().await, Answer::Gone);
+    let made = wired.made(&key, json!({ "data": { "a": "1" } })).await;
+    assert_eq!(read().await, Answer::Object(Arc::clone(&made)));
+    let patch = json!({ "metadata": { "uid": made.uid() }, "data": { "b": "2" } });
+    let patched = wire
+        .send(&Request::Patch {
+            key: key.clone(),
+            patch,
+        })
+        .await;
+    let Answer::Object(patched) = patched else {
+        panic!("{patched:?}")
+    };
+    assert_eq!(patched.root()["data"], json!({ "a": "1", "b": "2" }));
+    let mut object = Object::clone(&patched);
+    object.root_mut().remove("data");
+    let replace = Request::Replace {
+        key: key.clone(),
+        object,
+    };
+    assert!(matches!(wire.send(&replace).await, Answer::Object(_)));
+    assert_eq!(wire.send(&replace).await, Answer::Failed(Failure::Conflict));
+    let delete = Request::Delete {
+        key: key.clone(),
+        uid: uid(&made),
+    };
+    assert_eq!(wire.send(&delete).await, Answer::Gone);
+    assert_eq!(wire.send(&delete).await, Answer::Gone);
+}
+
+#[tokio::test]
+async fn another_incarnation_is_told_apart_from_a_change() {
+    let wired = Wired::start().await;
+    let (key, wire) = (config("a"), &wired.wire);
+    wired.made(&key, json!({})).await;
+    let uid = Arc::from("11111111-1111-1111-1111-111111111111");
+    let other = Answer::Failed(Failure::OtherIncarnation);
+    let patch = json!({ "metadata": { "uid": &*uid }, "data": {} });
+    assert_eq!(
+        wire.send(&Request::Patch {
+            key: key.clone(),
+            patch
+        })
+        .await,
+        other
+    );
+    assert_eq!(
+        wire.send(&Request::Delete {
+            key: key.clone(),
+            uid
+        })
+        .await,
+        other
+    );
+    let patch = json!({ "metadata": { "resourceVersion": "1" }, "data": { "x": "y" } });
+    let answer = wire.send(&Request::Patch { key, patch }).await;
+    assert_eq!(answer, Answer::Failed(Failure::Conflict));
+}
+
+#[tokio::test]
+async fn a_deletion_that_waits_for_a_finalizer_answers_with_the_object() {
+    let wired = Wired::start().await;
+    let key = config("a");
+    let made = wired
+        .made(&key, json!({ "metadata": { "finalizers": ["a/b"] } }))
+        .await;
+    let answer = wired
+        .wire
+        .send(&Request::Delete {
+            key,
+            uid: uid(&made),
+        })
+        .await;
+    let Answer::Object(object) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(object.in_deletion());
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_of_a_creation_is_told_apart() {
+    let wired = Wired::start().await;
+    wired.made(&config("a"), json!({})).await;
+    let again = wired.create(&config("a"), json!({})).await;
+    assert_eq!(again, Answer::Failed(Failure::AlreadyExists));
+    let nowhere = key("ConfigMap", Some("missing"), "a");
+    assert_eq!(
+        wired.create(&nowhere, json!({})).await,
+        Answer::Failed(Failure::NotFound)
+    );
+    let wrong = wired.create(&config("Not-A-Name"), json!({})).await;
+    assert!(matches!(wrong, Answer::Failed(Failure::Invalid(why)) if why.contains("Not-A-Name")));
+    let going = key("Namespace", None, "going");
+    let namespace = wired.made(&going, json!({})).await;
+    let held = json!({ "metadata": { "finalizers": ["a/b"] } });
+    wired
+        .made(&key("ConfigMap", Some("going"), "held"), held)
+        .await;
+    let delete = Request::Delete {
+        key: going,
+        uid: uid(&namespace),
+    };
+    assert!(matches!(wired.wire.send(&delete).await, Answer::Object(_)));
+    let late = wired
+        .create(&key("ConfigMap", Some("going"), "late"), json!({}))
+        .await;
+    assert_eq!(late, Answer::Failed(Failure::NamespaceTerminating));
+}
+
+#[tokio::test]
+async fn a_resource_that_is_not_served_is_unknown_and_not_absent() {
+    let wired = Wired::start().await;
+    let nothing = key("Nothing", Some("default"), "a");
+    for request in [
+        Request::Read {
+            key: nothing.clone(),
+        },
+        Request::Delete {
+            key: nothing.clone(),
+            uid: "x".into(),
+        },
+        Request::Find {
+            scope: nothing.scope(),
+            labels: Labels::default(),
+        },
+        Request::Patch {
+            key: nothing.clone(),
+            patch: json!({}),
+        },
+    ] {
+        let answer = wired.wire.send(&request).await;
+        assert!(
+            matches!(&answer, Answer::Failed(Failure::Unavailable(why)) if why.contains("not served")),
+            "{request:?}: {answer:?}"
+        );
+    }
+    let mut elsewhere = nothing;
+    elsewhere.side = Side::new("elsewhere");
+    let answer = wired.wire.send(&Request::Read { key: elsewhere }).await;
+    assert!(matches!(answer, Answer::Failed(Failure::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn objects_are_found_by_their_labels_in_every_namespace() {
+    let wired = Wired::start().await;
+    let labelled = json!({ "metadata": { "labels": { "a/b": "c" } } });
+    for n in 0..3 {
+        wired
+            .made(&config(&format!("n{n}")), labelled.clone())
+            .await;
+    }
+    wired.made(&config("other"), json!({})).await;
+    let labels = Labels::from([("a/b".to_owned(), "c".to_owned())]);
+    let scope = config("x").scope();
+    let answer = wired.wire.send(&Request::Find { scope, labels }).await;
+    let Answer::Listed(found) = answer else {
+        panic!("{answer:?}")
+    };
+    let names: Vec<_> = found.iter().map(|(key, _)| key.name.to_string()).collect();
+    assert_eq!(names, ["n0", "n1", "n2"]);
+    assert!(found.iter().all(|(key, object)| object.gvk() == *key.kind));
+}
+
+#[track_caller]
+fn check(code: u16, reason: &str, message: &str, want: &Failure) {
+    let refusal = Refusal {
+        code,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        ..Refusal::default()
+    };
+    assert_eq!(failure(&refusal), *want, "{code} {reason} {message}");
+}
+
+#[test]
+fn every_refusal_has_one_meaning() {
+    check(
+        401,
+        "Unauthorized",
+        "no",
+        &Failure::Unavailable("status 401: no".into()),
+    );
+    check(403, "Forbidden", "no", &Failure::Forbidden("no".into()));
+    check(
+        409,
+        "Conflict",
+        "the object has been modified",
+        &Failure::Conflict,
+    );
+    check(
+        413,
+        "RequestEntityTooLarge",
+        "limit is 3145728",
+        &Failure::TooLarge,
+    );
+    check(
+        500,
+        "InternalError",
+        "etcdserver: request is too large",
+        &Failure::TooLarge,
+    );
+    check(
+        500,
+        "InternalError",
+        "boom",
+        &Failure::Unavailable("status 500: boom".into()),
+    );
+    check(400, "BadRequest", "what", &Failure::Invalid("what".into()));
+    check(
+        415,
+        "UnsupportedMediaType",
+        "what",
+        &Failure::Invalid("what".into()),
+    );
+    check(503, "", "", &Failure::Unavailable("status 503".into()));
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_neither_done_nor_refused() {
+    let wired = Wired::start().await;
+    let cut = Action::Reset(When::After);
+    wired
+        .ground
+        .playground
+        .faults()
+        .add(fault("create", "configmaps", cut).once());
+    let answer = wired.create(&config("a"), json!({})).await;
+    assert!(
+        matches!(answer, Answer::Failed(Failure::Unavailable(_))),
+        "{answer:?}"
+    );
+    let read = wired.wire.send(&Request::Read { key: config("a") }).await;
+    assert!(matches!(read, Answer::Object(_)));
+}

@@ -1,0 +1,339 @@
+//! From a view to the steps that may run now, independent of each other. Pure and synchronous.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_lang::object::Object;
+
+use super::delete::{Extent, retract};
+use super::memory::{CopyRecord, Entry, MemoryPlace};
+use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
+use super::reason::{Class, Code, Reason};
+use super::related::{Below, turn, waves};
+use super::request::{Effect, Failure, Request, Step};
+use super::subject::{Fate, Identity, Intent, Key, Labels, Link, LinkId, Scope, Source, Subject};
+use super::view::View;
+
+/// What is to be done now, and where each link stands. No steps is a fixed point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    pub steps: Vec<Step>,
+    pub outcomes: Vec<Outcome>,
+    /// When to decide again although nothing was heard, where something waits for a retry.
+    pub recheck: Option<Duration>,
+    /// Everything the view was asked, found or not. Whatever changes one of the answers can
+    /// change the decision; nothing else can.
+    pub asked: Vec<Question>,
+}
+
+/// Where a link stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub link: LinkId,
+    pub reason: Reason,
+    /// The copy, or where it should be, where that is known.
+    pub copy: Option<Key>,
+}
+
+/// A question to a view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Question {
+    Object(Key),
+    Marked(Scope, Labels),
+}
+
+/// How long to wait before what did not answer is tried again; the caller adds back-off.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait for what will usually be noticed by itself.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Decides about a subject by what the view shows.
+pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
+    let mut pass = Pass::new(subject, view);
+    let outcomes = match pass.recall() {
+        Ok(()) => pass.outcomes(),
+        Err(turn) => pass.everywhere(*turn),
+    };
+    let wait = |outcome: &Outcome| match outcome.reason.code.class() {
+        _ if outcome.reason.code == Code::SourceNotQuiet => Some(RETRY),
+        Class::Retry => Some(RETRY),
+        Class::Waiting | Class::Refused => Some(WAIT),
+        Class::Settled | Class::Working => None,
+    };
+    let recheck = outcomes.iter().filter_map(wait).min();
+    let (steps, asked) = pass.into_asked();
+    Decision {
+        steps,
+        outcomes,
+        recheck,
+        asked,
+    }
+}
+
+impl Pass<'_> {
+    /// Reads the memory, on which everything else rests.
+    fn recall(&mut self) -> Result<(), Box<Turn>> {
+        let subject = self.subject;
+        let Some(MemoryPlace { key, codec, .. }) = &subject.memory else {
+            return Ok(());
+        };
+        match self.see(key) {
+            Sight::Look(request) => return Err(Box::new(Turn::look(request))),
+            Sight::Absent => {}
+            Sight::Present(stored) => {
+                self.memory = codec.read(&stored, &subject.links);
+                self.stored = Some(stored);
+            }
+        }
+        Ok(())
+    }
+
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let anchor = match self.see(&self.subject.anchor) {
+            Sight::Look(request) => return self.everywhere(Turn::look(request)),
+            Sight::Present(anchor) => Some(anchor),
+            Sight::Absent => None,
+        };
+        match anchor {
+            // Our finalizer would have kept it: it was taken away, and what became of the copies
+            // is for people to decide.
+            None if self.subject.finalizer.is_some() => self.everywhere(Turn::end(Code::NoSource)),
+            Some(anchor) if anchor.in_deletion() || self.subject.intent == Intent::Retract => {
+                self.retract_all(Some(&anchor))
+            }
+            None => self.retract_all(None),
+            Some(anchor) => self.sync_all(&anchor),
+        }
+    }
+
+    fn sync_all(&mut self, anchor: &Arc<Object>) -> Vec<Outcome> {
+        let subject = self.subject;
+        if let Some(finalizer) = &subject.finalizer
+            && !anchor.has_finalizer(&finalizer.0)
+        {
+            let request = hold(&subject.anchor, anchor, finalizer);
+            return self.everywhere(Turn::step(request, Effect::Accepted));
+        }
+        let mut below = Below::nothing();
+        let mut outcomes = Vec::new();
+        for wave in waves(&subject.links) {
+            let mut next = below;
+            for link in wave {
+                let (mut turn, exists) = turn(self, link, below);
+                self.take(Some(&link.id), &mut turn);
+                next.add(&turn, exists);
+                outcomes.push(outcome(link, turn));
+            }
+            below = next;
+        }
+        self.write_memory(&mut outcomes);
+        outcomes
+    }
+
+    fn retract_all(&mut self, anchor: Option<&Arc<Object>>) -> Vec<Outcome> {
+        let subject = self.subject;
+        let mut outcomes = Vec::new();
+        let mut clear = true;
+        for wave in waves(&subject.links).into_iter().rev() {
+            let go = clear;
+            for link in wave {
+                let mut turn = if go {
+                    self.retract_one(link)
+                } else {
+                    Turn::end(Code::WaitingForOthers)
+                };
+                self.take(Some(&link.id), &mut turn);
+                clear &= turn.ended() && matches!(turn.reason.code, Code::Gone | Code::Kept);
+                outcomes.push(outcome(link, turn));
+            }
+        }
+        if clear && let Some(mut last) = self.release_all(anchor) {
+            self.take(None, &mut last);
+            for outcome in &mut outcomes {
+                outcome.reason = last.reason.clone();
+            }
+        }
+        outcomes
+    }
+
+    fn retract_one(&self, link: &Link) -> Turn {
+        let source = match &link.source {
+            Source::NotWanted => None,
+            Source::Unwanted(_) if link.policy.hold.is_none() => None,
+            Source::Refused(_) => return Turn::end(Code::Gone),
+            Source::Rendered(object) => Some(Arc::clone(object)),
+            Source::Live(key) | Source::Unwanted(key) => match self.see(key) {
+                Sight::Look(request) => return Turn::look(request),
+                Sight::Present(object) => Some(object),
+                Sight::Absent => None,
+            },
+        };
+        let fate = link.policy.retract;
+        retract(self, link, source.as_ref(), fate, Extent::Subject)
+    }
+
+    /// Nothing is left of the copies: the memory goes, then the finalizer.
+    fn release_all(&self, anchor: Option<&Arc<Object>>) -> Option<Turn> {
+        let subject = self.subject;
+        let finalizer = subject.finalizer.as_ref();
+        let held = anchor.zip(finalizer).filter(|(a, f)| a.has_finalizer(&f.0));
+        if let Some(turn) = self.forget_all(held.is_some()) {
+            return Some(turn);
+        }
+        let (anchor, finalizer) = held?;
+        let request = release(&subject.anchor, anchor, finalizer);
+        Some(Turn::step(request, Effect::Released))
+    }
+
+    /// The next step towards a memory that holds nothing but the records of copies that stay on
+    /// purpose: the same anchor, made again, has to know them as its own.
+    fn forget_all(&self, held: bool) -> Option<Turn> {
+        let subject = self.subject;
+        let memory = subject.memory.as_ref()?;
+        let Some(stored) = &self.stored else {
+            return match self.witness(&memory.key) {
+                Sight::Look(request) if held => Some(Turn::look(request)),
+                _ => None,
+            };
+        };
+        let stays = |link: &&Link| {
+            link.policy.retract == Fate::Keep
+                && link.policy.identity == Identity::Memory
+                && self.entry(link).is_some()
+        };
+        let stay: Vec<_> = subject
+            .links
+            .iter()
+            .filter(stays)
+            .map(|link| &link.id)
+            .collect();
+        let request = if stay.is_empty() {
+            Request::Delete {
+                key: memory.key.clone(),
+                uid: stored.uid().unwrap_or_default().into(),
+            }
+        } else {
+            let go = self.memory.entries.keys().filter(|id| !stay.contains(id));
+            let go: BTreeMap<_, _> = go.map(|id| (id.clone(), None)).collect();
+            if go.is_empty() {
+                return None;
+            }
+            match memory.codec.write(Some(stored), &subject.links, &go) {
+                Ok(object) if object != **stored => Request::Replace {
+                    key: memory.key.clone(),
+                    object,
+                },
+                _ => return None,
+            }
+        };
+        // Where it is forbidden the memory stays: that must not keep the anchor.
+        if matches!(self.failure(&request), Some(Failure::Forbidden(_))) {
+            return None;
+        }
+        Some(Turn::step(request, Effect::Forgotten))
+    }
+
+    /// One write for what all links want remembered.
+    fn write_memory(&mut self, outcomes: &mut [Outcome]) {
+        let Some(memory) = self
+            .subject
+            .memory
+            .as_ref()
+            .filter(|_| !self.changes.is_empty())
+        else {
+            return;
+        };
+        // What others are about to become is told with what these have become.
+        let goes_on = self.steps.iter().any(|step| step.request.writes());
+        if goes_on && self.changes.iter().all(|change| self.only_confirms(change)) {
+            return;
+        }
+        let stored = self.stored.as_deref();
+        let links = &self.subject.links;
+        let dying = stored.is_some_and(Object::in_deletion);
+        let written = if dying {
+            Err(Reason::new(
+                Code::WaitingForDeletion,
+                memory.key.to_string(),
+            ))
+        } else {
+            memory.codec.write(stored, links, &self.changes)
+        };
+        let not_kept = || Reason::from(Code::StateNotKept);
+        let problem = match written {
+            Err(reason) => Some(reason),
+            // Something is to be remembered, so what stands there does not say it; and yet nothing
+            // else would be written.
+            Ok(object) if stored == Some(&object) => Some(not_kept()),
+            Ok(object) => {
+                let key = memory.key.clone();
+                let request = match stored {
+                    Some(_) => Request::Replace { key, object },
+                    None => Request::Create { key, object },
+                };
+                let failure = self.failure(&request);
+                let problem = failure.map(|failure| reason_of(&request, &failure));
+                if problem.is_none() {
+                    self.steps.push(Step {
+                        link: None,
+                        request,
+                        effect: Effect::Remembered,
+                    });
+                }
+                problem
+            }
+        };
+        if let Some(reason) = problem {
+            for outcome in outcomes {
+                if self.changes.contains_key(&outcome.link) {
+                    outcome.reason = reason.clone();
+                }
+            }
+            self.go_on_unremembered();
+        }
+    }
+
+    /// A memory that cannot be written keeps nobody from a change: it is made all the same, and is told
+    /// of when that is possible.
+    fn go_on_unremembered(&mut self) {
+        for step in std::mem::take(&mut self.behind) {
+            if self.failure(&step.request).is_none() {
+                self.steps.push(step);
+            }
+        }
+    }
+
+    /// Whether a change says no more than that what was about to be made is there.
+    fn only_confirms(&self, (id, now): (&LinkId, &Option<Entry>)) -> bool {
+        if now.as_ref().is_some_and(|entry| entry.announced.is_some()) {
+            return false;
+        }
+        let before = self.memory.entries.get(id).map(|entry| &entry.copy);
+        match (before, now.as_ref().map(|entry| &entry.copy)) {
+            (Some(CopyRecord::Intended(before)), Some(CopyRecord::Created { key, .. })) => {
+                before == key
+            }
+            _ => false,
+        }
+    }
+
+    /// The same for every link: something comes before all of them.
+    fn everywhere(&mut self, mut turn: Turn) -> Vec<Outcome> {
+        self.take(None, &mut turn);
+        let outcome = |link: &Link| Outcome {
+            link: link.id.clone(),
+            reason: turn.reason.clone(),
+            copy: None,
+        };
+        self.subject.links.iter().map(outcome).collect()
+    }
+}
+
+fn outcome(link: &Link, turn: Turn) -> Outcome {
+    Outcome {
+        link: link.id.clone(),
+        reason: turn.reason,
+        copy: turn.copy,
+    }
+}

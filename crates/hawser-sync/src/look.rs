@@ -1,0 +1,247 @@
+//! What a pass knows: the caches as they are, with the answers of this pass laid over them.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kube_lang::object::Object;
+
+use super::decide::Question;
+use super::memo::Print;
+use super::request::{Answer, Failure, Request, Ticket};
+use super::subject::{Key, Labels, Scope};
+use super::view::{Found, Note, Proof, Seen, View};
+
+/// The caches that a pass reads, and tells what it learns.
+pub trait Store: Sync {
+    fn get(&self, key: &Key) -> Seen;
+    fn find(&self, scope: &Scope, labels: &Labels) -> Found;
+    /// Whether the event was seen by which the object of this key went away.
+    fn saw_deletion(&self, key: &Key) -> bool;
+    /// Takes the answer to a request. The newest state of an object wins.
+    fn learn(&self, request: &Request, answer: &Answer);
+}
+
+type List = Vec<(Key, Arc<Object>)>;
+
+/// The view of one pass.
+pub struct PassView<'a> {
+    store: &'a dyn Store,
+    seen: HashMap<Key, Option<Arc<Object>>>,
+    found: HashMap<(Scope, Labels), List>,
+    doubtful: HashSet<Key>,
+    failed: HashMap<Ticket, (Failure, Option<Key>)>,
+    last_write: HashMap<Key, Ticket>,
+    /// What the caches answered when they were asked first. A pass is about one state of them,
+    /// whatever they are told meanwhile: what is remembered at its end is what was carried over in its
+    /// middle, and what it came to is known by exactly that state. News make another pass.
+    caches: RefCell<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    objects: HashMap<Key, Seen>,
+    lists: HashMap<(Scope, Labels), Found>,
+}
+
+impl<'a> PassView<'a> {
+    pub fn new(store: &'a dyn Store) -> Self {
+        Self {
+            store,
+            seen: HashMap::new(),
+            found: HashMap::new(),
+            doubtful: HashSet::new(),
+            failed: HashMap::new(),
+            last_write: HashMap::new(),
+            caches: RefCell::default(),
+        }
+    }
+
+    /// The print of what this pass was answered.
+    pub(super) fn print(&self, question: &Question) -> Option<Print> {
+        match question {
+            Question::Object(key) => match self.get(key) {
+                Seen::Present(object) => Some(Print::of(&object)),
+                Seen::Absent => Some(Print::ABSENT),
+                Seen::Unknown => None,
+            },
+            Question::Marked(scope, labels) => match self.find(scope, labels) {
+                Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
+                Found::Unknown => None,
+            },
+        }
+    }
+
+    fn stored(&self, key: &Key) -> Seen {
+        let mut caches = self.caches.borrow_mut();
+        let known = caches.objects.entry(key.clone());
+        known.or_insert_with(|| self.store.get(key)).clone()
+    }
+
+    fn stored_all(&self, scope: &Scope, labels: &Labels) -> Found {
+        let mut caches = self.caches.borrow_mut();
+        let known = caches.lists.entry((scope.clone(), labels.clone()));
+        known
+            .or_insert_with(|| self.store.find(scope, labels))
+            .clone()
+    }
+
+    /// Lays an answer over what was known.
+    pub fn learn(&mut self, request: &Request, answer: Answer) {
+        self.store.learn(request, &answer);
+        match answer {
+            Answer::Object(object) => self.answered(request, Some(object)),
+            Answer::Gone => self.answered(request, None),
+            Answer::Listed(list) => {
+                if let Request::Find { scope, labels } = request {
+                    for (key, object) in &list {
+                        self.observe(key, Some(Arc::clone(object)));
+                    }
+                    self.found.insert((scope.clone(), labels.clone()), list);
+                    self.failed.remove(&request.ticket());
+                }
+            }
+            Answer::Failed(failure) => self.refused(request, failure),
+        }
+    }
+
+    fn answered(&mut self, request: &Request, object: Option<Arc<Object>>) {
+        if let Some(key) = request.key() {
+            self.observe(key, object);
+            if request.writes() {
+                self.last_write.insert(key.clone(), request.ticket());
+            }
+        }
+    }
+
+    fn observe(&mut self, key: &Key, object: Option<Arc<Object>>) {
+        self.doubtful.remove(key);
+        self.failed
+            .retain(|_, (_, about)| about.as_ref() != Some(key));
+        self.seen.insert(key.clone(), object);
+    }
+
+    fn refused(&mut self, request: &Request, failure: Failure) {
+        let about = match (&failure, request) {
+            // What a create does not find is the namespace.
+            (Failure::NotFound, Request::Create { key, .. }) => key.namespace_key(),
+            (Failure::NotFound, Request::ReplaceStatus { .. }) => None,
+            (failure, request) if failure.look_again() && request.writes() => {
+                self.doubtful.extend(request.key().cloned());
+                return;
+            }
+            (_, request) => request.key().cloned(),
+        };
+        if failure == Failure::NotFound {
+            self.doubtful.extend(about.clone());
+        }
+        // A write without an answer may have been executed.
+        if matches!(failure, Failure::Unavailable(_)) && request.writes() {
+            self.doubtful.extend(request.key().cloned());
+        }
+        self.failed.insert(request.ticket(), (failure, about));
+    }
+}
+
+impl View for PassView<'_> {
+    fn get(&self, key: &Key) -> Seen {
+        match self.seen.get(key) {
+            Some(Some(object)) => Seen::Present(Arc::clone(object)),
+            Some(None) => Seen::Absent,
+            None => self.stored(key),
+        }
+    }
+
+    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
+        let listed = self.found.get(&(scope.clone(), labels.clone())).cloned();
+        let mut all = match listed.map_or_else(|| self.stored_all(scope, labels), Found::All) {
+            Found::All(all) => all,
+            Found::Unknown => return Found::Unknown,
+        };
+        all.retain(|(key, _)| !self.seen.contains_key(key));
+        for (key, object) in &self.seen {
+            let Some(object) = object else { continue };
+            if key.scope() == *scope && labels.fit(object) {
+                all.push((key.clone(), Arc::clone(object)));
+            }
+        }
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Found::All(all)
+    }
+
+    fn proof(&self, key: &Key) -> Proof {
+        if self.doubtful.contains(key) {
+            Proof::Doubtful
+        } else if self.seen.contains_key(key)
+            || (self.store.saw_deletion(key) && self.stored(key) == Seen::Absent)
+        {
+            Proof::Witnessed
+        } else {
+            Proof::Cached
+        }
+    }
+
+    fn note(&self, request: &Request) -> Option<Note> {
+        let ticket = request.ticket();
+        if let Some((failure, _)) = self.failed.get(&ticket) {
+            return Some(Note::Failed(failure.clone()));
+        }
+        let last = request.key().and_then(|key| self.last_write.get(key));
+        (request.writes() && last == Some(&ticket)).then_some(Note::Done)
+    }
+
+    fn wrote(&self, key: &Key) -> bool {
+        self.last_write.contains_key(key)
+    }
+}
+
+/// A view that notes what it is asked.
+pub struct Listening<'a> {
+    view: &'a dyn View,
+    asked: RefCell<Vec<Question>>,
+    known: RefCell<HashSet<Question>>,
+}
+
+impl<'a> Listening<'a> {
+    pub fn new(view: &'a dyn View) -> Self {
+        Self {
+            view,
+            asked: RefCell::default(),
+            known: RefCell::default(),
+        }
+    }
+
+    pub fn into_asked(self) -> Vec<Question> {
+        self.asked.into_inner()
+    }
+
+    fn ask(&self, question: Question) {
+        if self.known.borrow_mut().insert(question.clone()) {
+            self.asked.borrow_mut().push(question);
+        }
+    }
+}
+
+impl View for Listening<'_> {
+    fn get(&self, key: &Key) -> Seen {
+        self.ask(Question::Object(key.clone()));
+        self.view.get(key)
+    }
+
+    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
+        self.ask(Question::Marked(scope.clone(), labels.clone()));
+        self.view.find(scope, labels)
+    }
+
+    fn proof(&self, key: &Key) -> Proof {
+        self.view.proof(key)
+    }
+
+    fn note(&self, request: &Request) -> Option<Note> {
+        self.view.note(request)
+    }
+
+    fn wrote(&self, key: &Key) -> bool {
+        self.view.wrote(key)
+    }
+}

@@ -1,0 +1,922 @@
+//! The engine against the model: budgets, orders, and one test for each property.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use kube_lang::object::Object;
+
+use super::look::{PassView, Store};
+use super::memo::{Memo, Print};
+use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
+use super::reason::{Class, Code};
+use super::request::{Answer, Effect, Request};
+use super::subject::{
+    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Scope, Source, StatusFlow,
+};
+use super::view::{Found, Seen, View as _};
+
+fn one() -> (Stage, Front) {
+    let front = Front::new("c1", "a");
+    (Stage::new(vec![front.clone()]), front)
+}
+
+fn with(change: impl FnOnce(&mut Front)) -> (Stage, Front) {
+    let mut front = Front::new("c1", "a");
+    change(&mut front);
+    (Stage::new(vec![front.clone()]), front)
+}
+
+/// A stage with one object in step.
+fn in_step(content: &Value) -> (Stage, Front) {
+    let (stage, front) = one();
+    stage.world.put(&front.source(), content);
+    stage.settle();
+    (stage, front)
+}
+
+#[track_caller]
+fn code(stage: &Stage, front: &Front) -> Code {
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.pass(front).outcomes[0].reason.code
+}
+
+#[track_caller]
+fn copy(stage: &Stage, front: &Front) -> Value {
+    let copy = stage.world.get(&front.copy_key());
+    copy.expect("the copy exists").into_value()
+}
+
+// === what a pass costs ===
+
+#[test]
+fn a_new_object_takes_a_finalizer_patch_a_state_write_and_a_create() {
+    let (stage, front) = one();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    assert_eq!(
+        stage.writes(&front),
+        ["patch Thing", "create State", "create Thing"]
+    );
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+}
+
+#[test]
+fn the_first_object_of_a_namespace_takes_one_request_more() {
+    let (stage, front) = one();
+    let namespace = svc("", "copies", "").namespace_key().unwrap();
+    stage.world.delete(&namespace);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    assert_eq!(
+        stage.writes(&front),
+        [
+            "patch Thing",
+            "create Namespace",
+            "create State",
+            "create Thing"
+        ]
+    );
+}
+
+#[test]
+fn an_object_in_step_takes_no_request() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+    assert_eq!(code(&stage, &front), Code::InStep);
+}
+
+#[test]
+fn a_changed_spec_takes_a_state_write_and_a_patch() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    assert_eq!(stage.writes(&front), ["update State", "patch Thing"]);
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+}
+
+#[test]
+fn a_changed_status_takes_one_request() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": true}));
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.as_value()["status"], json!({"ready": true}));
+}
+
+#[test]
+fn a_deleted_object_takes_a_delete_a_state_delete_and_a_finalizer_patch() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.delete(&front.source());
+    assert_eq!(
+        stage.writes(&front),
+        ["delete Thing", "delete State", "patch Thing"]
+    );
+    assert!(stage.world.get(&front.source()).is_none());
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn related_objects_share_one_state_write_a_round_and_one_report() {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, out_copy) = front.credentials();
+    let (config, config_copy) = front.config();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    let writes = stage.writes(&front);
+    let states = writes.iter().filter(|w| w.ends_with("State")).count();
+    let reports = writes.iter().filter(|w| *w == "patch Thing").count();
+    // The finalizer of the primary and the report; the primary's state, then what is about to be
+    // made, then what was made.
+    assert_eq!((reports, states), (2, 3), "{writes:?}");
+    assert_eq!(
+        stage.world.get(&out_copy).unwrap().as_value()["data"],
+        json!({"k": "out"})
+    );
+    assert_eq!(
+        stage.world.get(&config_copy).unwrap().as_value()["data"],
+        json!({"k": "in"})
+    );
+    stage.world.patch(&out, json!({"data": {"k": "new"}}));
+    assert_eq!(stage.writes(&front), ["update State", "patch Secret"]);
+    stage.settle();
+}
+
+// === ownership ===
+
+#[test]
+fn an_unowned_object_is_adopted_with_its_content_kept() {
+    let (stage, front) = one();
+    stage.world.put(
+        &front.copy_key(),
+        &json!({"spec": {"size": 9}, "metadata": {"labels": {"x/own": "1"}}}),
+    );
+    stage.world.put(
+        &front.source(),
+        &json!({"spec": {"size": 1, "color": "red"}}),
+    );
+    stage.settle();
+    let kept = copy(&stage, &front);
+    assert_eq!(kept["spec"], json!({"size": 9}));
+    assert_eq!(kept["metadata"]["annotations"]["t/adopted"], "true");
+    assert_eq!(kept["metadata"]["labels"]["x/own"], "1");
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"color": "blue"}}));
+    stage.settle();
+    assert_eq!(
+        copy(&stage, &front)["spec"],
+        json!({"size": 9, "color": "blue"})
+    );
+}
+
+#[test]
+fn an_unowned_object_is_left_alone_where_adoption_is_off() {
+    let (stage, front) = with(|front| front.policy.adoption = Adoption::Never);
+    stage
+        .world
+        .put(&front.copy_key(), &json!({"spec": {"size": 9}}));
+    let before = copy(&stage, &front);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    assert_eq!(code(&stage, &front), Code::AdoptionRefused);
+    assert_eq!(copy(&stage, &front), before);
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert_eq!(copy(&stage, &front), before);
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn an_object_that_belongs_to_another_is_refused_and_outlives_the_refused_source() {
+    let (stage, front) = one();
+    stage.world.put(
+        &front.copy_key(),
+        &json!({"metadata": {"annotations": {"foreign": "bob"}}}),
+    );
+    let before = copy(&stage, &front);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    assert_eq!(code(&stage, &front), Code::NameConflict);
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert_eq!(copy(&stage, &front), before);
+    assert!(stage.world.get(&front.source()).is_none());
+}
+
+#[test]
+fn of_two_sources_with_one_name_the_first_keeps_it_and_the_second_is_told() {
+    let colliding = |cluster| {
+        let mut front = Front::new(cluster, "a");
+        front.copy = "same".into();
+        front
+    };
+    let (first, second) = (colliding("c1"), colliding("c2"));
+    let stage = Stage::new(vec![first.clone(), second.clone()]);
+    stage
+        .world
+        .put(&first.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage
+        .world
+        .put(&second.source(), &json!({"spec": {"size": 2}}));
+    stage.settle();
+    assert_eq!(code(&stage, &second), Code::NameConflict);
+    assert_eq!(code(&stage, &first), Code::InStep);
+    assert_eq!(copy(&stage, &first)["spec"], json!({"size": 1}));
+    stage.world.delete(&second.source());
+    stage.settle();
+    assert_eq!(copy(&stage, &first)["spec"], json!({"size": 1}));
+    assert_eq!(code(&stage, &first), Code::InStep);
+}
+
+#[test]
+fn an_adopted_object_is_released_unharmed_where_the_policy_says_so() {
+    let (stage, front) = with(|front| front.policy.adopted_on_delete = AdoptedOnDelete::Release);
+    stage
+        .world
+        .put(&front.copy_key(), &json!({"spec": {"size": 9}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.delete(&front.source());
+    stage.settle();
+    let released = copy(&stage, &front);
+    assert_eq!(released["spec"], json!({"size": 9}));
+    assert_eq!(released["metadata"].get("labels"), None);
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn a_related_target_that_we_did_not_make_is_neither_overwritten_nor_deleted() {
+    let (stage, front) = with(|front| front.related = true);
+    let (config, target) = front.config();
+    stage.world.put(&target, &json!({"data": {"k": "theirs"}}));
+    let before = stage.world.get(&target);
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    let reports = stage.settle();
+    let codes: Vec<_> = reports[0].outcomes.iter().map(|o| o.reason.code).collect();
+    assert_eq!(codes, [Code::InStep, Code::Gone, Code::AdoptionRefused]);
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert_eq!(stage.world.get(&target), before);
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
+    for deleted in [false, true] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage
+            .world
+            .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
+        if deleted {
+            stage.world.delete(&front.source());
+            stage.settle();
+            assert!(stage.world.get(&front.copy_key()).is_none());
+            assert!(stage.leftovers().is_empty());
+        } else {
+            stage.settle();
+            assert_eq!(copy(&stage, &front)["metadata"]["labels"]["t/name"], "a");
+        }
+    }
+}
+
+#[test]
+fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    let labels = copy(&stage, &front)["metadata"]["labels"].clone();
+    let twin = svc("Thing", "copies", "a-twin");
+    stage.world.put(
+        &twin,
+        &json!({"spec": {"size": 5}, "metadata": {"labels": labels}}),
+    );
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+    let twin = stage.world.get(&twin).unwrap();
+    assert_eq!(twin.as_value()["spec"], json!({"size": 5}));
+}
+
+// === what is not ours in what is ours ===
+
+#[test]
+fn removing_the_last_label_keeps_foreign_labels() {
+    let (stage, front) = in_step(&json!({"metadata": {
+        "labels": {"mine": "1"}, "annotations": {"mine": "1"}}}));
+    let foreign = json!({"metadata": {
+        "labels": {"x/own": "1"}, "annotations": {"x/external-name": "n"}}});
+    stage.world.patch(&front.copy_key(), foreign);
+    stage.world.patch(
+        &front.source(),
+        json!({"metadata": {"labels": null, "annotations": null}}),
+    );
+    stage.settle();
+    let metadata = &copy(&stage, &front)["metadata"];
+    assert_eq!(metadata["labels"].get("mine"), None);
+    assert_eq!(metadata["labels"]["x/own"], "1");
+    assert_eq!(metadata["labels"]["t/name"], "a");
+    assert_eq!(metadata["annotations"].get("mine"), None);
+    assert_eq!(metadata["annotations"]["x/external-name"], "n");
+}
+
+#[test]
+fn a_finalizer_that_others_add_meanwhile_is_kept() {
+    let (stage, front) = one();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    // The cache has not heard of this one when our finalizer is written.
+    stage.world.patch(
+        &front.source(),
+        json!({"metadata": {"finalizers": ["x/theirs"]}}),
+    );
+    stage.pass(&front);
+    stage.settle();
+    let source = stage.world.get(&front.source()).unwrap();
+    assert!(source.has_finalizer("x/theirs") && source.has_finalizer(FINALIZER));
+    stage.world.delete(&front.source());
+    stage.settle();
+    let source = stage.world.get(&front.source()).unwrap();
+    assert!(source.has_finalizer("x/theirs") && !source.has_finalizer(FINALIZER));
+}
+
+#[test]
+fn local_changes_to_fields_the_source_did_not_change_stay() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
+    stage.world.patch(
+        &front.copy_key(),
+        json!({"spec": {"color": "blue", "extra": 1}}),
+    );
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    stage.settle();
+    let spec = json!({"size": 2, "color": "blue", "extra": 1});
+    assert_eq!(copy(&stage, &front)["spec"], spec);
+}
+
+#[test]
+fn owner_references_and_finalizers_of_the_source_stay_there() {
+    let (stage, front) = in_step(&json!({"metadata": {
+        "ownerReferences": [{"uid": "x"}], "finalizers": ["x/theirs"]}}));
+    let metadata = &copy(&stage, &front)["metadata"];
+    assert_eq!(metadata.get("ownerReferences"), None);
+    assert_eq!(metadata.get("finalizers"), None);
+}
+
+#[test]
+fn large_integers_travel_exactly() {
+    let (stage, front) = in_step(&json!({"spec": {"n": 9_007_199_254_740_993_i64}}));
+    stage.world.patch(
+        &front.source(),
+        json!({"spec": {"n": 9_007_199_254_740_992_i64}}),
+    );
+    stage.settle();
+    assert_eq!(
+        copy(&stage, &front)["spec"]["n"],
+        json!(9_007_199_254_740_992_i64)
+    );
+}
+
+// === life and death of the copy ===
+
+#[test]
+fn a_copy_deleted_by_the_provider_is_made_again() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.delete(&front.copy_key());
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+}
+
+#[test]
+fn a_copy_in_deletion_is_waited_for_and_then_made_again() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.patch(
+        &front.copy_key(),
+        json!({"metadata": {"finalizers": ["x/slow"]}}),
+    );
+    stage.world.delete(&front.copy_key());
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    assert_eq!(code(&stage, &front), Code::WaitingForDeletion);
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"metadata": {"finalizers": null}}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+}
+
+#[test]
+fn the_source_is_held_until_the_copy_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.patch(
+        &front.copy_key(),
+        json!({"metadata": {"finalizers": ["x/slow"]}}),
+    );
+    stage.world.delete(&front.source());
+    assert_eq!(code(&stage, &front), Code::WaitingForDeletion);
+    assert!(
+        stage
+            .world
+            .get(&front.source())
+            .unwrap()
+            .has_finalizer(FINALIZER)
+    );
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"metadata": {"finalizers": null}}));
+    stage.settle();
+    assert!(stage.leftovers().is_empty());
+}
+
+#[test]
+fn a_retracted_subject_is_released_alive() {
+    let (stage, mut front) = in_step(&json!({"spec": {"size": 1}}));
+    front.intent = Intent::Retract;
+    let stage = Stage {
+        fronts: vec![front.clone()],
+        ..stage
+    };
+    stage.settle();
+    assert!(stage.leftovers().is_empty());
+    assert!(stage.world.get(&front.copy_key()).is_none());
+    let source = stage.world.get(&front.source()).unwrap();
+    assert!(!source.has_finalizer(FINALIZER));
+}
+
+#[test]
+fn related_copies_go_before_the_primary_and_what_stays_on_purpose_stays() {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, out_copy) = front.credentials();
+    let (config, config_copy) = front.config();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.delete(&front.source());
+    assert_eq!(
+        stage.writes(&front),
+        [
+            "delete Secret",
+            "patch Secret",
+            "delete Thing",
+            "update State",
+            "patch Thing"
+        ]
+    );
+    assert!(stage.world.get(&out_copy).is_some());
+    assert!(stage.world.get(&config_copy).is_none());
+    assert!(stage.leftovers().is_empty());
+    // Made again, the primary knows the copy that stayed as its own.
+    stage.world.patch(&out, json!({"data": {"k": "new"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    let data = stage.world.get(&out_copy).unwrap().into_value()["data"].take();
+    assert_eq!(data, json!({"k": "new"}));
+}
+
+#[test]
+fn a_revoked_related_object_takes_its_copy_and_its_state_with_it() {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, out_copy) = front.credentials();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.delete(&out);
+    stage.settle();
+    assert!(stage.world.get(&out_copy).is_none());
+    let state = stage.world.get(&front.memory()).unwrap();
+    assert_eq!(state.as_value()["entries"].get("out"), None);
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.annotation("t/related").unwrap_or_default(), "");
+}
+
+// === memory ===
+
+#[test]
+fn a_lost_state_is_recorded_again_without_a_write_to_a_copy_that_agrees() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"spec": {"extra": 1}}));
+    stage.world.delete(&front.memory());
+    assert_eq!(stage.writes(&front), ["get Thing", "create State"]);
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1, "extra": 1}));
+    stage.settle();
+}
+
+#[test]
+fn after_a_lost_state_only_what_differs_is_written_and_the_source_wins() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
+    stage.world.patch(
+        &front.copy_key(),
+        json!({"spec": {"extra": 1, "color": "blue"}}),
+    );
+    stage.world.delete(&front.memory());
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.world.take_log();
+    stage.pass(&front);
+    let log = stage.world.take_log();
+    let patch = log.iter().find_map(|request| match request {
+        Request::Patch { patch, .. } => Some(patch.clone()),
+        _ => None,
+    });
+    let patch = patch.expect("what differs is written");
+    assert_eq!(patch["spec"], json!({"color": "red"}));
+    assert!(patch["metadata"]["resourceVersion"].is_string());
+    assert_eq!(
+        copy(&stage, &front)["spec"],
+        json!({"size": 1, "color": "red", "extra": 1})
+    );
+    stage.settle();
+}
+
+#[test]
+fn no_state_is_not_believed_of_a_cache_that_is_behind() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"spec": {"size": 7}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    // Restarted against a server that has not heard of the state write.
+    stage.cache.restart(&stage.world, 0);
+    stage.cache.forget(&front.memory());
+    stage.world.take_log();
+    stage.pass(&front);
+    assert!(
+        stage
+            .world
+            .take_log()
+            .iter()
+            .all(|request| !request.writes())
+    );
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 7}));
+}
+
+#[test]
+fn a_state_is_not_written_over_while_its_copy_may_exist() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1, "color": "red"}}));
+    // The copy is not found by its labels, and the source has to be accepted anew.
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"metadata": {"labels": null}}));
+    let changed = json!({"metadata": {"finalizers": null}, "spec": {"color": null}});
+    stage.world.patch(&front.source(), changed);
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+}
+
+#[test]
+fn a_state_in_deletion_is_not_written_and_is_made_again_when_it_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.patch(
+        &front.memory(),
+        json!({"metadata": {"finalizers": ["x/slow"]}}),
+    );
+    stage.world.delete(&front.memory());
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    assert_eq!(stage.writes(&front), ["patch Thing"]);
+    stage
+        .world
+        .patch(&front.memory(), json!({"metadata": {"finalizers": null}}));
+    stage.settle();
+    assert!(stage.world.get(&front.memory()).is_some());
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+}
+
+#[test]
+fn a_state_that_is_too_large_is_reduced_and_still_tells_what_changed() {
+    let (stage, front) = with(|front| front.limit = 600);
+    let big = "x".repeat(4000);
+    stage.world.put(
+        &front.source(),
+        &json!({"spec": {"big": big, "old": big, "size": 1}}),
+    );
+    stage.settle();
+    let state = stage
+        .world
+        .get(&front.memory())
+        .unwrap()
+        .into_value()
+        .to_string();
+    assert!(state.len() < 3000, "{state}");
+    stage.world.patch(
+        &front.copy_key(),
+        json!({"spec": {"size": 5, "extra": big}}),
+    );
+    stage.world.patch(
+        &front.source(),
+        json!({"spec": {"old": null, "color": "red"}}),
+    );
+    stage.settle();
+    let spec = json!({"big": big, "size": 5, "extra": big, "color": "red"});
+    assert_eq!(copy(&stage, &front)["spec"], spec);
+}
+
+// === what is not known ===
+
+#[test]
+fn nothing_is_written_while_nothing_is_known() {
+    for deleted in [false, true] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 2}}));
+        if deleted {
+            stage.world.delete(&front.source());
+        }
+        stage.cache.set_unknown(true);
+        stage.world.plan_faults(
+            (0..100)
+                .map(|n| (stage.world.sent() + n, Fault::LostBefore))
+                .collect(),
+        );
+        stage.world.take_log();
+        let report = stage.pass(&front);
+        assert_eq!(report.outcomes[0].reason.code.class(), Class::Retry);
+        assert!(stage.world.take_log().is_empty());
+        assert!(report.recheck.is_some());
+    }
+}
+
+#[test]
+fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": true}));
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.world.patch(
+        &front.source(),
+        json!({"metadata": {"labels": {"late": "1"}}}),
+    );
+    let report = stage.pass(&front);
+    assert_eq!(report.outcomes[0].reason.code, Code::InStep);
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.as_value()["status"], json!({"ready": true}));
+    stage.settle();
+}
+
+#[test]
+fn a_status_that_cannot_be_written_is_told_and_not_fought_for() {
+    let (stage, front) = with(|front| front.policy.status = StatusFlow::Back);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": true}));
+    let n = stage.world.sent();
+    stage
+        .world
+        .plan_faults(HashMap::from([(n, Fault::NotServed)]));
+    assert_eq!(code(&stage, &front), Code::StatusNotServed);
+    assert_eq!(stage.world.sent(), n + 1);
+}
+
+#[test]
+fn a_status_that_is_empty_is_not_one_that_is_missing() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.set_status(&front.copy_key(), json!({}));
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    stage.world.set_status(&front.copy_key(), Value::Null);
+    assert_eq!(stage.writes(&front), ["update status Thing"]);
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.root().get("status"), None);
+    assert_eq!(stage.writes(&front), [""; 0]);
+}
+
+#[test]
+fn a_status_goes_forward_where_the_policy_says_so() {
+    let (stage, front) = with(|front| front.policy.status = StatusFlow::Forward);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .set_status(&front.source(), json!({"ready": true}));
+    let writes = [
+        "patch Thing",
+        "create State",
+        "create Thing",
+        "update status Thing",
+    ];
+    assert_eq!(stage.writes(&front), writes);
+    assert_eq!(copy(&stage, &front)["status"], json!({"ready": true}));
+    stage.settle();
+}
+
+#[test]
+fn an_object_too_large_for_the_server_is_refused_without_a_hot_loop() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage
+        .world
+        .patch(&front.source(), json!({"spec": {"size": 2}}));
+    let n = stage.world.sent();
+    stage
+        .world
+        .plan_faults(HashMap::from([(n + 1, Fault::TooLarge)]));
+    assert_eq!(code(&stage, &front), Code::TooLarge);
+    assert_eq!(stage.world.sent(), n + 2);
+}
+
+#[test]
+fn rendered_content_is_kept_in_step_and_goes_when_it_is_not_wanted() {
+    let rendered = |size: u8| {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"size": size}});
+        Source::Rendered(Object::new(object).unwrap().into())
+    };
+    let (mut stage, mut front) = with(|front| front.origin = rendered(1));
+    stage.world.put(&front.source(), &json!({"spec": {}}));
+    for (origin, size) in [
+        (rendered(1), Some(1)),
+        (rendered(2), Some(2)),
+        (Source::NotWanted, None),
+    ] {
+        front.origin = origin;
+        stage.fronts = vec![front.clone()];
+        stage.settle();
+        let copy = stage.world.get(&front.copy_key());
+        let spec = copy.map(|copy| copy.as_value()["spec"].clone());
+        assert_eq!(spec, size.map(|size| json!({"size": size})));
+    }
+    let state = stage.world.get(&front.memory()).unwrap();
+    assert_eq!(state.as_value()["entries"], json!({}));
+}
+
+#[test]
+fn a_copy_that_others_still_want_stays() {
+    let (stage, front) = with(|front| front.policy.claims = Claims::Shared);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert!(stage.world.get(&front.copy_key()).is_some());
+    assert!(stage.world.get(&front.source()).is_none());
+}
+
+#[test]
+fn a_hash_that_collides_is_found_out_by_the_whole_name() {
+    let (stage, front) = one();
+    let other = json!({"metadata": {"labels": {"t/cluster": "c1", "t/name": "a"},
+        "annotations": {"t/source": "c1/not-a"}}});
+    let other_key = svc("Thing", "copies", "other");
+    stage.world.put(&other_key, &other);
+    let before = stage.world.get(&other_key);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+    stage.world.delete(&front.source());
+    for _ in 0..3 {
+        stage.cache.deliver(&stage.world, |_| true);
+        stage.pass(&front);
+    }
+    assert_eq!(stage.world.get(&other_key), before);
+    assert!(stage.world.get(&front.source()).is_none());
+}
+
+#[test]
+fn happenings_are_told_in_order() {
+    let (stage, front) = one();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    let happened = stage.pass(&front).happened;
+    let effects: Vec<_> = happened.into_iter().map(|(_, effect)| effect).collect();
+    assert_eq!(
+        effects,
+        [Effect::Accepted, Effect::Remembered, Effect::Placed]
+    );
+}
+
+#[test]
+fn without_a_memory_every_field_of_the_source_wins() {
+    let (stage, front) = with(|front| front.policy.content = Content::Overwrite);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage
+        .world
+        .patch(&front.copy_key(), json!({"spec": {"size": 3, "extra": 1}}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1, "extra": 1}));
+}
+
+#[test]
+fn a_pass_at_rest_stands_until_an_answer_changes() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.cache.deliver(&stage.world, |_| true);
+    let report = stage.pass(&front);
+    let memo = Memo::of(&report, 1).expect("it came to rest");
+    assert!(memo.holds(1, &stage.cache));
+    assert!(!memo.holds(2, &stage.cache));
+    for key in [front.source(), front.copy_key(), front.memory()] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        let memo = Memo::of(&stage.pass(&front), 1).expect("it came to rest");
+        stage.world.patch(&key, json!({"spec": {"size": 2}}));
+        assert!(memo.holds(1, &stage.cache), "nothing was heard yet");
+        stage.cache.deliver(&stage.world, |_| true);
+        assert!(!memo.holds(1, &stage.cache), "{key} changed");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_an_object_that_is_gone() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    stage.world.delete(&front.source());
+    stage.settle();
+    stage.cache.deliver(&stage.world, |_| true);
+    let report = stage.pass(&front);
+    assert_eq!(report.requests, 0);
+    assert_eq!(report.outcomes[0].reason.code, Code::NoSource);
+    assert_eq!(Memo::of(&report, 1), None);
+}
+
+// === the house ===
+
+#[test]
+fn every_reason_is_documented() {
+    let page = include_str!("../../../docs/reasons.md");
+    for code in Code::ALL {
+        let row = format!(
+            "| `{code}` | {} | {} |",
+            code.class().as_str(),
+            code.sentence()
+        );
+        assert!(page.contains(&row), "docs/reasons.md lacks the row\n{row}");
+    }
+}
+
+/// A cache that is told of another state whenever it is asked.
+#[derive(Default)]
+struct Moving(parking_lot::Mutex<i64>);
+
+impl Store for Moving {
+    fn get(&self, _key: &Key) -> Seen {
+        let mut times = self.0.lock();
+        *times += 1;
+        let object = json!({"metadata": {"name": "a"}, "spec": *times});
+        Seen::Present(Arc::new(Object::new(object).unwrap()))
+    }
+
+    fn find(&self, _scope: &Scope, _labels: &Labels) -> Found {
+        Found::Unknown
+    }
+
+    fn saw_deletion(&self, _key: &Key) -> bool {
+        false
+    }
+
+    fn learn(&self, _request: &Request, _answer: &Answer) {}
+}
+
+#[test]
+fn a_pass_is_about_one_state_of_the_caches_whatever_they_are_told_meanwhile() {
+    let (store, key) = (Moving::default(), kcp("c", "Thing", "a"));
+    let view = PassView::new(&store);
+    let shown = view.get(&key);
+    assert_eq!(view.get(&key), shown);
+    let Seen::Present(object) = shown else {
+        panic!("{shown:?}")
+    };
+    let question = super::decide::Question::Object(key.clone());
+    assert_eq!(view.print(&question), Some(Print::of(&object)));
+    assert_ne!(PassView::new(&store).get(&key), Seen::Present(object));
+}

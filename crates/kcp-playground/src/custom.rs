@@ -1,0 +1,120 @@
+//! Custom resources of a cluster's own: from its `CustomResourceDefinition`s to what it serves.
+//!
+//! Knows definitions, their life and how they are compiled; nothing of bindings or of HTTP.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+
+pub(crate) mod definitions;
+mod establish;
+mod fitted;
+mod order;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+pub use establish::mark_definition;
+pub use fitted::FittedSchema;
+pub use order::prefer;
+pub use serve::{Origin, serve};
+
+use super::catalog::Resource;
+use super::store::{Name, Range, Read, Settler, Stored, Table};
+use kube_schema::crd::Definition;
+
+pub const GROUP: &str = "apiextensions.k8s.io";
+pub const PLURAL: &str = "customresourcedefinitions";
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(GROUP, PLURAL, ""));
+
+/// The controller that establishes definitions and cleans up after them, for a store to run.
+pub fn settler() -> Arc<dyn Settler> {
+    Arc::new(establish::Establish)
+}
+
+/// The definitions of a cluster, compiled once each.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    /// By cluster, then name of the definition: at which revision, and what it serves.
+    cache: Mutex<HashMap<Name, HashMap<Name, Entry>>>,
+}
+
+type Entry = (u64, Vec<Arc<Resource>>);
+
+/// Which definitions a catalog was made of. Equal for equal states, whatever transactions were undone
+/// in between, which a counter of writes cannot say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint(Vec<u64>);
+
+/// The state of a cluster's definitions; `None` while a transaction is changing them.
+pub fn fingerprint(read: &dyn Read, cluster: &str) -> Option<Fingerprint> {
+    let stored = read.list(&Range::in_cluster(&TABLE, cluster));
+    stored
+        .iter()
+        .map(|stored| Some(stored.revision).filter(|revision| *revision > 0))
+        .collect::<Option<Vec<u64>>>()
+        .map(Fingerprint)
+}
+
+impl Compiled {
+    /// What the established definitions of a cluster serve.
+    pub fn resources(&self, read: &dyn Read, cluster: &str) -> Vec<Arc<Resource>> {
+        let stored = read.list(&Range::in_cluster(&TABLE, cluster));
+        let mut cache = self.cache.lock();
+        let cache = cache.entry(cluster.into()).or_default();
+        cache.retain(|name, _| stored.iter().any(|stored| stored.key.name() == name));
+        let mut resources = Vec::new();
+        for stored in &stored {
+            let known = cache
+                .get(stored.key.name())
+                .filter(|(revision, _)| *revision == stored.revision && *revision > 0);
+            let served = match known {
+                Some((_, served)) => served.clone(),
+                None => compile(stored),
+            };
+            if stored.revision > 0 {
+                let entry = (stored.revision, served.clone());
+                cache.insert(stored.key.name().clone(), entry);
+            }
+            resources.extend(served);
+        }
+        resources
+    }
+}
+
+/// What one stored definition serves: nothing before it is established.
+fn compile(stored: &Stored) -> Vec<Arc<Resource>> {
+    let crd = stored.cached();
+    if !establish::is_established(crd) {
+        return Vec::new();
+    }
+    // Stored definitions have been checked; one that fails nevertheless serves nothing.
+    let Ok(mut definition) = Definition::from_crd(crd.as_value()) else {
+        return Vec::new();
+    };
+    establish::accept_names(crd, &mut definition.names);
+    let origin = Origin {
+        identity: "",
+        uid: crd.uid().unwrap_or_default(),
+    };
+    let closing = crd.in_deletion();
+    serve(definition, &origin)
+        .into_iter()
+        .map(|mut resource| {
+            if closing {
+                resource.strategy = Some(Arc::new(definitions::Closing));
+            }
+            Arc::new(resource)
+        })
+        .collect()
+}
+
+pub(super) fn hash(parts: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    // Zero stands for "none".
+    hasher.finish().max(1)
+}

@@ -1,0 +1,255 @@
+//! `LogicalCluster`: the object that stands for a cluster inside it, made with it and gone with it.
+
+use serde_json::{Value, json};
+
+use super::conditions::{self, Condition};
+use super::types::TypeRef;
+use super::workspaces::{self, Demands};
+use super::{ids, objects, tree, waiting};
+use crate::builtin::namespaces;
+use crate::catalog::{Admission, Scope, Stage, Strategy};
+use crate::status::Status;
+use crate::store::{Key, Read, Tx};
+use kube_lang::object::{Gvk, Object};
+use kube_schema::field::FieldError;
+
+pub(super) const TYPE: &str = "internal.tenancy.kcp.io/type";
+pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
+pub(super) const PHASE: &str = "tenancy.kcp.io/phase";
+pub(super) const SHARD: &str = "core.kcp.io/shard";
+
+/// Keeps the object of a cluster until all that is in it is gone.
+const FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
+
+/// Initializers that are done before anybody sees a cluster.
+const OWN_INITIALIZERS: [&str; 2] = ["root:universal", "system:apibindings"];
+
+/// Namespaces of every cluster.
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+/// What a new cluster is.
+pub(super) struct Plan<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) path: &'a str,
+    pub(super) of_type: &'a TypeRef,
+    /// The user who asked for it, as `UserInfo`.
+    pub(super) creator: Value,
+    /// The workspace that it belongs to; none for root.
+    pub(super) owner: Option<Value>,
+    /// What its type asks for.
+    pub(super) demands: &'a Demands,
+    /// Of the server, without a slash at the end.
+    pub(super) base_url: &'a str,
+}
+
+/// Puts a cluster with what every one has into the store.
+pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+    let key = tree::cluster_key(plan.cluster);
+    let gvk = Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster");
+    let mut cluster = objects::new(tx, &gvk, &key);
+    cluster.set_annotation(tree::PATH, plan.path);
+    cluster.set_annotation(TYPE, &plan.of_type.to_string());
+    cluster.set_annotation(SHARD, tree::ROOT);
+    cluster.set_annotation(OWNER, &plan.creator.to_string());
+    let Demands {
+        bindings,
+        initializers,
+        terminators,
+    } = plan.demands;
+    let phase = if initializers.is_empty() {
+        "Ready"
+    } else {
+        "Initializing"
+    };
+    cluster.set_label(PHASE, phase);
+    let metadata = cluster.metadata_mut();
+    metadata.insert("generation".into(), 1.into());
+    let own = OWN_INITIALIZERS.iter().map(|name| Value::from(*name));
+    let all: Vec<Value> = own
+        .chain(initializers.iter().map(|name| name.as_str().into()))
+        .collect();
+    let mut spec = json!({
+        "directlyDeletable": false, "createdBy": plan.creator, "initializers": all,
+    });
+    if let Some(owner) = &plan.owner {
+        spec["owner"] = owner.clone();
+    }
+    let mut status = json!({
+        "phase": phase, "URL": format!("{}/clusters/{}", plan.base_url, plan.cluster),
+    });
+    if !initializers.is_empty() {
+        status["initializers"] = json!(initializers);
+    }
+    if !terminators.is_empty() {
+        spec["terminators"] = json!(terminators);
+        status["terminators"] = json!(terminators);
+    }
+    let root = cluster.root_mut();
+    root.insert("spec".into(), spec);
+    root.insert("status".into(), status);
+    waiting::label(&mut cluster);
+    let mut cluster = cluster.into_value();
+    let initialized = workspaces::initialized(initializers);
+    conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
+    objects::put_value(tx, &key, cluster)?;
+    for namespace in NAMESPACES {
+        namespaces::ensure(tx, plan.cluster, namespace)?;
+    }
+    make_admin(tx, plan)?;
+    for (path, export) in bindings {
+        bind(tx, plan.cluster, path, export)?;
+    }
+    Ok(())
+}
+
+fn make_admin(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let table = crate::store::Table::new(GROUP, "clusterrolebindings", "");
+    let key = table.key(plan.cluster, "", "workspace-admin");
+    let mut binding = objects::new(tx, &Gvk::new(GROUP, "v1", "ClusterRoleBinding"), &key);
+    let root = binding.root_mut();
+    let user = objects::text(&plan.creator, "/username");
+    root.insert(
+        "subjects".into(),
+        json!([{"kind": "User", "apiGroup": GROUP, "name": user}]),
+    );
+    root.insert(
+        "roleRef".into(),
+        json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": "cluster-admin"}),
+    );
+    tx.put(&key, binding)
+}
+
+/// Binds a cluster to an export that its type asks for.
+pub(super) fn bind(tx: &mut Tx<'_>, cluster: &str, path: &str, export: &str) -> Result<(), Status> {
+    let name = ids::default_binding_name(cluster, path, export);
+    let key = tree::BINDINGS.key(cluster, "", &name);
+    if tx.get(&key).is_some() {
+        return Ok(());
+    }
+    let gvk = Gvk::new("apis.kcp.io", "v1alpha2", "APIBinding");
+    let mut binding = objects::new(tx, &gvk, &key);
+    binding.metadata_mut().insert("generation".into(), 1.into());
+    let reference = json!({"export": {"path": path, "name": export}});
+    binding
+        .root_mut()
+        .insert("spec".into(), json!({"reference": reference}));
+    tx.put(&key, binding)
+}
+
+/// Lets a cluster that nobody has to initialize any longer be ready. Says whether it is.
+pub(super) fn progress(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(false);
+    };
+    let mut object = stored.object();
+    let left = objects::items(object.as_value(), "/status/initializers").count();
+    let phase = objects::text(object.as_value(), "/status/phase").to_owned();
+    if phase != "Initializing" || left > 0 {
+        waiting::label(&mut object);
+        objects::put_changed(tx, key, object)?;
+        return Ok(phase == "Ready");
+    }
+    object.set_label(PHASE, "Ready");
+    let mut value = object.into_value();
+    value["status"]["phase"] = "Ready".into();
+    let mut object = Object::new(value).map_err(Status::internal)?;
+    waiting::label(&mut object);
+    let mut value = object.into_value();
+    let now = namespaces::timestamp(tx);
+    conditions::set(&mut value, &[Condition::good("WorkspaceInitialized")], &now);
+    objects::put_value(tx, key, value)?;
+    Ok(true)
+}
+
+/// Puts a cluster into deletion, to wait first for its terminators. Says whether it does.
+pub(super) fn end(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(false);
+    };
+    let mut object = stored.object();
+    if !object.in_deletion() {
+        // Else its first write in deletion would be its end.
+        objects::add_finalizer(&mut object, FINALIZER);
+        namespaces::mark(tx, &mut object);
+    }
+    let terminators = objects::items(object.as_value(), Stage::Terminating.field());
+    let waits = terminators.count() > 0;
+    let phase = if waits { "Terminating" } else { "Deleting" };
+    object.set_label(PHASE, phase);
+    let mut value = object.into_value();
+    value["status"]["phase"] = phase.into();
+    let mut object = Object::new(value).map_err(Status::internal)?;
+    waiting::label(&mut object);
+    objects::put_changed(tx, key, object)?;
+    Ok(waits)
+}
+
+/// The rules of the kind.
+pub(super) struct Clusters;
+
+impl Strategy for Clusters {
+    fn prepare(
+        &self,
+        _read: &dyn Read,
+        admission: &Admission<'_>,
+        object: &mut Object,
+    ) -> Result<(), Status> {
+        if let Some(old) = admission.old {
+            for own in [tree::PATH, TYPE] {
+                if let Some(value) = old.annotation(own) {
+                    object.set_annotation(own, value);
+                }
+            }
+            if old.has_finalizer(FINALIZER) {
+                objects::add_finalizer(object, FINALIZER);
+            }
+            return check_waits(admission, old, object);
+        }
+        let why = "a logical cluster is made with its workspace";
+        Err(refuse(object, why))
+    }
+
+    fn validate(&self, _admission: &Admission<'_>, _object: &Object) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    fn before_delete(
+        &self,
+        _tx: &mut Tx<'_>,
+        _admission: &Admission<'_>,
+        object: &Object,
+    ) -> Result<(), Status> {
+        Err(refuse(object, "a logical cluster goes with its workspace"))
+    }
+}
+
+/// Nobody adds those whom a cluster waits for, and in a virtual workspace each takes only itself away.
+fn check_waits(admission: &Admission<'_>, old: &Object, object: &Object) -> Result<(), Status> {
+    for stage in waiting::STAGES {
+        let [was, is] = [old, object]
+            .map(|cluster| objects::items(cluster.as_value(), stage.field()).collect::<Vec<_>>());
+        let what = match stage {
+            Stage::Initializing => "initializers",
+            Stage::Terminating => "terminators",
+        };
+        if is.iter().any(|name| !was.contains(name)) {
+            return Err(refuse(object, &format!("{what} can only be taken away")));
+        }
+        if let Scope::Waiting {
+            stage: own, name, ..
+        } = admission.scope
+        {
+            let mut taken = was.iter().filter(|one| !is.contains(one));
+            if taken.any(|one| *own != stage || **one != **name) {
+                let why = format!("only {name:?} itself can be taken from the {what}");
+                return Err(refuse(object, &why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse(object: &Object, why: &str) -> Status {
+    Status::forbidden("core.kcp.io", "logicalclusters", object.name(), why)
+}

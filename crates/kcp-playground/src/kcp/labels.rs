@@ -1,0 +1,169 @@
+//! Claim labels: written on an object in the same transaction as the object itself, and anew when what
+//! a cluster accepts changes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::claims::{self, Accepted, Target};
+use super::exports::ExportName;
+use super::{ids, objects, tree};
+use crate::status::Status;
+use crate::store::{Key, Name, Range, Read, Settler, Stored, Tx};
+
+/// The revisions of a cluster's bindings, and what these accept.
+type Known = (Vec<u64>, Arc<[Accepted]>);
+
+/// Keeps claim labels in step.
+#[derive(Default)]
+pub(super) struct Labels {
+    /// By cluster: the bindings that it was made of, and what they accept.
+    accepted: Mutex<HashMap<Name, Known>>,
+}
+
+impl Settler for Labels {
+    fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
+        for key in changed {
+            if key.table == *tree::BINDINGS {
+                self.relabel_cluster(tx, key)?;
+            }
+            let accepted = self.accepted(tx, key.cluster());
+            relabel(tx, key, &accepted)?;
+        }
+        Ok(())
+    }
+}
+
+impl Labels {
+    /// The claims that a cluster accepts of exports that are there.
+    fn accepted(&self, read: &dyn Read, cluster: &Name) -> Arc<[Accepted]> {
+        let bindings = read.list(&Range::in_cluster(&tree::BINDINGS, cluster));
+        let revisions: Vec<u64> = bindings.iter().map(|stored| stored.revision).collect();
+        let settled = revisions.iter().all(|revision| *revision > 0);
+        if settled
+            && let Some((known, accepted)) = self.accepted.lock().get(cluster)
+            && *known == revisions
+        {
+            return Arc::clone(accepted);
+        }
+        let accepted: Vec<Accepted> = bindings
+            .iter()
+            .flat_map(|stored| {
+                let binding = stored.cached().as_value();
+                let owner = objects::text(binding, "/status/apiExportClusterName");
+                if owner.is_empty() || stored.cached().in_deletion() {
+                    return Vec::new();
+                }
+                let name = objects::text(binding, "/spec/reference/export/name");
+                let export = tree::EXPORTS.key(owner, "", name);
+                // Its bindings change with an export that goes or comes back, so the cache follows.
+                if read.get(&export).is_none() {
+                    return Vec::new();
+                }
+                claims::accepted(binding, owner)
+            })
+            .collect();
+        let accepted: Arc<[Accepted]> = accepted.into();
+        if settled {
+            let entry = (revisions, Arc::clone(&accepted));
+            self.accepted.lock().insert(cluster.clone(), entry);
+        }
+        accepted
+    }
+
+    /// Everything in the cluster of a binding that changed.
+    fn relabel_cluster(&self, tx: &mut Tx<'_>, binding: &Key) -> Result<(), Status> {
+        // Asked once: while a transaction changes bindings, each answer is made anew.
+        let accepted = self.accepted(tx, binding.cluster());
+        for table in Read::tables(tx) {
+            for stored in tx.list(&Range::in_cluster(&table, binding.cluster())) {
+                relabel(tx, &stored.key, &accepted)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings the labels of one object in step with what its cluster accepts.
+fn relabel(tx: &mut Tx<'_>, key: &Key, accepted: &[Accepted]) -> Result<(), Status> {
+    let Some(stored) = tx.get(key) else {
+        return Ok(());
+    };
+    let own = own_export(key, &stored);
+    let claimed = stored
+        .labels
+        .iter()
+        .any(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX));
+    if accepted.is_empty() && own.is_none() && !claimed {
+        return Ok(());
+    }
+    let target = Target {
+        group: &key.table.group,
+        resource: &key.table.resource,
+        identity: &key.table.identity,
+    };
+    let wanted = wanted(&stored, target, accepted, own.as_ref());
+    let present: BTreeMap<&str, &str> = stored
+        .labels
+        .iter()
+        .filter(|(label, _)| label.starts_with(ids::CLAIM_LABEL_PREFIX))
+        .collect();
+    let same = present.len() == wanted.len()
+        && wanted
+            .iter()
+            .all(|(label, value)| present.get(label.as_str()) == Some(&value.as_str()));
+    if same {
+        return Ok(());
+    }
+    let mut object = stored.object();
+    let mut labels = object.root()["metadata"]["labels"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    labels.retain(|label, _| !label.starts_with(ids::CLAIM_LABEL_PREFIX));
+    for (label, value) in wanted {
+        labels.insert(label, value.into());
+    }
+    if labels.is_empty() {
+        object.metadata_mut().remove("labels");
+    } else {
+        let metadata = object.metadata_mut();
+        metadata.insert("labels".into(), Value::Object(labels));
+    }
+    tx.put(key, object)
+}
+
+/// The export that a binding is bound to: it may always see its own bindings.
+fn own_export(key: &Key, stored: &Stored) -> Option<ExportName> {
+    if key.table != *tree::BINDINGS {
+        return None;
+    }
+    let binding = stored.cached().as_value();
+    let cluster = objects::text(binding, "/status/apiExportClusterName");
+    let name = objects::text(binding, "/spec/reference/export/name");
+    (!cluster.is_empty()).then(|| ExportName {
+        cluster: cluster.into(),
+        name: name.into(),
+    })
+}
+
+fn wanted(
+    stored: &Stored,
+    target: Target<'_>,
+    accepted: &[Accepted],
+    own: Option<&ExportName>,
+) -> BTreeMap<String, String> {
+    let mut wanted = BTreeMap::new();
+    if let Some(own) = own {
+        let key = ids::claim_label_key(&own.cluster, &own.name);
+        wanted.insert(key, ids::reflexive_claim_value());
+    }
+    wanted.extend(claims::labels(
+        |label| stored.labels.get(label),
+        target,
+        accepted,
+    ));
+    wanted
+}

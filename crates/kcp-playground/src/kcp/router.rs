@@ -1,0 +1,80 @@
+//! Which scope an address means.
+
+use std::sync::Arc;
+
+use super::paths::{ClusterRef, PathError};
+use super::{tree, waiting};
+use crate::catalog::{Scope, User};
+use crate::server::{Address, Front, Router};
+use crate::status::Status;
+use crate::store::Store;
+
+/// Routes requests to kcp.
+pub(super) struct KcpRouter {
+    pub(super) store: Arc<Store>,
+}
+
+impl Router for KcpRouter {
+    fn route(&self, address: &Address, _user: &User) -> Result<Scope, Status> {
+        match &address.front {
+            // Probes and the version are asked for without a cluster, and root answers as well as any.
+            Front::Top if is_probe(&address.path) => Ok(Scope::Cluster(tree::ROOT.into())),
+            Front::Top => Err(Status::new(
+                404,
+                "NotFound",
+                "the server could not find the requested resource: the address names no workspace, \
+                 such as /clusters/root (the context root of the kubeconfig)",
+            )
+            .about_nothing()),
+            Front::Unknown => Err(Status::no_such_path()),
+            Front::Cluster(cluster) => match parse(cluster)? {
+                ClusterRef::Wildcard => Err(Status::no_such_path()),
+                ClusterRef::Path(path) => {
+                    let found = self.store.read(|read| tree::resolve(read, &path));
+                    found.map(Scope::Cluster)
+                }
+            },
+            Front::Waiting {
+                stage,
+                name,
+                cluster,
+            } => Ok(Scope::Waiting {
+                stage: *stage,
+                name: self.store.read(|read| waiting::canonical(read, name)),
+                cluster: match parse(cluster)? {
+                    ClusterRef::Wildcard => None,
+                    ClusterRef::Path(path) => Some(path.as_str().into()),
+                },
+            }),
+            Front::Export {
+                owner,
+                export,
+                cluster,
+            } => {
+                let (owner, export) = (owner.as_str().into(), export.as_str().into());
+                Ok(match parse(cluster)? {
+                    ClusterRef::Wildcard => Scope::ExportWildcard { owner, export },
+                    // Ids only: a path is the id of no cluster, and nothing is bound in it.
+                    ClusterRef::Path(path) => Scope::ExportCluster {
+                        owner,
+                        export,
+                        cluster: path.as_str().into(),
+                    },
+                })
+            }
+        }
+    }
+}
+
+fn is_probe(path: &str) -> bool {
+    ["/version", "/readyz", "/livez", "/healthz"]
+        .iter()
+        .any(|probe| {
+            path.strip_prefix(probe)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+}
+
+fn parse(text: &str) -> Result<ClusterRef, Status> {
+    ClusterRef::parse(text).map_err(|error: PathError| Status::bad_request(error.to_string()))
+}

@@ -1,0 +1,94 @@
+//! The tree of workspaces: which cluster a path means, and which path a cluster has.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::home;
+use super::paths::Path;
+use crate::status::Status;
+use crate::store::{Key, Name, Read, Stored, Table};
+
+/// The cluster that everything hangs from.
+pub const ROOT: &str = "root";
+/// The name of the one `LogicalCluster` object of a cluster.
+pub(super) const CLUSTER: &str = "cluster";
+/// Where clients read a cluster's path.
+pub(super) const PATH: &str = "kcp.io/path";
+
+macro_rules! tables {
+    ($($name:ident: $group:literal $plural:literal;)*) => {
+        $(pub(super) static $name: LazyLock<Table> =
+            LazyLock::new(|| Table::new($group, $plural, ""));)*
+    };
+}
+
+tables! {
+    WORKSPACES: "tenancy.kcp.io" "workspaces";
+    TYPES: "tenancy.kcp.io" "workspacetypes";
+    CLUSTERS: "core.kcp.io" "logicalclusters";
+    SHARDS: "core.kcp.io" "shards";
+    SCHEMAS: "apis.kcp.io" "apiresourceschemas";
+    EXPORTS: "apis.kcp.io" "apiexports";
+    BINDINGS: "apis.kcp.io" "apibindings";
+    SLICES: "apis.kcp.io" "apiexportendpointslices";
+}
+
+/// Where the object that stands for a cluster is kept.
+pub(super) fn cluster_key(cluster: &str) -> Key {
+    CLUSTERS.key(cluster, "", CLUSTER)
+}
+
+/// Whether there is such a cluster.
+pub fn exists(read: &dyn Read, cluster: &str) -> bool {
+    read.get(&cluster_key(cluster)).is_some()
+}
+
+/// The path that a cluster is known by.
+pub fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
+    let stored = read.get(&cluster_key(cluster))?;
+    stored.cached().annotation(PATH).map(str::to_owned)
+}
+
+/// The cluster that a path means; `None` where some part of it is not there.
+pub fn find(read: &dyn Read, path: &str) -> Option<Name> {
+    let segments: Vec<&str> = path.split(':').collect();
+    let (mut at, below) = match home::of_path(&segments) {
+        Some(home) => home,
+        None => (Name::from(*segments.first()?), 1),
+    };
+    if !exists(read, &at) {
+        return None;
+    }
+    for segment in segments.iter().skip(below) {
+        let workspace = read.get(&WORKSPACES.key(&at, "", segment))?;
+        at = cluster_of(&workspace)?;
+    }
+    Some(at)
+}
+
+/// The cluster that a workspace has been given.
+pub(super) fn cluster_of(workspace: &Stored) -> Option<Name> {
+    let spec = workspace.cached().root().get("spec")?;
+    let cluster = spec.get("cluster").and_then(Value::as_str)?;
+    (!cluster.is_empty()).then(|| cluster.into())
+}
+
+/// The cluster that a path means, refused as kcp does where there is none.
+pub fn resolve(read: &dyn Read, path: &Path) -> Result<Name, Status> {
+    if let Some(cluster) = find(read, path.as_str()) {
+        return Ok(cluster);
+    }
+    if path.segments().count() > 1 {
+        return Err(Status::not_found(
+            "tenancy.kcp.io",
+            "workspaces",
+            path.as_str(),
+        ));
+    }
+    Err(Status::new(
+        403,
+        "Forbidden",
+        format!("forbidden: there is no logical cluster {:?}", path.as_str()),
+    ))
+}

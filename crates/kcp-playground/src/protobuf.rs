@@ -1,0 +1,186 @@
+//! Kubernetes' protobuf: bodies of requests, turned into the JSON of the same object, and answers, made of
+//! it. Typed clients send nothing else for built-in kinds and do not fall back; that they get it back as well
+//! saves them most of the work of reading.
+//!
+//! Field numbers are facts of the published API; they stand in tables and one loop reads by them.
+//! Schemas contain schemas, so that depth has a bound, the one of JSON. Unknown fields are skipped, as
+//! newer clients may send them.
+
+use serde_json::{Map, Value};
+
+use kube_schema::json;
+
+mod convert;
+mod kinds;
+mod pack;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod write;
+
+pub use pack::Packing;
+use wire::{Payload, Reader};
+
+/// What a body in this encoding begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The media type of such bodies.
+pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The same, of the events of a watch.
+pub const EVENTS: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Why a body cannot be read; the answer is a 400, or a 415 for a kind that has no table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtobufError {
+    #[error(
+        "request body of {size} bytes is larger than the limit of {} bytes",
+        json::MAX_BODY
+    )]
+    TooLarge { size: usize },
+    #[error("request body does not begin with the four bytes that mark Kubernetes protobuf")]
+    NoMagic,
+    #[error("request body ends in the middle of {0}")]
+    Truncated(&'static str),
+    #[error("number in the protobuf body takes more than ten bytes")]
+    LongVarint,
+    #[error(
+        "the protobuf body is nested more than {} levels deep",
+        convert::MAX_DEPTH
+    )]
+    TooDeep,
+    #[error("field number 0 in the protobuf body")]
+    FieldZero,
+    #[error("wire type {0} in the protobuf body is not supported")]
+    WireType(u8),
+    #[error("field {field} of the protobuf body has wire type {wire} instead of {wanted}")]
+    WrongWire {
+        field: &'static str,
+        wire: u8,
+        wanted: u8,
+    },
+    #[error("field {0} of the protobuf body is not valid UTF-8")]
+    NotUtf8(&'static str),
+    #[error("field {0} of the protobuf body is not a time between the years 0 and 9999")]
+    Time(&'static str),
+    #[error("field {field} of the protobuf body does not hold JSON: {source}")]
+    Json {
+        field: &'static str,
+        source: json::JsonError,
+    },
+    #[error("content encoding {0:?} in the protobuf envelope is not supported")]
+    Encoding(String),
+    #[error("protobuf is not supported for apiVersion {api_version:?}, kind {kind:?}: send JSON")]
+    UnknownKind { api_version: String, kind: String },
+}
+
+/// Whether a body claims to be in this encoding.
+pub fn is_protobuf(body: &[u8]) -> bool {
+    body.starts_with(MAGIC)
+}
+
+/// Decodes a body into the JSON of the object, `apiVersion` and `kind` from the envelope.
+pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
+    if body.len() > json::MAX_BODY {
+        return Err(ProtobufError::TooLarge { size: body.len() });
+    }
+    let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
+    let envelope = Envelope::read(envelope)?;
+    let Some(message) = envelope.message() else {
+        return Err(ProtobufError::UnknownKind {
+            api_version: envelope.api_version.to_owned(),
+            kind: envelope.kind.to_owned(),
+        });
+    };
+    let mut object = Map::new();
+    convert::message(envelope.raw, message, &mut object, 0)?;
+    object.insert("apiVersion".into(), envelope.api_version.into());
+    object.insert("kind".into(), envelope.kind.into());
+    Ok(Value::Object(object))
+}
+
+/// The metadata and the objects of a list, as clients read them.
+#[cfg(test)]
+pub(crate) fn decode_list(body: &[u8]) -> (Value, Vec<Value>) {
+    let envelope = Envelope::read(body.strip_prefix(MAGIC).unwrap()).unwrap();
+    let item = envelope.kind.strip_suffix("List").unwrap();
+    let message = Envelope {
+        kind: item,
+        ..envelope
+    };
+    let message = message.message().unwrap();
+    let (mut meta, mut items) = (Map::new(), Vec::new());
+    let mut reader = Reader::new(envelope.raw);
+    while let Some(field) = reader.field().unwrap() {
+        let Payload::Bytes(bytes) = field.payload else {
+            panic!("a list has only messages");
+        };
+        if field.number == 1 {
+            convert::message(bytes, &kinds::LIST_META, &mut meta, 0).unwrap();
+        } else {
+            let mut object = Map::new();
+            convert::message(bytes, message, &mut object, 0).unwrap();
+            items.push(Value::Object(object));
+        }
+    }
+    (Value::Object(meta), items)
+}
+
+/// The kind and the document of an event in its frame.
+#[cfg(test)]
+pub(crate) fn decode_event(frame: &[u8]) -> (String, Vec<u8>) {
+    let (size, rest) = frame.split_first_chunk().unwrap();
+    assert_eq!(u32::from_be_bytes(*size) as usize, rest.len());
+    let bytes = |message: &mut Reader<'_>| match message.field().unwrap().unwrap().payload {
+        Payload::Bytes(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let mut event = Reader::new(rest);
+    let kind = String::from_utf8(bytes(&mut event)).unwrap();
+    let object = bytes(&mut event);
+    (kind, bytes(&mut Reader::new(&object)))
+}
+
+#[derive(Default)]
+struct Envelope<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// What its content is, if that is known.
+    fn message(&self) -> Option<&'static kinds::Message> {
+        let api_version = self.api_version;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        kinds::find(group, version, self.kind)
+    }
+
+    fn read(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
+        let mut envelope = Self::default();
+        let mut reader = Reader::new(bytes);
+        while let Some(field) = reader.field()? {
+            match (field.number, field.payload) {
+                (1, Payload::Bytes(bytes)) => {
+                    let mut types = Reader::new(bytes);
+                    while let Some(field) = types.field()? {
+                        match (field.number, field.payload) {
+                            (1, Payload::Bytes(b)) => {
+                                envelope.api_version = convert::text(b, "apiVersion")?;
+                            }
+                            (2, Payload::Bytes(b)) => envelope.kind = convert::text(b, "kind")?,
+                            _ => {}
+                        }
+                    }
+                }
+                (2, Payload::Bytes(bytes)) => envelope.raw = bytes,
+                (3, Payload::Bytes(bytes)) if !bytes.is_empty() => {
+                    let encoding = String::from_utf8_lossy(bytes).into_owned();
+                    return Err(ProtobufError::Encoding(encoding));
+                }
+                _ => {}
+            }
+        }
+        Ok(envelope)
+    }
+}

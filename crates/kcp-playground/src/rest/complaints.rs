@@ -1,0 +1,238 @@
+//! What is held against a document and refused, warned of or passed over: fields that are unknown and
+//! fields that it names twice.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::body::PatchKind;
+use super::metadata;
+use super::query::FieldValidation;
+use super::target::ResourcePath;
+use crate::catalog::{Flavour, Resource};
+use crate::custom;
+use crate::status::Status;
+use kube_lang::object::Object;
+use kube_schema::crd::tidy::unknown_formats;
+use kube_schema::field::FieldError;
+use kube_schema::json::{self, Document, Syntax};
+
+/// How complaints begin where they refuse.
+const STRICT: &str = "strict decoding error: ";
+
+/// What there is to say about the fields of a document.
+pub(super) struct Complaints {
+    validation: FieldValidation,
+    sent: Sent,
+    /// In words.
+    duplicates: Vec<String>,
+    /// Paths.
+    unknown: Vec<String>,
+    /// In words, in the order of the document: all there is, where that order is the server's.
+    ordered: Option<Vec<String>>,
+    /// In words, told of whatever is accepted.
+    doubts: Vec<String>,
+}
+
+/// What the document is.
+enum Sent {
+    /// An object in JSON, as it was sent.
+    Json(Bytes),
+    Yaml,
+    /// Of an apply, as YAML.
+    Configuration,
+    Patch,
+}
+
+impl Complaints {
+    /// About an object. `body` is what `document` was read from.
+    pub(super) fn about(validation: FieldValidation, document: &Document, body: &Bytes) -> Self {
+        match document.syntax {
+            Syntax::Json => {
+                let duplicates = document.duplicates.iter();
+                let duplicates = duplicates.map(|path| json::duplicate_field(path));
+                Self::new(validation, Sent::Json(body.clone()), duplicates.collect())
+            }
+            Syntax::Yaml => Self::new(validation, Sent::Yaml, document.duplicates.clone()),
+        }
+    }
+
+    pub(super) fn about_patch(
+        validation: FieldValidation,
+        document: &Document,
+        kind: PatchKind,
+    ) -> Self {
+        let duplicates = document.duplicates.iter().map(|path| match kind {
+            PatchKind::Json => format!("json patch {}", json::duplicate_field(path)),
+            PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
+                json::duplicate_field(path)
+            }
+        });
+        Self::new(validation, Sent::Patch, duplicates.collect())
+    }
+
+    /// About the configuration of an apply, whose fields are looked at when it is merged.
+    pub(super) fn about_configuration(validation: FieldValidation, document: &Document) -> Self {
+        let lines = document.duplicates.join("\n  ");
+        let all = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}");
+        let duplicates = if lines.is_empty() { vec![] } else { vec![all] };
+        Self::new(validation, Sent::Configuration, duplicates)
+    }
+
+    fn new(validation: FieldValidation, sent: Sent, duplicates: Vec<String>) -> Self {
+        Self {
+            validation,
+            sent,
+            duplicates,
+            unknown: Vec::new(),
+            ordered: None,
+            doubts: Vec::new(),
+        }
+    }
+
+    /// Adds the paths of fields that were dropped.
+    pub(super) fn unknown(&mut self, paths: Vec<String>, resource: &Resource) {
+        self.unknown.extend(paths);
+        let nothing = self.unknown.is_empty() && self.duplicates.is_empty();
+        if let Sent::Json(body) = &self.sent
+            && resource.flavour != Flavour::Custom
+            && self.validation != FieldValidation::Ignore
+            && !nothing
+        {
+            // Typed kinds are decoded in one go, and complained about on the way.
+            self.ordered = Some(json::in_order(body, &self.unknown));
+        }
+    }
+
+    /// Refuses, if the client wants that.
+    pub(super) fn check(&self, resource: &Resource) -> Result<(), Status> {
+        if self.validation != FieldValidation::Strict {
+            return Ok(());
+        }
+        if let (Sent::Configuration, [why, ..]) = (&self.sent, &*self.duplicates) {
+            let message = format!("error strict decoding YAML: {why}");
+            return Err(Status::bad_request(message));
+        }
+        let mut all = self.all();
+        if let Sent::Yaml = self.sent
+            && !self.duplicates.is_empty()
+        {
+            let lines = self.duplicates.join("\n  ");
+            let together = format!("yaml: unmarshal errors:\n  {lines}");
+            all.splice(..self.duplicates.len(), [together]);
+        }
+        match json::strict_error(&all) {
+            Some(message) => Err(unreadable(resource, &message)),
+            None => Ok(()),
+        }
+    }
+
+    /// What a custom object, or a definition, says that is better not said.
+    pub(super) fn doubt(
+        &mut self,
+        (resource, path): (&Resource, &ResourcePath),
+        object: &Object,
+        old: Option<&Object>,
+    ) {
+        if !path.subresource.is_empty() {
+            return;
+        }
+        if resource.flavour == Flavour::Custom {
+            self.doubts = metadata::doubtful_finalizers(object, old);
+        } else if &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL {
+            let mut known = old.map(|old| unknown_formats(old.as_value()));
+            let formats = unknown_formats(object.as_value());
+            let new = formats.difference(known.get_or_insert_default());
+            self.doubts = new
+                .map(|name| format!("unrecognized format {name:?}"))
+                .collect();
+        }
+    }
+
+    /// What the answer to what was accepted warns of.
+    pub(super) fn all_warnings(&self) -> Vec<String> {
+        let mut all = self.warnings();
+        all.extend(self.doubts.iter().cloned());
+        all
+    }
+
+    /// What the answer warns of, be it a refusal or not.
+    fn warnings(&self) -> Vec<String> {
+        match self.validation {
+            FieldValidation::Warn => self.all(),
+            FieldValidation::Ignore | FieldValidation::Strict => Vec::new(),
+        }
+    }
+
+    /// Who is refused for one thing is warned of others nevertheless.
+    pub(super) fn beside(&self, status: Status) -> Status {
+        Status {
+            warnings: self.warnings(),
+            ..status
+        }
+    }
+
+    fn all(&self) -> Vec<String> {
+        if let Some(ordered) = &self.ordered {
+            return ordered.clone();
+        }
+        let unknown = self.unknown.iter().map(|path| json::unknown_field(path));
+        self.duplicates.iter().cloned().chain(unknown).collect()
+    }
+}
+
+/// A document that is no object of the kind.
+fn unreadable(resource: &Resource, why: &str) -> Status {
+    let (kind, version) = (&resource.kind, &resource.version);
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+    ))
+}
+
+/// A patch whose result cannot be read is itself invalid. `shown` is what the answer quotes.
+pub(super) fn misfit(
+    resource: &Resource,
+    status: Status,
+    shown: impl FnOnce() -> String,
+) -> Status {
+    let Some((_, why)) = status.message.split_once(" cannot be handled as a ") else {
+        return status;
+    };
+    // Of custom objects only the metadata are typed.
+    let typed = match resource.flavour {
+        Flavour::Custom => why.find("json: cannot unmarshal"),
+        Flavour::BuiltIn | Flavour::BuiltInWithGeneration => None,
+    };
+    let strict = why.find(STRICT).or(typed).map(|at| &why[at..]);
+    if status.code != 400 || (resource.flavour == Flavour::Custom && strict.is_none()) {
+        return status;
+    }
+    let error = FieldError::invalid("patch", shown(), strict.unwrap_or(&status.message));
+    Status::invalid("", "", "", &[error])
+}
+
+/// What a refused patch shows: the object that it makes, or itself in Go's words.
+pub(super) fn shown(kind: PatchKind, patch: &Value, patched: &Value) -> String {
+    match kind {
+        PatchKind::Json | PatchKind::Merge | PatchKind::Apply => patched.to_string(),
+        PatchKind::Strategic => in_go(patch),
+    }
+}
+
+/// `map[a:1 b:[x y]]`
+fn in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().map(in_go).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let members = map
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", in_go(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}

@@ -1,0 +1,153 @@
+//! Which objects of a table a request is about.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::query::Query;
+use super::query::selector as refuse;
+use super::target::ResourcePath;
+use super::view;
+use crate::catalog::{Flavour, Resource, Scope};
+use crate::select::{FieldSelector, LabelSelector, SelectError};
+use crate::status::Status;
+use crate::store::{Filter, Key, Range, Stored};
+
+/// The part of a table that a scope and a namespace leave.
+pub(super) fn range(scope: &Scope, resource: &Resource, path: &ResourcePath) -> Range {
+    Range {
+        table: resource.table.clone(),
+        cluster: scope.cluster().cloned(),
+        namespace: path.namespace.as_deref().map(Into::into),
+    }
+}
+
+/// Where a named object is.
+pub(super) fn key(
+    scope: &Scope,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+) -> Option<Key> {
+    let namespace = path.namespace.as_deref().unwrap_or_default();
+    let cluster = scope.cluster()?;
+    Some(resource.table.key(cluster, namespace, name))
+}
+
+/// Whether a scope shows an object of a resource at all.
+pub(super) fn visible(resource: &Resource, stored: &Stored) -> bool {
+    let labelled = match &resource.required_label {
+        Some((key, value)) => stored.labels.get(key) == Some(&**value),
+        None => true,
+    };
+    labelled
+        && match &resource.only {
+            Some(only) => only(stored.cached()),
+            None => true,
+        }
+}
+
+/// What selectors and the scope leave of a range.
+pub(super) struct Chosen {
+    resource: Arc<Resource>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// The only name that is asked for, by the address.
+    name: Option<String>,
+    /// Some field beyond name and namespace is asked for.
+    looks_inside: bool,
+}
+
+impl Chosen {
+    pub(super) fn parse(query: &Query<'_>, resource: &Arc<Resource>) -> Result<Self, Status> {
+        let fields = query.field_selector()?;
+        let selectable = &resource.selectable_fields;
+        fields
+            .check(|field| match field {
+                // Kinds that name their fields have no namespace to name where they are in none.
+                "metadata.namespace" => {
+                    let others = resource.flavour != Flavour::Custom && selectable.is_empty();
+                    resource.namespaced || others
+                }
+                field => is_metadata(field) || selectable.iter().any(|known| **known == *field),
+            })
+            .map_err(|error| match error {
+                // Kinds with no fields of their own are not asked before all others.
+                SelectError::UnsupportedField(field)
+                    if selectable.is_empty() && resource.flavour != Flavour::Custom =>
+                {
+                    Status::bad_request(format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ))
+                }
+                error => refuse(&error),
+            })?;
+        let looks_inside = fields.check(is_metadata).is_err();
+        Ok(Self {
+            resource: Arc::clone(resource),
+            labels: query.label_selector()?,
+            fields,
+            name: None,
+            looks_inside,
+        })
+    }
+
+    /// Of these the one with a name.
+    pub(super) fn named(self, name: &str) -> Result<Self, Status> {
+        if !self.fields.is_empty() && self.fields.exact("metadata.name") != Some(name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        Ok(Self {
+            name: Some(name.to_owned()),
+            ..self
+        })
+    }
+
+    /// Whether everything that is visible is chosen.
+    pub(super) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+    }
+
+    /// Whether at most one object of a range can be chosen, by its name.
+    pub(super) fn is_one(&self, range: &Range) -> bool {
+        let whole =
+            range.cluster.is_some() && (range.namespace.is_some() || !self.resource.namespaced);
+        whole && self.fields.exact("metadata.name").is_some()
+    }
+
+    fn fields_match(&self, stored: &Stored) -> bool {
+        if self.fields.is_empty() {
+            return true;
+        }
+        if !self.looks_inside {
+            return self.fields.matches(|field| match field {
+                "metadata.name" => Cow::Borrowed(&**stored.key.name()),
+                _ => Cow::Borrowed(&**stored.key.namespace()),
+            });
+        }
+        // Some fields are made of others, and asked for under a name of their own.
+        let kept = stored.object();
+        let strategy = self.resource.strategy.as_ref();
+        // An object that cannot be shown in this version is not selected by its fields either.
+        let Ok(object) = view::serve(&self.resource, kept.clone()) else {
+            return false;
+        };
+        self.fields.matches_object_with(object.as_value(), |field| {
+            strategy.and_then(|strategy| strategy.field(&kept, field))
+        })
+    }
+}
+
+fn is_metadata(field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
+}
+
+impl Filter for Chosen {
+    fn matches(&self, stored: &Stored) -> bool {
+        visible(&self.resource, stored)
+            && (self.name.as_ref()).is_none_or(|name| **name == **stored.key.name())
+            && (self.labels.is_empty() || self.labels.matches_by(|key| stored.labels.get(key)))
+            && self.fields_match(stored)
+    }
+}

@@ -1,0 +1,380 @@
+//! What all writes have in common: the way from what a client sent to what is stored, and the answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::body;
+use super::complaints::Complaints;
+use super::owning::Account;
+use super::target::ResourcePath;
+use super::{Call, Ground, Rest, metadata, select, view};
+use crate::catalog::{Admission, Flavour, ObjectSchema, Resource, Verbs};
+use crate::custom;
+use crate::status::Status;
+use crate::store::{Key, Outcome, Stored, Tx};
+use kube_lang::object::{Gvk, Object};
+use kube_schema::field::FieldError;
+use kube_schema::json::{self, Document};
+use kube_schema::names::{self, MetadataRules};
+
+/// The largest object that is stored, as JSON: what etcd takes in one request by default.
+const MAX_STORED: usize = 1_572_864;
+
+/// What a write answers.
+pub(super) struct Written {
+    pub(super) code: u16,
+    pub(super) body: Bytes,
+    /// Where it is no JSON.
+    pub(super) media_type: Option<&'static str>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// An object on its way into the store, in its storage version.
+pub(super) struct Shaped {
+    pub(super) object: Object,
+    pub(super) stamp: u64,
+    /// What is wanted had numbers such as `1.0`, which are other ones than those that are stored.
+    pub(super) doubles: bool,
+}
+
+/// How a transaction left an object that the answer shows.
+pub(super) struct Left {
+    resource: Arc<Resource>,
+    /// As it was when it went, or when it was answered without being stored.
+    gone: Option<Object>,
+    warnings: Vec<String>,
+}
+
+impl Left {
+    pub(super) fn new(resource: Arc<Resource>, gone: Option<Object>) -> Self {
+        Self {
+            resource,
+            gone,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// With what the client is to be warned of.
+    pub(super) fn warned(self, complaints: &Complaints) -> Self {
+        Self {
+            warnings: complaints.all_warnings(),
+            ..self
+        }
+    }
+}
+
+impl Rest {
+    /// What was sent. Where nothing is served, that is to be told, and not what a body there should be.
+    pub(super) fn document(&self, call: &Call<'_>, verb: &str) -> Result<Document, Status> {
+        body::document(&call.request.headers, &call.request.body).map_err(|unread| {
+            let scope = &call.request.scope;
+            let found = self
+                .store
+                .read(|read| self.find(read, scope, &call.path, verb));
+            found.err().unwrap_or(unread)
+        })
+    }
+
+    /// Converts, completes and checks an object of the served version.
+    pub(super) fn shape(
+        &self,
+        ground: Ground<'_>,
+        admission: &Admission<'_>,
+        object: Object,
+        account: Account<'_>,
+    ) -> Result<Shaped, Status> {
+        let resource = admission.resource;
+        let schema = resource.schema.as_ref();
+        let mut value = object.into_value();
+        let converts = resource.conversion.is_some();
+        let mut doubles = false;
+        let mut errors = Vec::new();
+        if let (Some(schema), true) = (schema, converts) {
+            // Held to the version that it was written in before it becomes another.
+            schema.default(&mut value);
+            let before = admission.old.map(|old| view::serve(resource, old.clone()));
+            let before = before.transpose()?;
+            let before = before.as_ref().map(Object::as_value);
+            errors.extend(judge(schema.as_ref(), admission, &value, before));
+            refuse(resource, &value, &errors)?;
+        }
+        if converts {
+            doubles = settle(&mut value);
+            self.account(ground, admission, account, &mut value);
+        }
+        let object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        let mut object = match &resource.conversion {
+            Some(conversion) => conversion.to_storage(object)?,
+            None => object,
+        };
+        let stored_as = if converts {
+            self.stored_as(ground, admission)?
+        } else {
+            None
+        };
+        let schema = match &stored_as {
+            Some(stored_as) => stored_as.schema.as_ref(),
+            None if converts => None,
+            None => schema,
+        };
+        if let Some(strategy) = &resource.strategy {
+            strategy.prepare(ground.each(), admission, &mut object)?;
+        }
+        if let Some(schema) = schema {
+            let mut value = object.into_value();
+            match account {
+                // What an apply has emptied is null, and may not be.
+                Account::Given => schema.fill(&mut value),
+                Account::Update { .. } => schema.default(&mut value),
+            }
+            let old = admission.old.map(Object::as_value);
+            errors.extend(judge(schema.as_ref(), admission, &value, old));
+            object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        if !converts {
+            let mut value = object.into_value();
+            doubles = settle(&mut value);
+            if let Some(known) = resource.fields.structure() {
+                known.drop_empty(&mut value);
+            }
+            self.account(ground, admission, account, &mut value);
+            if let Some(storage) = &resource.storage_schema {
+                storage.prune(&mut value);
+                storage.default(&mut value);
+            }
+            object = Object::new(value).map_err(|error| Status::bad_request(error.to_string()))?;
+            let storage = Gvk::new(&resource.group, &resource.storage_version, &resource.kind);
+            object.set_gvk(&storage);
+        }
+        errors.extend(check_metadata(&object, resource));
+        errors.extend(metadata::check_domains(&object, resource));
+        if let Some(strategy) = &resource.strategy {
+            errors.extend(strategy.validate(admission, &object));
+        }
+        if let Some(old) = admission.old {
+            errors.extend(metadata::check_finalizers(&object, old));
+            if !errors.is_empty() {
+                errors = metadata::as_often_as_told(&errors, resource);
+            }
+        }
+        refuse(resource, object.as_value(), &errors)?;
+        let stamp = match (&stored_as, converts) {
+            (Some(stored_as), _) => view::stamp(&resource.storage_version, stored_as),
+            (None, true) => 0,
+            (None, false) => view::stamp(&resource.storage_version, resource),
+        };
+        Ok(Shaped {
+            object,
+            stamp,
+            doubles,
+        })
+    }
+
+    /// The same resource in the version that objects are stored in.
+    fn stored_as(
+        &self,
+        ground: Ground<'_>,
+        admission: &Admission<'_>,
+    ) -> Result<Option<Arc<Resource>>, Status> {
+        let catalog = self.catalog(ground, admission.scope)?;
+        let resource = admission.resource;
+        let group = &resource.table.group;
+        Ok(catalog
+            .find(group, &resource.storage_version, &resource.table.resource)
+            .filter(|stored_as| stored_as.conversion.is_none())
+            .cloned())
+    }
+}
+
+/// What was sent as an object of its kind, without the fields that the kind does not have.
+pub(super) fn decode(
+    sent: Value,
+    resource: &Resource,
+    complaints: &mut Complaints,
+) -> Result<Object, Status> {
+    let mut sent = sent;
+    if resource.flavour != Flavour::Custom {
+        json::settle(&mut sent);
+    }
+    let object = body::object(sent, resource)?;
+    let Some(schema) = &resource.schema else {
+        complaints.check(resource)?;
+        return Ok(object);
+    };
+    let mut value = object.into_value();
+    complaints.unknown(schema.prune(&mut value), resource);
+    complaints.check(resource)?;
+    Object::new(value).map_err(|error| Status::bad_request(error.to_string()))
+}
+
+pub(super) fn answer(
+    call: &Call<'_>,
+    code: u16,
+    outcome: Outcome<Left>,
+) -> Result<Written, Status> {
+    let Left {
+        resource,
+        gone,
+        warnings,
+    } = outcome.value;
+    let view = call.view(resource);
+    let body = match (outcome.reported, gone) {
+        (Some(stored), _) => view.body(&stored)?,
+        (None, Some(mut gone)) if gone.in_deletion() => {
+            // Its end is a change too.
+            let revision = outcome.revision.to_string();
+            let metadata = gone.metadata_mut();
+            metadata.insert("resourceVersion".into(), revision.into());
+            view.transient(gone)?
+        }
+        (None, Some(gone)) => view.transient(gone)?,
+        (None, None) => {
+            return Err(Status::internal(
+                "the object went while it was being written",
+            ));
+        }
+    };
+    Ok(Written {
+        code,
+        body,
+        media_type: view.media_type(),
+        warnings,
+    })
+}
+
+/// The cluster that a write is for: there is one, or there is no such write.
+pub(super) fn cluster(call: &Call<'_>) -> Result<crate::store::Name, Status> {
+    let cluster = call.request.scope.cluster();
+    cluster.cloned().ok_or_else(Status::method_not_allowed)
+}
+
+pub(super) fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {
+    select::key(&call.request.scope, resource, &call.path, name)
+        .ok_or_else(|| Status::internal("an object without a cluster"))
+}
+
+/// The object that a request names, if its scope shows it.
+pub(super) fn existing(
+    tx: &Tx<'_>,
+    call: &Call<'_>,
+    resource: &Resource,
+    name: &str,
+) -> Result<(Key, Arc<Stored>), Status> {
+    cluster(call)?;
+    let key = named(call, resource, name)?;
+    match tx.get(&key) {
+        Some(stored) if select::visible(resource, &stored) => Ok((key, stored)),
+        _ => Err(Status::not_found(&resource.group, &resource.plural, name)),
+    }
+}
+
+/// Refuses what no etcd would store. Nothing is measured where an object of `before` bytes and what was
+/// sent, with an account of all its fields, cannot come to so much.
+pub(super) fn check_size(call: &Call<'_>, before: usize, object: &Object) -> Result<(), Status> {
+    let sent = call.request.body.len();
+    let at_most = before.saturating_add(sent.saturating_mul(4));
+    if at_most < MAX_STORED || json::size(object.as_value()) <= MAX_STORED {
+        return Ok(());
+    }
+    Err(Status::new(500, "", "etcdserver: request is too large"))
+}
+
+/// The namespace of the address is the object's.
+pub(super) fn fit_namespace(object: &mut Object, path: &ResourcePath) -> Result<(), Status> {
+    match (object.namespace(), path.namespace.as_deref()) {
+        (None, Some(namespace)) => {
+            let namespace = namespace.into();
+            object.metadata_mut().insert("namespace".into(), namespace);
+            Ok(())
+        }
+        (Some(_), None) => {
+            object.metadata_mut().remove("namespace");
+            Ok(())
+        }
+        (Some(given), Some(namespace)) if given != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn fit_name(object: &Object, name: &str) -> Result<(), Status> {
+    let given = object.name();
+    if given.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// What the schema has against an object, or against the status where that alone is written.
+fn judge(
+    schema: &dyn ObjectSchema,
+    admission: &Admission<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let custom = admission.resource.flavour == Flavour::Custom;
+    if custom && admission.subresource == "status" {
+        schema.validate_status(object, old)
+    } else {
+        schema.validate(object, old)
+    }
+}
+
+/// Makes numbers what they are when they are stored; says whether those of what is wanted were others.
+fn settle(object: &mut Value) -> bool {
+    let mut wanted = false;
+    for (field, value) in object.as_object_mut().into_iter().flatten() {
+        wanted |= json::settle(value) && !matches!(field.as_str(), "metadata" | "status");
+    }
+    wanted
+}
+
+fn check_metadata(object: &Object, resource: &Resource) -> Vec<FieldError> {
+    // Definitions check their own names; reviews have none.
+    let own_rules = &*resource.group == custom::GROUP && &*resource.plural == custom::PLURAL;
+    if own_rules || resource.verbs == Verbs::CreateOnly {
+        return Vec::new();
+    }
+    let rules = MetadataRules {
+        name: resource.name_rule,
+        scope: if resource.namespaced {
+            names::Scope::Namespaced
+        } else {
+            names::Scope::Cluster
+        },
+    };
+    match object.root().get("metadata") {
+        Some(Value::Object(metadata)) => names::check_metadata(metadata, rules),
+        _ => Vec::new(),
+    }
+}
+
+fn refuse(resource: &Resource, object: &Value, errors: &[FieldError]) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if resource.verbs == Verbs::CreateOnly {
+        // Questions are not known by their kind.
+        return Err(Status::invalid(&resource.group, "", name, errors));
+    }
+    Err(invalid(resource, name, errors))
+}
+
+pub(super) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
+    // Both views of events are one kind to the store.
+    Status::invalid(&resource.table.group, &resource.kind, name, errors)
+}

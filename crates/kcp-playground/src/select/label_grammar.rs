@@ -1,0 +1,386 @@
+//! The grammar of label selectors, as text and as objects.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{LabelSelector, Operator, Requirement, SelectError};
+use kube_schema::field::{self, FieldError, Path};
+use kube_schema::names;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    End,
+    Word,
+    In,
+    NotIn,
+    Comma,
+    Open,
+    Close,
+    Not,
+    Operator(Operator),
+}
+
+pub(super) fn parse(text: &str) -> Result<LabelSelector, SelectError> {
+    let mut parser = Parser {
+        tokens: lex(text),
+        position: 0,
+    };
+    let mut requirements = parser.parse().map_err(SelectError::Labels)?;
+    requirements.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(LabelSelector { requirements })
+}
+
+fn is_special(c: char) -> bool {
+    "=!(),><".contains(c)
+}
+
+fn is_space(c: char) -> bool {
+    " \t\r\n".contains(c)
+}
+
+/// Splits into tokens with their text; an `End` is always last.
+fn lex(text: &str) -> Vec<(Token, &str)> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(is_space);
+        let Some(first) = rest.chars().next() else {
+            tokens.push((Token::End, ""));
+            return tokens;
+        };
+        let (token, length) = if is_special(first) {
+            symbol(rest)
+        } else {
+            let length = rest
+                .find(|c| is_special(c) || is_space(c))
+                .unwrap_or(rest.len());
+            let token = match &rest[..length] {
+                "in" => Token::In,
+                "notin" => Token::NotIn,
+                _ => Token::Word,
+            };
+            (token, length)
+        };
+        tokens.push((token, &rest[..length]));
+        rest = &rest[length..];
+    }
+}
+
+/// The longest symbol at the start of `rest`, which starts with a special character.
+fn symbol(rest: &str) -> (Token, usize) {
+    const SYMBOLS: [(&str, Token); 9] = [
+        ("==", Token::Operator(Operator::DoubleEquals)),
+        ("!=", Token::Operator(Operator::NotEquals)),
+        ("=", Token::Operator(Operator::Equals)),
+        (">", Token::Operator(Operator::GreaterThan)),
+        ("<", Token::Operator(Operator::LessThan)),
+        ("!", Token::Not),
+        ("(", Token::Open),
+        (")", Token::Close),
+        (",", Token::Comma),
+    ];
+    SYMBOLS
+        .into_iter()
+        .find(|(symbol, _)| rest.starts_with(symbol))
+        .map_or((Token::Word, 1), |(symbol, token)| (token, symbol.len()))
+}
+
+struct Parser<'a> {
+    tokens: Vec<(Token, &'a str)>,
+    position: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// The next token, keywords taken as words.
+    fn peek(&self) -> (Token, &'a str) {
+        let (token, text) = self.raw();
+        match token {
+            Token::In | Token::NotIn => (Token::Word, text),
+            token => (token, text),
+        }
+    }
+
+    fn raw(&self) -> (Token, &'a str) {
+        self.tokens
+            .get(self.position)
+            .copied()
+            .unwrap_or((Token::End, ""))
+    }
+
+    fn next(&mut self) -> (Token, &'a str) {
+        let token = self.peek();
+        self.position += 1;
+        token
+    }
+
+    fn parse(&mut self) -> Result<Vec<Requirement>, String> {
+        let mut requirements = Vec::new();
+        loop {
+            match self.peek() {
+                (Token::Word | Token::Not, _) => {}
+                (Token::End, _) => return Ok(requirements),
+                (_, text) => {
+                    return Err(format!(
+                        "found '{text}', expected: !, identifier, or 'end of string'"
+                    ));
+                }
+            }
+            let requirement = self
+                .requirement()
+                .map_err(|e| format!("unable to parse requirement: {e}"))?;
+            requirements.push(requirement);
+            match self.next() {
+                (Token::End, _) => return Ok(requirements),
+                (Token::Comma, _) => {
+                    let (token, text) = self.peek();
+                    if !matches!(token, Token::Word | Token::Not) {
+                        return Err(format!("found '{text}', expected: identifier after ','"));
+                    }
+                }
+                (_, text) => {
+                    return Err(format!("found '{text}', expected: ',' or 'end of string'"));
+                }
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let (mut token, mut key) = self.next();
+        let negated = token == Token::Not;
+        if negated {
+            (token, key) = self.next();
+        }
+        if token != Token::Word {
+            return Err(format!("found '{key}', expected: identifier"));
+        }
+        check_key(key, &Path::Root).map_err(|e| e.to_string())?;
+        if negated {
+            return build(key, Operator::DoesNotExist, BTreeSet::new());
+        }
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return build(key, Operator::Exists, BTreeSet::new());
+        }
+        let (token, text) = self.raw();
+        self.position += 1;
+        let operator = match token {
+            Token::In => Operator::In,
+            Token::NotIn => Operator::NotIn,
+            Token::Operator(operator) => operator,
+            _ => {
+                return Err(format!(
+                    "found '{text}', expected: in, notin, =, ==, !=, gt, lt"
+                ));
+            }
+        };
+        let values = match operator {
+            Operator::In | Operator::NotIn => self.values()?,
+            _ => self.exact_value()?,
+        };
+        build(key, operator, values)
+    }
+
+    fn values(&mut self) -> Result<BTreeSet<String>, String> {
+        let (token, text) = self.next();
+        if token != Token::Open {
+            return Err(format!("found '{text}' expected: '('"));
+        }
+        match self.peek() {
+            (Token::Word | Token::Comma, _) => {
+                let values = self.value_list()?;
+                // The list ends before the closing parenthesis only.
+                self.position += 1;
+                Ok(values)
+            }
+            (Token::Close, _) => {
+                self.position += 1;
+                Ok(BTreeSet::from([String::new()]))
+            }
+            (_, text) => Err(format!("found '{text}', expected: ',', ')' or identifier")),
+        }
+    }
+
+    /// Values up to a closing parenthesis, which is left; a comma beside nothing is an empty value.
+    fn value_list(&mut self) -> Result<BTreeSet<String>, String> {
+        let mut values = BTreeSet::new();
+        loop {
+            match self.next() {
+                (Token::Word, value) => {
+                    values.insert(value.to_owned());
+                    match self.peek() {
+                        (Token::Comma, _) => {}
+                        (Token::Close, _) => return Ok(values),
+                        (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if values.is_empty() {
+                        values.insert(String::new());
+                    }
+                    match self.peek().0 {
+                        Token::Close => {
+                            values.insert(String::new());
+                            return Ok(values);
+                        }
+                        Token::Comma => {
+                            values.insert(String::new());
+                        }
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+            }
+        }
+    }
+
+    fn exact_value(&mut self) -> Result<BTreeSet<String>, String> {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok(BTreeSet::from([String::new()]));
+        }
+        match self.next() {
+            (Token::Word, value) => Ok(BTreeSet::from([value.to_owned()])),
+            (_, text) => Err(format!("found '{text}', expected: identifier")),
+        }
+    }
+}
+
+fn check_key(key: &str, path: &Path<'_>) -> Result<(), FieldError> {
+    let errors = names::qualified_name(key);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        let told = errors.join("; ");
+        let told = told.replacen("a qualified name must", "a valid label key must", 1);
+        Err(FieldError::invalid(path, key, &told))
+    }
+}
+
+/// Checks a requirement whose parts are known.
+fn build(key: &str, operator: Operator, values: BTreeSet<String>) -> Result<Requirement, String> {
+    let root = Path::Root;
+    let path = root.field("values");
+    let mut errors = Vec::new();
+    errors.extend(check_key(key, &root.field("key")).err());
+    let list = || -> Value {
+        if values.is_empty() {
+            Value::Null
+        } else {
+            values.iter().map(String::as_str).collect()
+        }
+    };
+    match operator {
+        Operator::In | Operator::NotIn if values.is_empty() => errors.push(FieldError::invalid(
+            path,
+            list(),
+            "for 'in', 'notin' operators, values set can't be empty",
+        )),
+        Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+            errors.push(FieldError::invalid(
+                path,
+                list(),
+                "values set must be empty for exists and does not exist",
+            ));
+        }
+        Operator::GreaterThan | Operator::LessThan => {
+            for (nth, value) in values.iter().enumerate() {
+                if value.parse::<i64>().is_err() {
+                    errors.push(FieldError::invalid(
+                        path.index(nth),
+                        value.as_str(),
+                        "for 'Gt', 'Lt' operators, the value must be an integer",
+                    ));
+                }
+            }
+        }
+        _ => {}
+    }
+    for (nth, value) in values.iter().enumerate() {
+        let complaints = names::label_value(value);
+        if !complaints.is_empty() {
+            errors.push(FieldError::invalid(
+                path.index(nth).key(key),
+                value.as_str(),
+                &complaints.join("; "),
+            ));
+        }
+    }
+    if errors.is_empty() {
+        Ok(Requirement {
+            key: key.to_owned(),
+            operator,
+            values,
+        })
+    } else {
+        Err(field::aggregate(&errors))
+    }
+}
+
+pub(super) fn from_object(selector: &Value) -> Result<Option<LabelSelector>, SelectError> {
+    let shape = |what: &str| SelectError::Labels(format!("label selector: {what}"));
+    let selector = match selector {
+        Value::Null => return Ok(None),
+        Value::Object(selector) => selector,
+        _ => return Err(shape("must be an object")),
+    };
+    let mut requirements = Vec::new();
+    match selector.get("matchLabels") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(labels)) => {
+            for (key, value) in labels {
+                let value = value
+                    .as_str()
+                    .ok_or_else(|| shape("matchLabels must be a map of strings"))?;
+                requirements.push(
+                    build(key, Operator::Equals, BTreeSet::from([value.to_owned()]))
+                        .map_err(SelectError::Labels)?,
+                );
+            }
+        }
+        Some(_) => return Err(shape("matchLabels must be a map of strings")),
+    }
+    match selector.get("matchExpressions") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(expressions)) => {
+            for expression in expressions {
+                requirements.push(from_expression(expression)?);
+            }
+        }
+        Some(_) => return Err(shape("matchExpressions must be a list")),
+    }
+    requirements.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(Some(LabelSelector { requirements }))
+}
+
+fn from_expression(expression: &Value) -> Result<Requirement, SelectError> {
+    let shape = |what: &str| SelectError::Labels(format!("label selector: {what}"));
+    let expression = expression
+        .as_object()
+        .ok_or_else(|| shape("an expression must be an object"))?;
+    let text = |field: &str| match expression.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(_) => Err(shape(&format!("{field} must be a string"))),
+    };
+    let operator = match text("operator")? {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => {
+            return Err(SelectError::Labels(format!(
+                "{} is not a valid label selector operator",
+                field::quote(other)
+            )));
+        }
+    };
+    let values = match expression.get("values") {
+        None | Some(Value::Null) => BTreeSet::new(),
+        Some(Value::Array(values)) => values
+            .iter()
+            .map(|v| v.as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or_else(|| shape("values must be strings"))?,
+        Some(_) => return Err(shape("values must be a list")),
+    };
+    build(text("key")?, operator, values).map_err(SelectError::Labels)
+}

@@ -1,0 +1,161 @@
+//! Who belongs to whom: the little of owner references that garbage collection starts from.
+//!
+//! Objects that own nothing and are owned by nothing cost nothing here. What follows from owners that go
+//! is not decided here.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::key::{Key, Name};
+use super::stored::Stored;
+use kube_lang::object::Object;
+
+/// Holds an object in deletion until its dependents are gone.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// Holds an object in deletion until its dependents have forgotten it.
+pub const ORPHAN: &str = "orphan";
+
+/// What of an object its owners and its dependents are found by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lineage {
+    uid: Box<str>,
+    owners: Box<[Box<str>]>,
+    /// In deletion, and held for the sake of its dependents.
+    waits: bool,
+}
+
+impl Lineage {
+    /// `None` for an object that has no owners and waits for no dependents: nearly every one.
+    pub(super) fn of(object: &Object) -> Option<Box<Self>> {
+        let metadata = object.root().get("metadata")?;
+        let references = metadata.get("ownerReferences").and_then(Value::as_array);
+        let waits = object.in_deletion()
+            && (object.has_finalizer(FOREGROUND) || object.has_finalizer(ORPHAN));
+        if references.is_none_or(Vec::is_empty) && !waits {
+            return None;
+        }
+        let owners = references.into_iter().flatten();
+        let owners = owners.filter_map(|owner| owner.get("uid")?.as_str());
+        Some(Box::new(Self {
+            uid: object.uid().unwrap_or_default().into(),
+            owners: owners.map(Into::into).collect(),
+            waits,
+        }))
+    }
+}
+
+/// An owner by its cluster, since nobody owns anything in another one, and its uid.
+type OwnerId = (Name, Box<str>);
+
+/// All that is owned, by the owner, and what of it has to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Lineages {
+    dependents: HashMap<OwnerId, BTreeSet<Key>>,
+    /// Owners that wait for their dependents.
+    waiting: HashMap<OwnerId, Key>,
+    /// Owners that are gone and still named.
+    gone: HashSet<OwnerId>,
+    /// What to look at, in the order in which it came, each once.
+    doubts: Vec<Key>,
+    doubted: HashSet<Key>,
+}
+
+impl Lineages {
+    /// The uid of an object that goes, if anybody may name it.
+    pub(super) fn departing(&self, before: &Stored) -> Departed {
+        if self.dependents.is_empty() {
+            return None;
+        }
+        let owner = (before.key.cluster().clone(), before.object().uid()?.into());
+        self.dependents.contains_key(&owner).then_some(owner)
+    }
+
+    /// Takes a change in. Says whether anything has to be looked at.
+    pub(super) fn note(
+        &mut self,
+        before: Option<&Stored>,
+        after: Option<&Stored>,
+        departed: Departed,
+    ) -> bool {
+        let lineage = |stored: Option<&Stored>| stored.and_then(|s| s.lineage.as_deref()).cloned();
+        let (was, is) = (lineage(before), lineage(after));
+        if was.is_none() && is.is_none() && departed.is_none() {
+            return false;
+        }
+        let before_doubts = self.doubts.len();
+        if let (Some(was), Some(stored)) = (&was, before) {
+            self.forget(was, &stored.key);
+        }
+        if let (Some(is), Some(stored)) = (is, after) {
+            let cluster = stored.key.cluster();
+            for owner in &is.owners {
+                let owner = (cluster.clone(), owner.clone());
+                let all = self.dependents.entry(owner).or_default();
+                all.insert(stored.key.clone());
+            }
+            if is.waits {
+                // In the order in which a controller sees to them: dependents, then who waits for them.
+                let owner = (cluster.clone(), is.uid);
+                self.doubt(self.dependents(&owner));
+                self.waiting.insert(owner, stored.key.clone());
+            }
+            self.doubt([stored.key.clone()]);
+        }
+        if let Some(owner) = departed {
+            let dependents = self.dependents(&owner);
+            if !dependents.is_empty() {
+                self.gone.insert(owner);
+            }
+            self.doubt(dependents);
+        }
+        self.doubts.len() > before_doubts
+    }
+
+    fn doubt(&mut self, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            if self.doubted.insert(key.clone()) {
+                self.doubts.push(key);
+            }
+        }
+    }
+
+    fn forget(&mut self, was: &Lineage, key: &Key) {
+        let cluster = key.cluster();
+        for owner in &was.owners {
+            let owner = (cluster.clone(), owner.clone());
+            // Whoever waits for its dependents wants to know that this one may have gone.
+            self.doubt(self.waiting.get(&owner).cloned());
+            let Some(all) = self.dependents.get_mut(&owner) else {
+                continue;
+            };
+            all.remove(key);
+            if all.is_empty() {
+                self.dependents.remove(&owner);
+                self.gone.remove(&owner);
+            }
+        }
+        self.waiting.remove(&(cluster.clone(), was.uid.clone()));
+    }
+
+    pub(super) fn take_doubts(&mut self) -> Vec<Key> {
+        self.doubted.clear();
+        std::mem::take(&mut self.doubts)
+    }
+
+    pub(super) fn dependents(&self, owner: &OwnerId) -> Vec<Key> {
+        let found = self.dependents.get(owner);
+        found.into_iter().flatten().cloned().collect()
+    }
+
+    pub(super) fn is_gone(&self, owner: &OwnerId) -> bool {
+        self.gone.contains(owner)
+    }
+}
+
+/// An owner that goes with a change, if anybody names it.
+pub(super) type Departed = Option<OwnerId>;
+
+/// Told when there is something to look at.
+pub(super) type Doubted = Arc<tokio::sync::Notify>;

@@ -1,0 +1,192 @@
+//! An object as it is kept: the JSON as it is served, and the little of it that selection needs.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::key::Key;
+use super::lineage::Lineage;
+use kube_lang::object::Object;
+
+/// Labels, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    fn of(object: &Object) -> Self {
+        let mut pairs: Vec<(Box<str>, Box<str>)> = object
+            .labels()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        pairs.sort();
+        Self(pairs.into_boxed_slice())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        self.0.get(found).map(|(_, value)| &**value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+/// One state of one object. Immutable: a write makes another.
+#[derive(Debug)]
+pub struct Stored {
+    pub key: Key,
+    /// Of the write that made this state; 0 as long as that is not committed.
+    pub revision: u64,
+    /// By which schema the content was last pruned and defaulted; 0 where there is none.
+    pub stamp: u64,
+    pub labels: Labels,
+    pub(super) lineage: Option<Box<Lineage>>,
+    /// Empty as long as the state is not committed.
+    body: Bytes,
+    parsed: OnceLock<Object>,
+    /// The same in another encoding, once somebody has asked for it. Nothing where nobody had before
+    /// another state took its place.
+    packed: OnceLock<Option<Bytes>>,
+}
+
+impl Stored {
+    /// A state of a transaction that is still going on.
+    pub(super) fn pending(key: Key, object: Object, stamp: u64) -> Self {
+        Self {
+            key,
+            revision: 0,
+            stamp,
+            labels: Labels::of(&object),
+            lineage: Lineage::of(&object),
+            body: Bytes::new(),
+            parsed: OnceLock::from(object),
+            packed: OnceLock::new(),
+        }
+    }
+
+    /// The same state, written at `revision`.
+    pub(super) fn committed(mut self, revision: u64) -> Self {
+        let body = match self.parsed.take() {
+            Some(object) => serialise(at(object, revision).as_value()),
+            None => self.body_at(revision),
+        };
+        Self {
+            revision,
+            body,
+            ..self
+        }
+    }
+
+    /// Whether it is written as another state is.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        if !self.body.is_empty() {
+            return self.body == other.body();
+        }
+        let body = other.body();
+        let mut expected = Expected(&body);
+        let written = serde_json::to_writer(&mut expected, self.cached().as_value());
+        written.is_ok() && expected.0.is_empty()
+    }
+
+    /// The JSON as it is served at the storage version.
+    pub fn body(&self) -> Bytes {
+        if self.body.is_empty() {
+            return serialise(self.cached().as_value());
+        }
+        self.body.clone()
+    }
+
+    /// The JSON in another encoding, in which it is kept from now on: there is one for each object. States of
+    /// the past keep no more than they had, which was counted.
+    pub fn packed<E>(&self, pack: impl FnOnce(&[u8]) -> Result<Bytes, E>) -> Result<Bytes, E> {
+        if self.body.is_empty() {
+            return pack(&self.body());
+        }
+        if let Some(Some(packed)) = self.packed.get() {
+            return Ok(packed.clone());
+        }
+        let packed = pack(&self.body)?;
+        self.packed.get_or_init(|| Some(packed.clone()));
+        Ok(packed)
+    }
+
+    /// Makes it a state of the past: the bytes that it is kept in, now and later.
+    pub(super) fn pass(&self) -> usize {
+        let packed = self.packed.get_or_init(|| None);
+        self.body.len() + packed.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.
+    pub fn body_at(&self, revision: u64) -> Bytes {
+        serialise(at(self.object(), revision).as_value())
+    }
+
+    /// A copy to work with.
+    pub fn object(&self) -> Object {
+        match self.parsed.get() {
+            Some(object) => object.clone(),
+            None => parse(&self.body),
+        }
+    }
+
+    /// The parsed object, kept beside the JSON from now on. For the few objects that are asked again
+    /// and again (definitions, bindings); it doubles their memory.
+    pub fn cached(&self) -> &Object {
+        self.parsed.get_or_init(|| parse(&self.body))
+    }
+
+    pub fn size(&self) -> usize {
+        self.body.len()
+    }
+}
+
+fn at(mut object: Object, revision: u64) -> Object {
+    let metadata = object.metadata_mut();
+    metadata.insert("resourceVersion".into(), revision.to_string().into());
+    object
+}
+
+/// Texts are written to memory that is there already, up to this size.
+const SCRATCH: usize = 64 * 1024;
+
+/// In one piece of its own size, since it is kept for long.
+fn serialise(value: &Value) -> Bytes {
+    thread_local! {
+        static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    TEXT.with_borrow_mut(|text| {
+        text.clear();
+        serde_json::to_writer(&mut *text, value)
+            .expect("a JSON value has string keys only and serialises into memory");
+        let body = Bytes::copy_from_slice(text);
+        text.shrink_to(SCRATCH);
+        body
+    })
+}
+
+/// Takes what is written as long as it is the text that is expected.
+struct Expected<'t>(&'t [u8]);
+
+impl Write for Expected<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.0.strip_prefix(text) {
+            Some(rest) => {
+                self.0 = rest;
+                Ok(text.len())
+            }
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn parse(body: &Bytes) -> Object {
+    serde_json::from_slice(body).expect("the body was serialised from an object")
+}

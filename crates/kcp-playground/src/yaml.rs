@@ -1,0 +1,236 @@
+//! YAML in place of JSON. Bodies of requests become what the same body in JSON would be, with the keys that
+//! they name twice in the words of the server's YAML reader; answers are printed for readers of YAML 1.1 and
+//! of 1.2 alike.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use granit_parser::{Event, Parser};
+use serde_json::Value;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use kube_schema::json::{self, Document, JsonError, Syntax};
+
+/// More repeated keys than this are not worth naming.
+const MAX_DUPLICATES: usize = 100;
+
+/// Parses one document.
+pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
+    if body.len() > json::MAX_BODY {
+        return Err(JsonError::TooLarge { size: body.len() });
+    }
+    let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        // The line and column say where it is; a drawing of it is nothing for a status.
+        with_snippet: false,
+    };
+    let value: Value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| JsonError::NotYaml(error.to_string()))?;
+    // Numbers are read as those of JSON are.
+    let mut value = json::parse(value.to_string().as_bytes())?.value;
+    json::settle(&mut value);
+    Ok(Document {
+        value,
+        duplicates: repeated(text),
+        syntax: Syntax::Yaml,
+    })
+}
+
+/// A document of JSON as YAML.
+pub fn print(json: &[u8]) -> Result<Bytes, String> {
+    let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
+    Ok(text.into())
+}
+
+/// The keys of the mapping that is being read.
+enum Around {
+    Map {
+        seen: BTreeSet<String>,
+        /// Whether the next node is a key.
+        key: bool,
+    },
+    List,
+}
+
+/// `line 5: key "name" already set in map`, once a line.
+fn repeated(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut around: Vec<Around> = Vec::new();
+    let mut parser = Parser::new_from_str(text);
+    while let Some(Ok((event, span))) = parser.next_event() {
+        match event {
+            Event::Scalar(text, ..) => {
+                if let Some(Around::Map { seen, key: true }) = around.last_mut()
+                    && !seen.insert(text.clone().into_owned())
+                    && found.len() < MAX_DUPLICATES
+                {
+                    let line = span.start.line();
+                    let key = kube_schema::field::quote(&text);
+                    found.push(format!("line {line}: key {key} already set in map"));
+                }
+                node_ends(&mut around);
+            }
+            Event::Alias(_) => node_ends(&mut around),
+            Event::MappingStart(..) => around.push(Around::Map {
+                seen: BTreeSet::new(),
+                key: true,
+            }),
+            Event::SequenceStart(..) => around.push(Around::List),
+            Event::MappingEnd | Event::SequenceEnd => {
+                around.pop();
+                node_ends(&mut around);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Keys and values take turns.
+fn node_ends(around: &mut [Around]) {
+    if let Some(Around::Map { key, .. }) = around.last_mut() {
+        *key = !*key;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_document_is_what_it_would_be_in_json() {
+        let document = parse(b"a: 1\nb: [x, {c: 2.0}]\nd: \"5\"\ne:\n").unwrap();
+        let want = json!({"a": 1, "b": ["x", {"c": 2}], "d": "5", "e": null});
+        assert_eq!(document.value, want);
+        assert!(document.duplicates.is_empty());
+    }
+
+    #[test]
+    fn repeated_keys_are_told_by_their_line_and_the_last_wins() {
+        let body =
+            b"metadata:\n  name: a\n  name: b\nl:\n- {x: 1, y: 1}\n- x: 1\n  x: 2\nname: c\n";
+        let document = parse(body).unwrap();
+        assert_eq!(document.value["metadata"]["name"], "b");
+        assert_eq!(document.value["l"][1]["x"], 2);
+        assert_eq!(
+            document.duplicates,
+            [
+                "line 3: key \"name\" already set in map",
+                "line 7: key \"x\" already set in map"
+            ]
+        );
+    }
+
+    fn documents() -> impl Strategy<Value = Value> {
+        let text = prop_oneof![
+            any::<String>(),
+            "[ -~\n\t]{0,200}",
+            prop::sample::select(vec![
+                "",
+                "~",
+                "y",
+                "No",
+                "on",
+                "null",
+                "0x1f",
+                "0o17",
+                "017",
+                "1_000",
+                "1e3",
+                ".5",
+                ".inf",
+                "12:30:45",
+                "2026-01-01",
+                "<<",
+                "=",
+                "- a",
+                "a: b",
+                "#x",
+                "a\n",
+                "\n",
+                " a",
+                "%x",
+                "@x",
+                "---",
+                "...",
+                "*a",
+                "&a",
+                "!a",
+                "|",
+                ">",
+                "'",
+                "\"",
+                "\u{85}",
+                "\u{2028}",
+                "\r\n",
+            ])
+            .prop_map(str::to_owned),
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e9..1e9).prop_map(Value::from),
+            text.clone().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(text.clone(), inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_says_the_same(value in documents()) {
+            let whole = json!({"root": value});
+            let json = whole.to_string();
+            let text = print(json.as_bytes()).unwrap();
+            let read = parse(&text).unwrap().value;
+            let mut want = json::parse(json.as_bytes()).unwrap().value;
+            json::settle(&mut want);
+            prop_assert_eq!(read, want, "{}", String::from_utf8_lossy(&text));
+        }
+    }
+
+    #[test]
+    fn texts_that_an_older_reader_takes_for_something_else_are_quoted() {
+        let words = [
+            "yes",
+            "off",
+            "n",
+            "017",
+            "1_000",
+            "12:30",
+            "null",
+            "<<",
+            "1e3",
+            "2026-01-01",
+        ];
+        let text = print(json!(words).to_string().as_bytes()).unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        for line in text.lines() {
+            assert!(line.contains('"') || line.contains('\''), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused() {
+        for body in [&b"a: [1"[..], b"a: b: c"] {
+            let message = parse(body).unwrap_err().to_string();
+            assert!(
+                message.starts_with("request body is not valid YAML: "),
+                "{message}"
+            );
+            assert!(!message.contains('\n'), "{message}");
+        }
+        assert!(parse(b"\xff").is_err());
+    }
+}

@@ -1,0 +1,177 @@
+//! Definitions of custom resources: what a `CustomResourceDefinition` or kcp's `APIResourceSchema` says,
+//! checked, completed and compiled into one form.
+//!
+//! Knows nothing of who serves a definition, of conditions or of stored objects.
+
+use serde_json::Value;
+
+use super::{
+    field::FieldError,
+    names::{NameRule, Scope},
+    schema::Schema,
+};
+
+mod check;
+mod read;
+mod resource_schema;
+#[cfg(test)]
+mod tests;
+pub mod tidy;
+mod version;
+
+/// A custom resource, ready to be served.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub group: String,
+    pub names: Names,
+    pub scope: Scope,
+    /// What the names of its objects are held to.
+    pub name_rule: NameRule,
+    /// In the order of the definition.
+    pub versions: Vec<Version>,
+    pub conversion: Conversion,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub plural: String,
+    pub singular: String,
+    pub kind: String,
+    pub list_kind: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// Only `apiVersion` changes.
+    None,
+    /// A webhook, which nobody here calls.
+    Webhook,
+}
+
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own in the definition"
+)]
+pub struct Version {
+    pub name: String,
+    pub served: bool,
+    pub storage: bool,
+    pub deprecated: bool,
+    pub deprecation_warning: Option<String>,
+    pub schema: Schema,
+    /// The schema as written, for documents that describe the API.
+    pub schema_document: Value,
+    /// Whether there is a status subresource.
+    pub status: bool,
+    /// The scale subresource as written.
+    pub scale: Option<Value>,
+    /// Paths such as `.spec.color` by which objects can be selected.
+    pub selectable_fields: Vec<String>,
+    pub columns: Vec<Column>,
+}
+
+/// A column of a table, as `additionalPrinterColumns` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    pub kind: String,
+    pub format: String,
+    pub description: String,
+    pub priority: i64,
+    pub json_path: String,
+}
+
+impl Definition {
+    /// Reads a whole `CustomResourceDefinition` (`apiextensions.k8s.io/v1`) to which
+    /// [`default_crd`] has been applied. The errors are those of the server's 422.
+    pub fn from_crd(crd: &Value) -> Result<Self, Vec<FieldError>> {
+        check::crd(crd)
+    }
+
+    /// Reads a whole `APIResourceSchema` (`apis.kcp.io/v1alpha1`) to which
+    /// [`default_resource_schema`] has been applied. kcp answers errors of it with 403.
+    pub fn from_resource_schema(schema: &Value) -> Result<Self, Vec<FieldError>> {
+        resource_schema::read(schema)
+    }
+
+    /// The version that objects are stored in.
+    pub fn storage_version(&self) -> Option<&Version> {
+        self.versions.iter().find(|version| version.storage)
+    }
+
+    pub fn version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+}
+
+/// Completes a `CustomResourceDefinition` as the server stores it: singular and list kind from the
+/// kind, conversion strategy None.
+pub fn default_crd(crd: &mut Value) {
+    tidy::tidy(crd);
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = names
+            .get("kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        let mut fill = |name: &str, value: String| {
+            if names.get(name).is_none_or(|v| v.is_null() || v == "") {
+                names.insert(name.to_owned(), value.into());
+            }
+        };
+        if !kind.is_empty() {
+            fill("singular", kind.to_lowercase());
+            fill("listKind", format!("{kind}List"));
+        }
+    }
+    if spec.get("conversion").is_none_or(Value::is_null) {
+        spec.insert("conversion".into(), serde_json::json!({"strategy": "None"}));
+    }
+}
+
+/// Completes an `APIResourceSchema`: versions are served unless they say otherwise, names of objects
+/// are subdomains.
+pub fn default_resource_schema(schema: &mut Value) {
+    let Some(spec) = schema.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    spec.entry("nameValidation")
+        .or_insert_with(|| "DNS1123Subdomain".into());
+    for version in spec
+        .get_mut("versions")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        version.entry("served").or_insert(Value::Bool(true));
+    }
+}
+
+/// What may not change in a `CustomResourceDefinition`: group and plural name never, scope and kind
+/// once the definition is established.
+pub fn check_crd_update(new: &Value, old: &Value, established: bool) -> Vec<FieldError> {
+    let mut fields = vec!["group", "names.plural"];
+    if established {
+        fields.splice(0..0, ["scope", "names.kind"]);
+    }
+    let mut errors = Vec::new();
+    for field in fields {
+        let pointer = format!("/spec/{}", field.replace('.', "/"));
+        let value = new.pointer(&pointer).cloned().unwrap_or_default();
+        if Some(&value) != old.pointer(&pointer) {
+            errors.push(FieldError::invalid(
+                format!("spec.{field}"),
+                value,
+                "field is immutable",
+            ));
+        }
+    }
+    errors
+}

@@ -1,0 +1,15 @@
+//! Structural schemas and definitions of custom resources, as kube-apiserver checks them. Pure.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`schema`] | structural schemas: defaults, pruning, validation, rules in CEL |
+//! | [`crd`] | definitions of custom resources |
+//! | [`field`] | errors of fields |
+//! | [`names`] | which names are valid |
+//! | [`json`] | request bodies |
+
+pub mod crd;
+pub mod field;
+pub mod json;
+pub mod names;
+pub mod schema;

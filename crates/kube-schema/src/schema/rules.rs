@@ -1,0 +1,149 @@
+//! Rules in CEL (`x-kubernetes-validations`): checked and compiled with their schema, evaluated over
+//! objects after everything else about them is found right.
+//!
+//! A schema without rules costs nothing here: there is no tree for it to walk. What an evaluation may
+//! cost is bounded for each expression and for the whole object; how deep it may be is bounded when
+//! it is compiled. The server also estimates costs in advance and refuses what could be too much;
+//! that is not done here.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{flag, given, list, properties, text};
+use crate::field::{FieldError, Path};
+
+mod check;
+mod compile;
+mod correlation;
+mod declarations;
+mod escape;
+mod eval;
+mod expr;
+mod fault;
+mod field_path;
+mod functions;
+mod judge;
+mod libraries;
+mod literals;
+mod macros;
+mod parse;
+mod problem;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod types;
+mod value;
+
+pub(super) use self::compile::check;
+pub(super) use self::libraries::quantity::check as check_quantity;
+use self::{
+    compile::Rule,
+    shape::{Root, Shape},
+};
+
+/// The rules of a schema, compiled.
+#[derive(Clone, Debug)]
+pub(super) struct Rules(Arc<Level>);
+
+/// One level of a schema, if there are rules at it or below.
+#[derive(Debug)]
+struct Level {
+    /// What errors call the value.
+    kind: String,
+    shape: Arc<Shape>,
+    rules: Vec<Rule>,
+    properties: BTreeMap<String, Self>,
+    additional: Option<Box<Self>>,
+    items: Option<Box<Self>>,
+    /// How items of an old list are found again.
+    keys: Option<Vec<String>>,
+    has_deep_rules: bool,
+}
+
+impl Rules {
+    /// The rules of a schema that was checked; `None` if it has none.
+    pub(super) fn of(schema: &Value) -> Option<Self> {
+        let shape = Shape::of(schema, Root::Resource);
+        Level::of(schema, &shape).map(|level| Self(Arc::new(level)))
+    }
+
+    /// What rules say against an object. `old` is what it replaces.
+    pub(super) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if self.0.is_deep() {
+            let judged = parse::with_stack(|| judge::judge(&self.0, object, old));
+            return judged.unwrap_or_else(|| {
+                vec![FieldError::invalid(
+                    Path::Root,
+                    "object",
+                    "rule evaluation was abandoned",
+                )]
+            });
+        }
+        judge::judge(&self.0, object, old)
+    }
+}
+
+impl Level {
+    fn of(schema: &Value, shape: &Arc<Shape>) -> Option<Self> {
+        if !any(schema) {
+            return None;
+        }
+        let below = |schema: &Value| {
+            let root = if flag(schema, "x-kubernetes-embedded-resource") {
+                Root::Resource
+            } else {
+                Root::Field
+            };
+            // Built for each level that has rules: their number is small, and so are they.
+            Self::of(schema, &Shape::of(schema, root))
+        };
+        let rules = compile::rules(schema, shape);
+        let properties: BTreeMap<String, Self> = properties(schema)
+            .filter_map(|(name, property)| Some((name.to_owned(), below(property)?)))
+            .collect();
+        let inner = |keyword: &str| {
+            given(schema, keyword)
+                .filter(|inner| inner.is_object())
+                .and_then(below)
+                .map(Box::new)
+        };
+        let keys = (text(schema, "x-kubernetes-list-type") == "map").then(|| {
+            list(schema, "x-kubernetes-list-map-keys")
+                .iter()
+                .filter_map(|key| key.as_str().map(str::to_owned))
+                .collect()
+        });
+        Some(Self {
+            kind: text(schema, "type").to_owned(),
+            shape: Arc::clone(shape),
+            has_deep_rules: rules.iter().any(Rule::is_deep),
+            rules,
+            properties,
+            additional: inner("additionalProperties"),
+            items: inner("items"),
+            keys,
+        })
+    }
+
+    fn is_deep(&self) -> bool {
+        self.has_deep_rules
+            || self.properties.values().any(Self::is_deep)
+            || self.additional.as_deref().is_some_and(Self::is_deep)
+            || self.items.as_deref().is_some_and(Self::is_deep)
+    }
+}
+
+/// Whether a schema has the place that a rule names in its `fieldPath`.
+pub(super) fn has_path(schema: &Value, path: &str) -> bool {
+    field_path::resolve(path, schema).is_some()
+}
+
+/// Whether a schema has rules, at its top or below.
+fn any(schema: &Value) -> bool {
+    !list(schema, "x-kubernetes-validations").is_empty()
+        || properties(schema).any(|(_, property)| any(property))
+        || ["items", "additionalProperties"]
+            .iter()
+            .any(|keyword| given(schema, keyword).is_some_and(any))
+}

@@ -1,0 +1,249 @@
+//! From a rule as it is written to one that can be evaluated, and what the server says against
+//! rules when their definition is written.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    check as typing,
+    expr::Expr,
+    field_path, literals, parse, problem,
+    shape::{Root, Shape},
+    types::Type,
+};
+use crate::field::{ErrorKind, FieldError, Path};
+use crate::schema::{flag, given, list, properties, text};
+
+const RULES: &str = "x-kubernetes-validations";
+
+/// A rule, ready for objects.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) expression: Expr,
+    pub(super) message_expression: Option<Expr>,
+    /// The rule as written.
+    pub(super) text: String,
+    pub(super) message: String,
+    pub(super) reason: ErrorKind,
+    /// Steps from the value to what is wrong with it, as errors write them: `.a[b]`.
+    pub(super) field_path: String,
+    pub(super) uses_old: bool,
+    pub(super) old_is_optional: bool,
+    deep: bool,
+}
+
+impl Rule {
+    pub(super) fn is_deep(&self) -> bool {
+        self.deep
+    }
+}
+
+/// An expression of one of the two kinds that rules have.
+struct Compiled {
+    expression: Expr,
+    deep: bool,
+    uses_old: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Rule,
+    Message,
+}
+
+fn compile(
+    source: &str,
+    shape: &Arc<Shape>,
+    old_is_optional: bool,
+    wanted: Wanted,
+) -> Result<Compiled, String> {
+    let failed = |problems| {
+        let shown = problem::show(problems, source);
+        match wanted {
+            Wanted::Rule => format!("compilation failed: {shown}"),
+            Wanted::Message => format!("messageExpression compilation failed: {shown}"),
+        }
+    };
+    let parsed = parse::parse(source).map_err(failed)?;
+    let mut expression = parsed.expression;
+    let this = shape.type_of().unwrap_or(Type::Dyn);
+    let old = if old_is_optional {
+        Type::optional(this.clone())
+    } else {
+        this.clone()
+    };
+    let kind =
+        typing::check(&mut expression, &[("self", this), ("oldSelf", old)]).map_err(failed)?;
+    match (wanted, kind) {
+        (Wanted::Rule, Type::Bool) | (Wanted::Message, Type::Text) => {}
+        (Wanted::Rule, _) => return Err("cel expression must evaluate to a bool".to_owned()),
+        (Wanted::Message, _) => {
+            return Err("messageExpression must evaluate to a string".to_owned());
+        }
+    }
+    literals::folded(&expression).map_err(|why| match wanted {
+        Wanted::Rule => format!("program instantiation failed: {why}"),
+        Wanted::Message => format!("messageExpression instantiation failed: {why}"),
+    })?;
+    Ok(Compiled {
+        uses_old: expression.uses("oldSelf"),
+        expression,
+        deep: parsed.is_deep,
+    })
+}
+
+/// The rules of one level; those that do not compile were refused before.
+pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
+    let rule = |written: &Value| {
+        let source = text(written, "rule").trim();
+        let old_is_optional = flag(written, "optionalOldSelf");
+        let compiled = compile(source, shape, old_is_optional, Wanted::Rule).ok()?;
+        let message = text(written, "messageExpression").trim();
+        let message = (!message.is_empty())
+            .then(|| compile(message, shape, old_is_optional, Wanted::Message).ok())
+            .flatten();
+        Some(Rule {
+            deep: compiled.deep || message.as_ref().is_some_and(|m| m.deep),
+            expression: compiled.expression,
+            message_expression: message.map(|message| message.expression),
+            text: source.to_owned(),
+            message: text(written, "message").trim().to_owned(),
+            reason: match text(written, "reason") {
+                "FieldValueForbidden" => ErrorKind::Forbidden,
+                "FieldValueRequired" => ErrorKind::Required,
+                "FieldValueDuplicate" => ErrorKind::Duplicate,
+                _ => ErrorKind::Invalid,
+            },
+            field_path: field_path::resolve(text(written, "fieldPath"), schema).unwrap_or_default(),
+            uses_old: compiled.uses_old,
+            old_is_optional,
+        })
+    };
+    list(schema, RULES).iter().filter_map(rule).collect()
+}
+
+/// What the server says against the expressions of a schema that has nothing else wrong with it.
+pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if super::any(schema) {
+        let at = Within {
+            shape: Shape::of(schema, Root::Resource),
+            uncorrelatable: None,
+        };
+        walk(schema, path, &at, &mut errors);
+    }
+    errors
+}
+
+struct Within {
+    shape: Arc<Shape>,
+    /// The innermost place around whose old value cannot be found.
+    uncorrelatable: Option<String>,
+}
+
+fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
+    let below = |schema: &Value, uncorrelatable: Option<String>| {
+        let root = if flag(schema, "x-kubernetes-embedded-resource") {
+            Root::Resource
+        } else {
+            Root::Field
+        };
+        Within {
+            shape: Shape::of(schema, root),
+            uncorrelatable,
+        }
+    };
+    let of_members = within.uncorrelatable.clone();
+    if let Some(additional) = given(schema, "additionalProperties").filter(|a| super::any(a)) {
+        let at = path.field("additionalProperties");
+        walk(
+            additional,
+            &at,
+            &below(additional, of_members.clone()),
+            errors,
+        );
+    }
+    let all = path.field("properties");
+    for (name, property) in properties(schema).filter(|(_, property)| super::any(property)) {
+        let at = all.key(name);
+        walk(property, &at, &below(property, of_members.clone()), errors);
+    }
+    if let Some(items) = given(schema, "items").filter(|items| super::any(items)) {
+        let correlates = text(schema, "x-kubernetes-list-type") == "map";
+        let of_items = if correlates {
+            within.uncorrelatable.clone()
+        } else {
+            Some(path.to_string())
+        };
+        walk(items, &path.field("items"), &below(items, of_items), errors);
+    }
+    let rules = path.field(RULES);
+    if !list(schema, RULES).is_empty() && within.shape.type_of().is_none() {
+        errors.push(FieldError::new(
+            ErrorKind::Internal,
+            rules,
+            Value::Null,
+            "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations",
+        ));
+        return;
+    }
+    for (nth, rule) in list(schema, RULES).iter().enumerate() {
+        one(rule, &rules.index(nth), within, errors);
+    }
+}
+
+/// A rule as messages show it.
+fn shown(rule: &Value) -> String {
+    let written = |keyword: &str| Value::from(text(rule, keyword));
+    let other = |keyword: &str| rule.get(keyword).unwrap_or(&Value::Null);
+    format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        written("rule"),
+        written("message"),
+        written("messageExpression"),
+        other("reason"),
+        written("fieldPath"),
+        other("optionalOldSelf"),
+    )
+}
+
+fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
+    let old_is_optional = flag(rule, "optionalOldSelf");
+    let source = text(rule, "rule").trim();
+    let uses_old = match compile(source, &within.shape, old_is_optional, Wanted::Rule) {
+        Ok(compiled) => compiled.uses_old,
+        Err(detail) => {
+            errors.push(FieldError::invalid_shown(
+                path.field("rule"),
+                shown(rule),
+                &detail,
+            ));
+            false
+        }
+    };
+    let message = text(rule, "messageExpression").trim();
+    if !message.is_empty()
+        && let Err(detail) = compile(message, &within.shape, old_is_optional, Wanted::Message)
+    {
+        let at = path.field("messageExpression");
+        errors.push(FieldError::invalid_shown(at, shown(rule), &detail));
+    }
+    if uses_old {
+        if let Some(place) = &within.uncorrelatable {
+            errors.push(FieldError::invalid(
+                path.field("rule"),
+                text(rule, "rule"),
+                &format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {place}"
+                ),
+            ));
+        }
+    } else if let Some(optional) = given(rule, "optionalOldSelf") {
+        errors.push(FieldError::invalid(
+            path.field("optionalOldSelf"),
+            optional.clone(),
+            "may not be set if oldSelf is not used in rule",
+        ));
+    }
+}
