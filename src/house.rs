@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 /// What the deciding code must not know: clients, the runtime, logging, clocks.
 const IMPURE: &[&str] = &[
     "kube::",
-    "use kube",
     "k8s_openapi::",
     "tokio::",
     "use tokio",

@@ -184,7 +184,8 @@ fn quoted(cell: &str) -> Vec<&str> {
 
 #[test]
 fn the_page_on_the_agent_has_its_metrics_and_their_labels() -> Result<()> {
-    let source = std::fs::read_to_string(repository().join("src/process/metrics.rs"))?;
+    let source =
+        std::fs::read_to_string(repository().join("crates/hawser-runtime/src/process/metrics.rs"))?;
     let (_, known) = source.split_once("\nmetrics! {\n").context("no metrics")?;
     let (known, _) = known.split_once("\n}\n").context("no end")?;
     let known: BTreeMap<&str, Vec<&str>> = known

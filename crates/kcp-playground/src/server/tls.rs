@@ -32,7 +32,7 @@ impl Certificates {
     pub(crate) fn generate() -> Result<Self, TlsError> {
         let ca_key = KeyPair::generate()?;
         let mut ca_params = CertificateParams::new(Vec::new())?;
-        ca_params.distinguished_name = common_name("hawser playground authority");
+        ca_params.distinguished_name = common_name("playground authority");
         ca_params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         ca_params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let ca = ca_params.self_signed(&ca_key)?;
@@ -43,7 +43,7 @@ impl Certificates {
         params
             .subject_alt_names
             .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        params.distinguished_name = common_name("hawser playground");
+        params.distinguished_name = common_name("playground");
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,
