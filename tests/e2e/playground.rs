@@ -114,6 +114,73 @@ async fn go_clients_say_the_same_of_a_real_cluster() -> Result<()> {
     judge_twice(cluster.admin().kubeconfig_file(), &[]).await
 }
 
+/// What a server says to each of these objects: levels of lists or of maps in a field that takes all.
+async fn depths(client: &Client) -> Result<Vec<(usize, bool, u16)>> {
+    let group = format!("{}.example.com", unique("deep"));
+    let definition: CustomResourceDefinition = typed(json!({
+        "metadata": {"name": format!("things.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    }));
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = definition.name_any();
+    api.create(&PostParams::default(), &definition).await?;
+    await_condition(api, &name, conditions::is_crd_established()).await?;
+    let place = format!("/apis/{group}/v1/namespaces/default/things");
+    let send = async |method: &str, path: &str, body: String| -> Result<u16> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(body.into_bytes())?;
+        match client.request_text(request).await {
+            Ok(_) => Ok(200),
+            Err(kube::Error::Api(status)) => Ok(status.code),
+            Err(error) => Err(error.into()),
+        }
+    };
+    eventually(SOON, "the kind is served", async || -> Result<()> {
+        ensure!(send("GET", &place, String::new()).await? == 200);
+        Ok(())
+    })
+    .await;
+    let mut said = Vec::new();
+    for (levels, of_lists) in [(200, true), (9_000, true), (12_000, true), (1_000, false)] {
+        let (open, close) = if of_lists {
+            ("[", "]")
+        } else {
+            (r#"{"a":"#, "}")
+        };
+        let name = format!("deep-{levels}-{of_lists}");
+        let (open, close) = (open.repeat(levels), close.repeat(levels));
+        let object = format!(
+            r#"{{"apiVersion":"{group}/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{open}1{close}}}"#
+        );
+        said.push((levels, of_lists, send("POST", &place, object).await?));
+    }
+    // Who has taken them gives them back.
+    said.push((0, true, send("GET", &place, String::new()).await?));
+    Ok(said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_taken_as_deep_as_by_a_real_server() -> Result<()> {
+    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let here = client(&playground.service_kubeconfig()).await?;
+    let there = ServiceCluster::shared().await?.admin().client()?;
+    assert_eq!(depths(&here).await?, depths(&there).await?);
+    playground.stop().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kube_watches_in_both_ways_of_listing() -> Result<()> {
     let playground = Playground::start(PlaygroundOptions::default()).await?;

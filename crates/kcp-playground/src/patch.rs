@@ -4,6 +4,7 @@
 //! patch library adds what `replace` does not find and takes negative indices, and nulls inside of
 //! what a merge patch brings are dropped. Knows nothing of versions, locks or status subresources.
 
+use kube_schema::json;
 use serde_json::Value;
 
 mod json_patch;
@@ -18,7 +19,7 @@ use super::fields::builtin::Struct;
 pub const MAX_OPERATIONS: usize = 10_000;
 
 /// No document gets deeper by patching than one can be that is sent.
-const MAX_DEPTH: usize = 128;
+const MAX_DEPTH: usize = json::MAX_LEVELS;
 
 /// Why a patch is not applied, by the status that says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

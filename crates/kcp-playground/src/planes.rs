@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
+use kube_schema::json;
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::builtin;
@@ -44,6 +46,9 @@ pub struct PlaygroundOptions {
     pub retention: Retention,
     /// Where each request is written to, a line of JSON each.
     pub log_sink: Option<Box<dyn Write + Send>>,
+    /// Whether they run on threads of their own, whose stacks bear objects as deep as servers take.
+    /// Otherwise they share the runtime and the time of who starts them, and deep objects are beyond them.
+    pub own_threads: bool,
 }
 
 impl Default for PlaygroundOptions {
@@ -56,6 +61,7 @@ impl Default for PlaygroundOptions {
             seed: 1,
             retention: Retention::default(),
             log_sink: None,
+            own_threads: true,
         }
     }
 }
@@ -66,12 +72,20 @@ pub enum PlaygroundError {
     Tokens(#[from] TokenFileError),
     #[error(transparent)]
     Server(#[from] server::StartError),
+    #[error("starting threads: {0}")]
+    Threads(#[source] std::io::Error),
     #[error("filling the control planes: {0}")]
     Bootstrap(Status),
 }
 
 /// Running control planes. They stop when told to, or when this is dropped; nothing is kept.
 pub struct Playground {
+    planes: Planes,
+    _threads: Option<Threads>,
+}
+
+/// What runs on the threads.
+struct Planes {
     server: Server,
     kcp_url: String,
     service_url: String,
@@ -80,10 +94,125 @@ pub struct Playground {
     controllers: DropGuard,
 }
 
+/// What drives the control planes: threads whose stacks are large enough for an object that is nested as
+/// deeply as a server takes it.
+struct Threads(Option<Runtime>);
+
+/// Two are enough: what is judged is what is answered, not how fast.
+const THREADS: usize = 2;
+
+impl Threads {
+    fn start() -> Result<Self, PlaygroundError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_stack_size(json::STACK)
+            .thread_name("playground")
+            .enable_all()
+            .build();
+        Ok(Self(Some(runtime.map_err(PlaygroundError::Threads)?)))
+    }
+
+    /// Does work on these threads.
+    async fn work<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let runtime = self
+            .0
+            .as_ref()
+            .expect("threads end only when they are dropped");
+        match runtime.spawn(work).await {
+            Ok(done) => done,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Whoever drops them may not wait.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 impl Playground {
     /// Starts both control planes; they are ready to serve when this returns. To be called within a
-    /// tokio runtime, which goes on driving them.
+    /// tokio runtime.
     pub async fn start(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
+        let threads = options.own_threads.then(Threads::start).transpose()?;
+        let planes = match &threads {
+            Some(threads) => threads.work(Planes::open(options)).await?,
+            None => Planes::open(options).await?,
+        };
+        Ok(Self {
+            planes,
+            _threads: threads,
+        })
+    }
+
+    /// `https://127.0.0.1:PORT`, below which are `/clusters/…` and `/services/…`.
+    pub fn kcp_url(&self) -> &str {
+        &self.planes.kcp_url
+    }
+
+    /// `https://127.0.0.1:PORT`
+    pub fn service_url(&self) -> &str {
+        &self.planes.service_url
+    }
+
+    /// For the administrator, at root, with a context for the bare address too.
+    pub fn kcp_kubeconfig(&self) -> Value {
+        let context = |name, path: &str| Context {
+            name,
+            server: format!("{}{path}", self.planes.kcp_url),
+        };
+        let contexts = [context("root", "/clusters/root"), context("base", "")];
+        server::kubeconfig(
+            self.planes.server.ca_pem(),
+            ADMIN,
+            &self.planes.admin_token,
+            &contexts,
+        )
+    }
+
+    /// For the administrator, at one workspace, such as `root:team`.
+    pub fn workspace_kubeconfig(&self, path: &str) -> Value {
+        let url = format!("{}/clusters/{path}", self.planes.kcp_url);
+        self.kubeconfig_at(&url, ADMIN, &self.planes.admin_token)
+    }
+
+    /// For the administrator of the service cluster.
+    pub fn service_kubeconfig(&self) -> Value {
+        self.kubeconfig_at(&self.planes.service_url, ADMIN, &self.planes.admin_token)
+    }
+
+    /// For a user of the token file, at any address of this playground.
+    pub fn kubeconfig_at(&self, url: &str, user: &str, token: &str) -> Value {
+        let contexts = [Context {
+            name: "playground",
+            server: url.to_owned(),
+        }];
+        server::kubeconfig(self.planes.server.ca_pem(), user, token, &contexts)
+    }
+
+    /// What goes wrong on demand.
+    pub fn faults(&self) -> &Arc<Faults> {
+        self.planes.server.faults()
+    }
+
+    /// Who asked for what.
+    pub fn requests(&self) -> &Arc<RequestLog> {
+        self.planes.server.requests()
+    }
+
+    /// Ends watches, lets what is being answered come to its end for a moment, and closes everything.
+    pub async fn stop(self) {
+        drop(self.planes.controllers);
+        self.planes.server.stop().await;
+    }
+}
+
+impl Planes {
+    async fn open(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
         let mut tokens = Tokens::default();
         tokens.insert_csv(&options.token_file)?;
         let admin_token = uuid::Uuid::new_v4().simple().to_string();
@@ -118,62 +247,6 @@ impl Playground {
             admin_token,
             controllers: stop.drop_guard(),
         })
-    }
-
-    /// `https://127.0.0.1:PORT`, below which are `/clusters/…` and `/services/…`.
-    pub fn kcp_url(&self) -> &str {
-        &self.kcp_url
-    }
-
-    /// `https://127.0.0.1:PORT`
-    pub fn service_url(&self) -> &str {
-        &self.service_url
-    }
-
-    /// For the administrator, at root, with a context for the bare address too.
-    pub fn kcp_kubeconfig(&self) -> Value {
-        let context = |name, path: &str| Context {
-            name,
-            server: format!("{}{path}", self.kcp_url),
-        };
-        let contexts = [context("root", "/clusters/root"), context("base", "")];
-        server::kubeconfig(self.server.ca_pem(), ADMIN, &self.admin_token, &contexts)
-    }
-
-    /// For the administrator, at one workspace, such as `root:team`.
-    pub fn workspace_kubeconfig(&self, path: &str) -> Value {
-        let url = format!("{}/clusters/{path}", self.kcp_url);
-        self.kubeconfig_at(&url, ADMIN, &self.admin_token)
-    }
-
-    /// For the administrator of the service cluster.
-    pub fn service_kubeconfig(&self) -> Value {
-        self.kubeconfig_at(&self.service_url, ADMIN, &self.admin_token)
-    }
-
-    /// For a user of the token file, at any address of this playground.
-    pub fn kubeconfig_at(&self, url: &str, user: &str, token: &str) -> Value {
-        let contexts = [Context {
-            name: "playground",
-            server: url.to_owned(),
-        }];
-        server::kubeconfig(self.server.ca_pem(), user, token, &contexts)
-    }
-
-    /// What goes wrong on demand.
-    pub fn faults(&self) -> &Arc<Faults> {
-        self.server.faults()
-    }
-
-    /// Who asked for what.
-    pub fn requests(&self) -> &Arc<RequestLog> {
-        self.server.requests()
-    }
-
-    /// Ends watches, lets what is being answered come to its end for a moment, and closes everything.
-    pub async fn stop(self) {
-        drop(self.controllers);
-        self.server.stop().await;
     }
 }
 

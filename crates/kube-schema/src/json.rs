@@ -1,13 +1,13 @@
 //! Request bodies in JSON: parsed once, with numbers as kube-apiserver keeps them and with the keys
 //! that a document names twice.
 //!
-//! Nesting is bounded by the parser's own limit of 128 levels. The deepest documents that clients
-//! send are CRDs, whose schemas take two levels for each level of the described object and stay
-//! below sixty; a parser on the stack is not to be had to go deeper by a hostile body.
+//! Nesting is bounded, since the parser works on the stack: by the parser's own limit of 127 levels, or
+//! by what kube-apiserver takes, for those whose stack is large enough.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::de::StrRead;
 use serde_json::{Map, Number, Value};
 
 mod order;
@@ -16,6 +16,12 @@ pub use order::in_order;
 
 /// What a kube-apiserver takes as a request body.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// How many levels a kube-apiserver takes.
+pub const MAX_LEVELS: usize = 10_000;
+
+/// What is needed to work on a document with so many levels, with room to spare.
+pub const STACK: usize = 256 << 20;
 
 /// More repeated keys than this are not worth naming.
 const MAX_DUPLICATES: usize = 100;
@@ -57,12 +63,53 @@ pub enum Syntax {
 /// Numbers become what kube-apiserver makes of them: integers that fit are exact 64-bit ones, larger
 /// ones and those with a point or an exponent are doubles, until they are stored: see [`settle`].
 pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
+    parse_text(body, serde_json::Deserializer::from_str)
+}
+
+/// The same of a document with [`MAX_LEVELS`], on a stack of at least [`STACK`] bytes.
+pub fn parse_deep(body: &[u8]) -> Result<Document, JsonError> {
+    if is_deeper(body, MAX_LEVELS) {
+        return Err(JsonError::Malformed("exceeded max depth".to_owned()));
+    }
+    parse_text(body, |text| {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        deserializer.disable_recursion_limit();
+        deserializer
+    })
+}
+
+/// Whether a document has more levels than so many.
+fn is_deeper(body: &[u8], levels: usize) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in body {
+        if in_text {
+            in_text = is_escaped || *byte != b'"';
+            is_escaped = *byte == b'\\' && !is_escaped;
+            continue;
+        }
+        match byte {
+            b'"' => in_text = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > levels {
+            return true;
+        }
+    }
+    false
+}
+
+fn parse_text<'t>(
+    body: &'t [u8],
+    reader: impl FnOnce(&'t str) -> serde_json::Deserializer<StrRead<'t>>,
+) -> Result<Document, JsonError> {
     if body.len() > MAX_BODY {
         return Err(JsonError::TooLarge { size: body.len() });
     }
     let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
     let mut duplicates = Vec::new();
-    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let mut deserializer = reader(text);
     let value = Node {
         at: Place::Root,
         duplicates: &mut duplicates,

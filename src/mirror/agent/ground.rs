@@ -84,9 +84,12 @@ pub(super) fn missions(status: bool, annotations: &Value) -> Value {
 impl Clusters {
     pub(super) async fn start() -> Self {
         let start = async || {
-            Playground::start(PlaygroundOptions::default())
-                .await
-                .unwrap()
+            // Hours go by at once in some of the tests, for everybody.
+            let options = PlaygroundOptions {
+                own_threads: false,
+                ..PlaygroundOptions::default()
+            };
+            Playground::start(options).await.unwrap()
         };
         let (cloud, robot) = (start().await, start().await);
         let connect = |config| Connection::new(config, Limits::default()).unwrap();

@@ -99,7 +99,7 @@ pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
     if body.len() > json::MAX_BODY {
         return Err(Status::too_large(json::MAX_BODY));
     }
-    let plain = json::parse(body).ok();
+    let plain = json::parse_deep(body).ok();
     let document = match plain.filter(|document| document.duplicates.is_empty()) {
         Some(document) => document,
         None => yaml::parse(body)
@@ -122,7 +122,7 @@ pub(super) fn configuration(body: &Bytes) -> Result<Document, Status> {
 }
 
 fn parse(body: &Bytes) -> Result<Document, Status> {
-    json::parse(body).map_err(refuse_text)
+    json::parse_deep(body).map_err(refuse_text)
 }
 
 fn refuse_text(error: JsonError) -> Status {

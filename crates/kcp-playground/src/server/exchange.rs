@@ -188,6 +188,9 @@ impl Exchange {
             Some(Action::CutWatch(after)) => {
                 Some(on_stream(answer.await, |s| watch_faults::cut(s, after)))
             }
+            Some(Action::FailWatch(after)) => {
+                Some(on_stream(answer.await, |s| watch_faults::fail(s, after)))
+            }
             Some(Action::DelayWatch(by)) => {
                 Some(on_stream(answer.await, |s| watch_faults::delay(s, by)))
             }

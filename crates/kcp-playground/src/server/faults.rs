@@ -45,6 +45,8 @@ pub enum Action {
     CutWatch(Duration),
     /// A watch's events arrive this much later.
     DelayWatch(Duration),
+    /// A watch ends after this time with an error in its stream, as kcp's do when an export changes.
+    FailWatch(Duration),
     /// A watch falls silent after this time: open, but no event and no bookmark arrives any more.
     StallWatch(Duration),
     /// A list is answered with an earlier state: as many revisions back as are said.
@@ -185,7 +187,9 @@ impl Action {
     /// The one verb that it can happen to, if there is just one.
     fn only_verb(&self) -> Option<&'static str> {
         match self {
-            Self::CutWatch(_) | Self::DelayWatch(_) | Self::StallWatch(_) => Some("watch"),
+            Self::CutWatch(_) | Self::FailWatch(_) | Self::DelayWatch(_) | Self::StallWatch(_) => {
+                Some("watch")
+            }
             Self::StaleList(_) => Some("list"),
             Self::Latency(_) | Self::Status { .. } | Self::Reset(_) => None,
         }
@@ -224,7 +228,7 @@ fn next_unit(state: &mut u64) -> f64 {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "fault {text:?}: {problem}; expected words such as verb=create resource=secrets rate=0.1 \
-     skip=3 times=1 when=after and one of latency=200ms status=503 reset cut=2s delay=1s stall=5s stale=10"
+     skip=3 times=1 when=after and one of latency=200ms status=503 reset cut=2s fail=2s delay=1s stall=5s stale=10"
 )]
 pub struct FaultError {
     text: String,
@@ -294,6 +298,7 @@ impl FromStr for Fault {
                 }
                 "reset" => act = Some(Action::Reset(When::Before)),
                 "cut" => act = Some(Action::CutWatch(duration()?)),
+                "fail" => act = Some(Action::FailWatch(duration()?)),
                 "delay" => act = Some(Action::DelayWatch(duration()?)),
                 "stall" => act = Some(Action::StallWatch(duration()?)),
                 "stale" => act = Some(Action::StaleList(number()?)),

@@ -14,6 +14,18 @@ pub(super) fn cut(events: BoxStream<'static, Bytes>, after: Duration) -> BoxStre
         .boxed()
 }
 
+/// Ends the stream after a while with the error that kcp sends when an export changes.
+pub(super) fn fail(
+    events: BoxStream<'static, Bytes>,
+    after: Duration,
+) -> BoxStream<'static, Bytes> {
+    let error = stream::once(async { Bytes::from_static(ERROR) });
+    cut(events, after).chain(error).boxed()
+}
+
+const ERROR: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"unable to decode an event from the watch stream: context canceled","reason":"InternalError","code":500}}
+"#;
+
 /// Hands on every event this much later, in order. Events that arrive together stay together.
 pub(super) fn delay(events: BoxStream<'static, Bytes>, by: Duration) -> BoxStream<'static, Bytes> {
     let stamped = events.map(move |event| (Instant::now() + by, event));

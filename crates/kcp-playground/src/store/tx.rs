@@ -12,12 +12,13 @@ use super::lineage::Departed;
 use super::{CLUSTER_ANNOTATION, Key, Name, Range, Read, Settler, State, Store, Stored, Table};
 use crate::status::Status;
 use kube_lang::object::Object;
+use kube_schema::json;
 
 /// Rounds of settling after which controllers are taken to disagree for ever.
 const MAX_ROUNDS: usize = 64;
 
-/// Deeper than what any parser here accepts is never stored, or it could not be read again.
-const MAX_DEPTH: usize = 100;
+/// Deeper than what may be sent is never stored: stacks are made for that.
+const MAX_DEPTH: usize = json::MAX_LEVELS;
 
 /// So many objects are looked for one after the other before there is an index of them.
 const FEW: usize = 8;
