@@ -157,6 +157,8 @@ pub fn extend(
         return Ok(subject);
     };
     let local = own_copy(copies, rules, &memory);
+    // Nobody knows where entries lead that read what cannot be read.
+    let readable = !anchor.is_fragment() && !local.as_ref().is_some_and(|l| l.is_fragment());
     let by = Claimant {
         memory: Arc::clone(&place.key.name),
         cluster: rules.remote().cluster.as_str().into(),
@@ -170,7 +172,11 @@ pub fn extend(
         memory: &memory,
         by,
     };
-    making.links(subject, local.as_deref())
+    if readable {
+        making.links(subject, local.as_deref())
+    } else {
+        Ok(making.as_remembered(subject))
+    }
 }
 
 /// The copy of the published object: of several the one that was made.

@@ -13,7 +13,8 @@ use super::announce::{Announced, effective};
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::pass::{
-    Change as Recorded, Pass, Sight, Turn, locked, reason_of, shed, unlocked, without_shed,
+    Change as Recorded, Pass, Sight, Turn, locked, reason_of, shed, too_deep, unlocked,
+    without_shed,
 };
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
@@ -37,6 +38,9 @@ pub(super) fn content(
     let Copy { key, object, .. } = copy;
     if object.in_deletion() {
         return Ok(last_words(pass, link, Some(source), key, object));
+    }
+    if object.is_fragment() {
+        return Err(too_deep(key));
     }
     if !copy.marked {
         let claimed = claim(link, source, key, object, copy.made);
@@ -367,6 +371,9 @@ fn status(
         (StatusFlow::Forward, _) => (source, copy, copy_key),
         (StatusFlow::None | StatusFlow::Back | StatusFlow::BackWhole, _) => return Ok(()),
     };
+    if from.is_fragment() || to.is_fragment() {
+        return Ok(());
+    }
     let marks = link.rules.status_marks(from, to);
     let present = |value: &&Value| !value.is_null();
     let wanted = link.rules.status(from, to)?.filter(|v| !v.is_null());

@@ -11,7 +11,7 @@ use kube_lang::object::Object;
 
 use super::content::agrees;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::pass::{Change, Pass, Sight, Turn, hold, locked};
+use super::pass::{Change, Pass, Sight, Turn, hold, locked, too_deep};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::{Made, Marks};
@@ -177,6 +177,9 @@ pub(super) fn adopt(
 ) -> Result<Turn, Reason> {
     if object.in_deletion() {
         return Ok(Turn::end(Code::WaitingForDeletion).of(key));
+    }
+    if object.is_fragment() {
+        return Err(too_deep(key));
     }
     let desired = link.rules.desired(source, Some(object))?;
     let made = match link.policy.adoption {

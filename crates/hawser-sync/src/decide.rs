@@ -81,6 +81,9 @@ impl Pass<'_> {
         match self.see(key) {
             Sight::Look(request) => return Err(Box::new(Turn::look(request))),
             Sight::Absent => {}
+            Sight::Present(stored) if stored.is_fragment() => {
+                return Err(Box::new(Turn::too_deep(key)));
+            }
             Sight::Present(stored) => {
                 self.memory = codec.read(&stored, &subject.links);
                 self.stored = Some(stored);
@@ -103,6 +106,9 @@ impl Pass<'_> {
                 self.retract_all(Some(&anchor))
             }
             None => self.retract_all(None),
+            Some(anchor) if anchor.is_fragment() => {
+                self.everywhere(Turn::too_deep(&self.subject.anchor))
+            }
             Some(anchor) => self.sync_all(&anchor),
         }
     }

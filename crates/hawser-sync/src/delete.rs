@@ -71,7 +71,9 @@ pub(super) fn retract(
 
 /// The next step towards the copy being gone; none where nothing of ours is left.
 fn remove(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> Option<Turn> {
-    match locate(pass, link, source.map(|s| &**s)) {
+    // Where its copy would be is not told by a source of which only the metadata is known.
+    let place = source.map(|s| &**s).filter(|s| !s.is_fragment());
+    match locate(pass, link, place) {
         Located::Look(request) => Some(Turn::look(request)),
         Located::Copy {
             key,

@@ -40,6 +40,9 @@ impl Print {
                 value => write(&mut text, field, value),
             }
         }
+        if object.is_fragment() {
+            text.push(b'~');
+        }
         let mut hash = Sha256::new();
         hash.update(&text);
         Self::cut(hash)

@@ -182,8 +182,25 @@ impl Cluster for World {
             state.crashed = fault == Some(Fault::CrashAfter);
             return dead;
         }
-        answer
+        match answer {
+            Answer::Object(object) => Answer::Object(as_read(object)),
+            Answer::Listed(all) => {
+                Answer::Listed(all.into_iter().map(|(k, o)| (k, as_read(o))).collect())
+            }
+            answer => answer,
+        }
     }
+}
+
+/// As much of an object as the agent can read: of one that has the field `deep`, the metadata.
+fn as_read(object: Arc<Object>) -> Arc<Object> {
+    if !object.root().contains_key("deep") {
+        return object;
+    }
+    let mut value = object.as_value().clone();
+    let root = value.as_object_mut().expect("an object has fields");
+    root.retain(|field, _| ["apiVersion", "kind", "metadata"].contains(&field.as_str()));
+    Arc::new(Object::fragment(value).expect("what is left was valid"))
 }
 
 /// Kinds whose status is a subresource.
@@ -197,6 +214,16 @@ impl State {
         let Some(key) = request.key().filter(|_| request.writes()) else {
             return;
         };
+        let body = match request {
+            Request::Create { object, .. }
+            | Request::Replace { object, .. }
+            | Request::ReplaceStatus { object, .. } => Some(object),
+            _ => None,
+        };
+        if body.is_some_and(Object::is_fragment) {
+            self.violations
+                .push(format!("a part for the whole: {request:?}"));
+        }
         let Some(object) = self.objects.get(key) else {
             if matches!(request, Request::Create { .. }) && key.kind.kind == "Thing" {
                 self.accepted(request);
@@ -434,7 +461,8 @@ impl Heard {
             .get(key)
             .is_none_or(|(known, _)| version >= *known);
         if newer {
-            self.known.insert(key.clone(), (version, object));
+            self.known
+                .insert(key.clone(), (version, object.map(as_read)));
         }
     }
 }
@@ -695,6 +723,7 @@ impl Dialect for Front {
         if anchor.in_deletion()
             || !anchor.has_finalizer(FINALIZER)
             || !self.related
+            || outcomes.iter().any(|o| o.reason.code == Code::TooDeep)
             || anchor.annotation("t/related").unwrap_or_default() == placed
         {
             return Vec::new();

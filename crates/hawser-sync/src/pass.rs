@@ -73,6 +73,11 @@ impl Turn {
         }
     }
 
+    /// Of this object no more can be read than its metadata: it stays as it is.
+    pub(super) fn too_deep(key: &Key) -> Self {
+        Self::end(too_deep(key))
+    }
+
     #[must_use]
     pub(super) fn of(mut self, copy: &Key) -> Self {
         self.copy = Some(copy.clone());
@@ -241,6 +246,10 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
     Reason::new(code, format!("{} {about}: {failure}", request.verb()))
 }
 
+pub(super) fn too_deep(key: &Key) -> Reason {
+    Reason::new(Code::TooDeep, key.to_string())
+}
+
 /// The patch that puts our finalizer on an object.
 pub(super) fn hold(key: &Key, object: &Object, finalizer: &Finalizer) -> Request {
     let mut list: Vec<&str> = object.finalizers().collect();
@@ -262,10 +271,15 @@ pub(super) fn release(key: &Key, object: &Object, finalizer: &Finalizer) -> Requ
 /// The next finalizer to shed from an object. Where that fails it stays: it may not be ours to decide,
 /// and must not keep anything else from being done.
 pub(super) fn shed(pass: &Pass<'_>, link: &Link, key: &Key, object: &Object) -> Option<Turn> {
-    let object = without_shed(link, object)?;
-    let request = Request::Replace {
-        key: key.clone(),
-        object,
+    let without = without_shed(link, object)?;
+    let request = if object.is_fragment() {
+        let left: Vec<_> = without.finalizers().collect();
+        locked(key, object, json!({"metadata": {"finalizers": left}}))
+    } else {
+        Request::Replace {
+            key: key.clone(),
+            object: without,
+        }
     };
     (pass.failure(&request).is_none() && !pass.done(&request))
         .then(|| Turn::step(request, Effect::Shed))

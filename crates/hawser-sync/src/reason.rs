@@ -112,6 +112,7 @@ codes! {
     Invalid: Refused, "the server refused the object as invalid";
     Forbidden: Refused, "the request is not allowed";
     TooLarge: Refused, "the object is too large";
+    TooDeep: Refused, "the object is nested too deeply to be read";
     StateTooLarge: Refused, "the last known state is too large to be remembered";
     StateNotKept: Refused, "the last known state cannot be stored so that it is read back as it was";
     MutationFailed: Refused, "a mutation could not be applied";

@@ -79,6 +79,9 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
             return (retract(pass, link, Some(&dying), fate, Extent::Link), false);
         }
     };
+    if let (Source::Live(key), true) = (&link.source, source.is_fragment()) {
+        return (Turn::too_deep(key), false);
+    }
     if let Source::Live(key) = &link.source
         && let Some(turn) = shed(pass, link, key, &source)
     {

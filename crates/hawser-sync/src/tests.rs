@@ -518,6 +518,123 @@ fn a_revoked_related_object_takes_its_copy_and_its_state_with_it() {
     assert_eq!(source.annotation("t/related").unwrap_or_default(), "");
 }
 
+// === what cannot be read ===
+
+#[test]
+fn an_object_that_becomes_too_deep_keeps_its_copy_and_is_carried_on_when_it_is_readable_again() {
+    let (stage, front) = with(|front| front.related = true);
+    let (config, config_copy) = front.config();
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    let source = front.source();
+    stage.world.put(&source, &json!({"spec": {"size": 1}}));
+    stage.settle();
+    let deep = json!({"deep": true, "spec": {"size": 2}});
+    stage.world.patch(&source, deep);
+    stage
+        .world
+        .set_status(&front.copy_key(), json!({"ready": true}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+    assert_eq!(code(&stage, &front), Code::TooDeep);
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1}));
+    assert!(stage.world.get(&config_copy).is_some());
+    // A process that has just started finds the same.
+    stage.cache.restart(&stage.world, 0);
+    assert_eq!(stage.writes(&front), [""; 0]);
+    stage.world.patch(&source, json!({"deep": null}));
+    stage.settle();
+    assert_eq!(code(&stage, &front), Code::InStep);
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+}
+
+#[test]
+fn an_object_that_is_too_deep_from_the_start_is_neither_held_nor_copied() {
+    let (stage, front) = one();
+    stage.world.put(&front.source(), &json!({"deep": true}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+    assert_eq!(code(&stage, &front), Code::TooDeep);
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert_eq!(stage.world.get(&front.source()), None);
+}
+
+#[test]
+fn the_deletion_of_an_object_that_is_too_deep_comes_to_its_end() {
+    for cold in [false, true] {
+        let (stage, front) = with(|front| front.related = true);
+        let (config, config_copy) = front.config();
+        stage.world.put(&config, &json!({"data": {"k": "in"}}));
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 1}}));
+        stage.settle();
+        stage.world.patch(&front.source(), json!({"deep": true}));
+        stage.world.patch(&front.copy_key(), json!({"deep": true}));
+        stage.settle();
+        stage.world.delete(&front.source());
+        if cold {
+            stage.cache.restart(&stage.world, 0);
+        }
+        stage.settle();
+        assert!(stage.leftovers().is_empty(), "{:?}", stage.leftovers());
+        let gone = [front.source(), front.copy_key(), config_copy];
+        assert!(gone.iter().all(|key| stage.world.get(key).is_none()));
+    }
+}
+
+#[test]
+fn a_copy_that_is_too_deep_is_left_as_it_is_and_no_status_comes_from_it() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    let source = front.source();
+    let copy_key = front.copy_key();
+    stage.world.patch(&copy_key, json!({"deep": true}));
+    stage.world.set_status(&copy_key, json!({"ready": true}));
+    stage.world.patch(&source, json!({"spec": {"size": 2}}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+    assert_eq!(code(&stage, &front), Code::TooDeep);
+    stage.world.patch(&copy_key, json!({"deep": null}));
+    stage.settle();
+    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
+    let source = stage.world.get(&source).unwrap().into_value();
+    assert_eq!(source["status"], json!({"ready": true}));
+}
+
+#[test]
+fn a_place_that_is_taken_by_something_too_deep_is_not_taken_over() {
+    let (stage, front) = one();
+    let deep = json!({"deep": true, "spec": {"theirs": 1}});
+    stage.world.put(&front.copy_key(), &deep);
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    assert_eq!(code(&stage, &front), Code::TooDeep);
+    assert_eq!(copy(&stage, &front)["spec"], json!({"theirs": 1}));
+}
+
+#[test]
+fn a_related_original_that_becomes_too_deep_keeps_its_copy() {
+    let (stage, front) = with(|front| front.related = true);
+    let (config, config_copy) = front.config();
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage
+        .world
+        .patch(&config, json!({"deep": true, "data": {"k": "deep"}}));
+    assert_eq!(stage.writes(&front), [""; 0]);
+    let kept = stage.world.get(&config_copy).unwrap().into_value();
+    assert_eq!(kept["data"], json!({"k": "in"}));
+    stage.cache.deliver(&stage.world, |_| true);
+    let outcomes = stage.pass(&front).outcomes;
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome.reason.code).collect();
+    assert!(
+        codes.contains(&Code::InStep) && codes.contains(&Code::TooDeep),
+        "{codes:?}"
+    );
+}
+
 // === memory ===
 
 #[test]

@@ -75,7 +75,11 @@ pub fn json_type(value: &Value) -> &'static str {
 /// below rely on, so that a malformed object is an error at the edge and not a wrong answer inside.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Object(Value);
+pub struct Object {
+    value: Value,
+    #[serde(skip)]
+    is_fragment: bool,
+}
 
 impl Object {
     /// Takes a JSON document that claims to be an object.
@@ -94,7 +98,25 @@ impl Object {
         if let Some(Value::Object(metadata)) = root.get("metadata") {
             check_metadata(metadata)?;
         }
-        Ok(Self(value))
+        Ok(Self {
+            value,
+            is_fragment: false,
+        })
+    }
+
+    /// Takes the metadata of an object of which nothing else can be read. What is made from it is
+    /// a fragment, too.
+    pub fn fragment(value: Value) -> Result<Self, ObjectError> {
+        let whole = Self::new(value)?;
+        Ok(Self {
+            is_fragment: true,
+            ..whole
+        })
+    }
+
+    /// Whether the object has more than is known of it: nothing follows from a field that is missing.
+    pub fn is_fragment(&self) -> bool {
+        self.is_fragment
     }
 
     /// An empty object of a kind, to be filled in.
@@ -108,20 +130,27 @@ impl Object {
         root.insert("apiVersion".into(), gvk.api_version().into());
         root.insert("kind".into(), gvk.kind.clone().into());
         root.insert("metadata".into(), Value::Object(metadata));
-        Self(Value::Object(root))
+        Self {
+            value: Value::Object(root),
+            is_fragment: false,
+        }
     }
 
     pub fn as_value(&self) -> &Value {
-        &self.0
+        &self.value
     }
 
     pub fn into_value(self) -> Value {
-        self.0
+        self.value
+    }
+
+    pub fn into_metadata(mut self) -> Map<String, Value> {
+        std::mem::take(self.metadata_mut())
     }
 
     /// The top-level fields.
     pub fn root(&self) -> &Map<String, Value> {
-        match &self.0 {
+        match &self.value {
             Value::Object(root) => root,
             _ => unreachable!("Object::new admits JSON objects only and root_mut keeps it one"),
         }
@@ -129,7 +158,7 @@ impl Object {
 
     /// The top-level fields, to change. The caller keeps the types that `new` has checked.
     pub fn root_mut(&mut self) -> &mut Map<String, Value> {
-        match &mut self.0 {
+        match &mut self.value {
             Value::Object(root) => root,
             _ => unreachable!("Object::new admits JSON objects only and root_mut keeps it one"),
         }

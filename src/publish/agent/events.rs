@@ -199,6 +199,9 @@ fn words(code: Code) -> &'static str {
         Code::Invalid => "was refused as invalid",
         Code::Forbidden => "cannot be processed: the service does not allow it",
         Code::TooLarge => "is too large",
+        Code::TooDeep => {
+            "cannot be processed: it, or what the service made of it, is nested deeper than 127 levels"
+        }
         Code::StateTooLarge => "is too large to be kept in step",
         Code::StateNotKept => "has a value that cannot be kept in step",
         Code::MutationFailed => "cannot be processed as it is: it does not fit the service's rules",

@@ -48,7 +48,7 @@ struct Gathered {
 impl Making<'_> {
     pub(super) fn links(
         &self,
-        mut subject: Subject,
+        subject: Subject,
         local: Option<&Object>,
     ) -> Result<Subject, Vec<Request>> {
         let leaving = self.anchor.in_deletion();
@@ -65,6 +65,23 @@ impl Making<'_> {
         if !made.needs.is_empty() && !leaving {
             return Err(made.needs);
         }
+        Ok(self.gathered(subject, made))
+    }
+
+    /// The links where the entries lead nowhere that can be read: nothing more is made, and what was
+    /// made stays until the subject goes.
+    pub(super) fn as_remembered(&self, subject: Subject) -> Subject {
+        let known = self.memory.entries.keys().filter_map(Identity::read);
+        let made = Gathered {
+            unknown: known.map(|known| known.identifier().to_owned()).collect(),
+            ..Gathered::default()
+        };
+        self.gathered(subject, made)
+    }
+
+    /// The subject with the links of the entries, and with those of what is left.
+    fn gathered(&self, mut subject: Subject, mut made: Gathered) -> Subject {
+        let leaving = self.anchor.in_deletion();
         // Who neither made a copy nor can make one has no share in what others made.
         let has_share =
             |link: &&Link| self.memory.entries.contains_key(&link.id) || self.can_make(link);
@@ -94,7 +111,7 @@ impl Making<'_> {
             }
         }
         subject.links.append(&mut made.links);
-        Ok(subject)
+        subject
     }
 
     /// Whether the copy of the published object says what that says now.
@@ -433,7 +450,8 @@ impl Making<'_> {
             Seen::Absent | Seen::Unknown => None,
         };
         let source = link.source.key().and_then(present);
-        let Some(source) = source.filter(|source| !source.in_deletion()) else {
+        let readable = |source: &Arc<Object>| !source.in_deletion() && !source.is_fragment();
+        let Some(source) = source.filter(readable) else {
             return false;
         };
         let there = match &link.target {

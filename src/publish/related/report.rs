@@ -24,7 +24,9 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
         let outcome = outcomes.iter().find(|outcome| outcome.link == link.id);
         let code = outcome.map_or(Code::NotSeen, |outcome| outcome.reason.code);
         // Until the whole is known, what is said stays.
-        if matches!(code.class(), Class::Retry | Class::Working) || code == Code::WaitingForOthers {
+        if matches!(code.class(), Class::Retry | Class::Working)
+            || matches!(code, Code::WaitingForOthers | Code::TooDeep)
+        {
             return None;
         }
         let Some(identity) = Identity::read(&link.id) else {

@@ -313,6 +313,9 @@ impl Ground<'_> {
     fn renamed(&self, selecting: &Selecting, key: &Key, object: &Object) -> Result<String, Reason> {
         match &selecting.rewrite {
             NameRule::Regex(rewriting) => rewriting.apply(&key.name).map_err(|e| refused(&e)),
+            NameRule::Template { .. } if object.is_fragment() => {
+                Err(Reason::new(Code::TooDeep, key.to_string()))
+            }
             NameRule::Template { template, .. } => {
                 let mut data = self.both();
                 data["Value"] = (&*key.name).into();

@@ -223,6 +223,47 @@ fn with_the_object_go_the_copies_that_are_to_go() {
 }
 
 #[test]
+fn what_travels_with_an_object_stays_while_that_or_its_copy_is_too_deep() {
+    for kind in ["RemoteThing", "Thing"] {
+        let mut stage = Stage::new(both_ways());
+        let up = stage.secret("kcp", C, "default", "u");
+        stage.put(&up, "x");
+        stage.put(&stage.secret("service", "", C, "d"), "x");
+        stage.create(C, "a", json!({"up": "u", "down": "d"}));
+        stage.rest(C, "a");
+        let told = stage.annotations(C, "a");
+        let all = stage.hands.objects();
+        let deep = all.keys().find(|key| key.kind.kind == kind).unwrap();
+        let fragment = |stage: &Stage, patch: Value| {
+            let mut value = stage.hands.object(deep).unwrap().as_value().clone();
+            kube_lang::object::merge_patch::apply(&mut value, &patch);
+            stage.hands.put(deep, &Object::fragment(value).unwrap());
+        };
+        let less = json!({"spec": null, "status": null});
+        fragment(&stage, less.clone());
+        for _ in 0..2 {
+            assert_eq!(stage.pass(C, "a").0, [""; 0], "{kind}");
+            assert_eq!(stage.annotations(C, "a"), told, "{kind}");
+            // The same, without what another pass knew.
+            stage.restarted(json!({ "related": both_ways() }));
+        }
+        // Everything goes with it all the same.
+        stage.hands.delete(&stage.anchor(C, "a"));
+        fragment(&stage, less);
+        for _ in 0..6 {
+            stage.pass(C, "a");
+        }
+        assert!(
+            stage.hands.object(&stage.anchor(C, "a")).is_none(),
+            "{kind}"
+        );
+        let sent = stage.secret("service", "", C, "u");
+        assert!(stage.hands.object(&sent).is_none(), "{kind}");
+        assert_eq!(stage.hands.object(&up).unwrap().finalizers().count(), 0);
+    }
+}
+
+#[test]
 fn related_copies_go_before_the_copy_of_the_object() {
     let stage = Stage::new(both_ways());
     stage.put(&stage.secret("kcp", C, "default", "u"), "x");
