@@ -58,6 +58,7 @@ macro_rules! on_the_playground {
 
 mod budgets;
 mod crash;
+mod deep;
 mod events;
 mod faults;
 mod filters;

@@ -6,6 +6,7 @@
 //! | [`cache`] | what is known of many objects, asked by key and by labels |
 //! | [`config`] | kubeconfigs: where they are looked for, what they mean, when they changed |
 //! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
+//! | [`document`] | objects as servers send them, read as far as they can be |
 //! | [`feed`] | keeping a table up by a list and a watch |
 //! | [`discovery`] | what is served: names, scope, versions and subresources of a kind |
 //! | [`queue`] | whose turn it is: tenants in turns, lanes, back-off |
@@ -16,6 +17,7 @@ pub mod cache;
 pub mod config;
 pub mod connection;
 pub mod discovery;
+pub mod document;
 pub mod feed;
 pub mod queue;
 pub mod wire;

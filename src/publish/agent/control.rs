@@ -89,8 +89,10 @@ impl Control {
                 self.moved(self.workspaces.slice(slice));
             }
         } else if *kind == binding_kind() {
+            self.workspaces.expect(Some(source));
             self.moved(self.workspaces.binding(source, change));
         } else if *kind == export_kind() {
+            self.workspaces.expect(None);
             let seen = match change.what {
                 What::Gone => Seen::Absent,
                 _ => Seen::Present(Arc::new(change.object.as_value().clone())),

@@ -140,6 +140,17 @@ impl Feeds {
         feed
     }
 
+    /// What is not served by this source now, or by any, may be served any moment.
+    pub fn expect(&self, source: Option<&SourceId>) {
+        for (id, feed) in &*self.running.lock() {
+            if source.is_none_or(|source| *source == id.source)
+                && let Some(feed) = feed.upgrade()
+            {
+                feed.feed.expect();
+            }
+        }
+    }
+
     /// What is watched now.
     pub fn all(&self) -> Vec<Arc<Watched>> {
         let running = self.running.lock();

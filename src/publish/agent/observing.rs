@@ -100,9 +100,10 @@ pub fn watch_numbers(
             };
             metrics.queue(CONTROLLER, state);
             metrics.workers(CONTROLLER, WORKERS, dispatch.queue.busy());
-            for (side, kind, entries) in cache.sizes() {
+            for (side, kind, size) in cache.sizes() {
                 let side = if &*side.0 == "kcp" { "kcp" } else { "service" };
-                metrics.cache(side, &kind.kind, entries);
+                metrics.cache(side, &kind.kind, size.entries);
+                metrics.cached(side, &kind.kind, size.bytes, size.fragments);
             }
             let now = recorder.counts();
             let fates = [

@@ -114,6 +114,11 @@ impl Workspaces {
         endpoints.any(|bindings| bindings.is_bound(cluster))
     }
 
+    /// Endpoints may serve other kinds any moment: the export has changed, or a binding of this one.
+    pub fn expect(&self, source: Option<&Arc<str>>) {
+        self.feeds.expect(source);
+    }
+
     /// Where a workspace is served; none while it does not take part.
     pub fn connection(&self, cluster: &str) -> Option<Connection> {
         let source = self.cache.source(&self.sides.kcp, cluster)?;

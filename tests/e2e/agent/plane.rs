@@ -119,6 +119,21 @@ impl Plane {
         }
     }
 
+    /// Sends a text as it is, and hears whether it was taken: the answer may be more than can be parsed.
+    pub(super) async fn send(&self, method: &str, path: &str, body: String) -> Result<()> {
+        let kind = match method {
+            "PATCH" => MERGE,
+            _ => "application/json",
+        };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.prefix))
+            .header("content-type", kind)
+            .body(body.into_bytes())?;
+        tokio::time::timeout(SOON, self.client.request_text(request)).await??;
+        Ok(())
+    }
+
     pub(super) async fn get(&self, path: &str) -> Result<Value, Refused> {
         self.ask("GET", path, "application/json", None).await
     }

@@ -5,7 +5,7 @@
 //! newest state of an object wins, so that an answer to a write, put in at once, is never undone by
 //! an event that was on its way before it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -17,7 +17,7 @@ use kube_lang::object::{Gvk, Object};
 
 mod table;
 
-pub use table::{Change, Coverage, Finished, Listed, Table, What, version};
+pub use table::{Change, Coverage, Finished, Listed, Size, Table, What, version};
 
 /// Where the objects of a cluster come from: an endpoint that serves many of them, or the cluster
 /// itself.
@@ -81,16 +81,33 @@ impl Cache {
         });
     }
 
-    /// Entries, for metrics.
-    pub fn sizes(&self) -> Vec<(Side, Arc<Gvk>, usize)> {
-        let mut sizes: HashMap<(Side, Arc<Gvk>), usize> = HashMap::new();
+    /// What tables hold, for metrics.
+    pub fn sizes(&self) -> Vec<(Side, Arc<Gvk>, Size)> {
+        let mut sizes: BTreeMap<(Side, Arc<Gvk>), Size> = BTreeMap::new();
         for ((side, kind, _), shelf) in &*self.shelves.read() {
-            let held: usize = shelf.iter().map(|table| table.len()).sum();
-            *sizes.entry((side.clone(), Arc::clone(kind))).or_default() += held;
+            let size = sizes.entry((side.clone(), Arc::clone(kind))).or_default();
+            shelf.iter().for_each(|table| *size += table.size());
         }
-        let mut sizes: Vec<_> = sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect();
-        sizes.sort();
-        sizes
+        sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
+    }
+
+    /// Takes the answer to a request, and answers what became different by it.
+    pub fn take(&self, request: &Request, answer: &Answer) -> Vec<Change> {
+        let mut changes = Vec::new();
+        match (request.key(), answer) {
+            (Some(key), Answer::Object(object)) => self.put(key, object, &mut changes),
+            (Some(key), Answer::Gone) => {
+                let tables = self.tables(&key.scope());
+                changes.extend(tables.iter().filter_map(|table| table.learn_gone(key)));
+            }
+            (None, Answer::Listed(list)) => {
+                for (key, object) in list {
+                    self.put(key, object, &mut changes);
+                }
+            }
+            _ => {}
+        }
+        changes
     }
 
     fn tables(&self, scope: &Scope) -> Shelf {
@@ -101,11 +118,10 @@ impl Cache {
         self.shelves.read().get(&shelf).cloned().unwrap_or_default()
     }
 
-    /// The tables that an object with these labels belongs into, where there are any.
-    fn put(&self, key: &Key, object: &Object) {
-        for table in self.tables(&key.scope()) {
-            table.learn(key, object);
-        }
+    /// Puts an object into the tables that it belongs into, where there are any.
+    fn put(&self, key: &Key, object: &Arc<Object>, changes: &mut Vec<Change>) {
+        let tables = self.tables(&key.scope());
+        changes.extend(tables.iter().filter_map(|table| table.learn(key, object)));
     }
 }
 
@@ -140,20 +156,7 @@ impl Store for Cache {
     }
 
     fn learn(&self, request: &Request, answer: &Answer) {
-        match (request.key(), answer) {
-            (Some(key), Answer::Object(object)) => self.put(key, object),
-            (Some(key), Answer::Gone) => {
-                for table in self.tables(&key.scope()) {
-                    table.learn_gone(key);
-                }
-            }
-            (None, Answer::Listed(list)) => {
-                for (key, object) in list {
-                    self.put(key, object);
-                }
-            }
-            _ => {}
-        }
+        self.take(request, answer);
     }
 }
 

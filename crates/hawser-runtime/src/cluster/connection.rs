@@ -19,11 +19,13 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 mod lane;
+mod page;
 mod refusal;
 mod servers;
 mod stream;
 
 use lane::Lane;
+pub use page::{Page, PageEnd};
 pub use refusal::{Cause, Refusal};
 use servers::Account;
 pub use servers::ConnectError;
@@ -33,8 +35,8 @@ pub use stream::Streamed;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call may take from the moment it is sent to the last byte of its answer.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest answer to a call that is read. Lists come in pages far below it.
-const LARGEST_ANSWER: usize = 256 << 20;
+/// The largest answer to a call that is read. Lists are read item by item.
+const LARGEST_ANSWER: usize = 64 << 20;
 
 /// What is told of every call.
 pub trait Observer: Send + Sync {
@@ -195,6 +197,9 @@ pub enum CallError {
     Timeout(Duration),
     #[error("out of reach: {0}")]
     Unreachable(String),
+    /// The answer began, and did not come to its end.
+    #[error("the answer broke off: {0}")]
+    Broken(String),
     /// Not sent: the server asked to be left alone for this long, or nothing may wait.
     #[error("not sent: the server asked for a pause of {} ms more", .0.as_millis())]
     Held(Duration),
@@ -269,7 +274,12 @@ impl Connection {
         let _turn = self.server.lane.turn(call.class).await?;
         let begun = Instant::now();
         let (method, sent) = (call.method.clone(), call.body.len());
-        let answered = within(begun + REQUEST_TIMEOUT, self.exchange(call)).await;
+        let answered = within(
+            begun + REQUEST_TIMEOUT,
+            REQUEST_TIMEOUT,
+            self.exchange(call),
+        )
+        .await;
         let code = answered.as_ref().ok().map(|reply| reply.status);
         self.observe(&method, code, begun, sent);
         if let Ok(reply) = &answered {
@@ -283,11 +293,30 @@ impl Connection {
         Ok(self.call(call).await?.ok()?)
     }
 
+    /// Asks for a list, whose items are read as they arrive. The answer may take as long as it wants,
+    /// but nothing of it may take longer than `patience`.
+    pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, AskError> {
+        let turn = self.server.lane.turn(call.class).await?;
+        let begun = Instant::now();
+        let answered = within(begun + patience, patience, self.send(call)).await;
+        let code = answered.as_ref().ok().map(|r| r.status().as_u16());
+        self.observe(&Method::GET, code, begun, 0);
+        let response = answered?;
+        if response.status().is_success() {
+            // What is left is the network's work, not the server's.
+            drop(turn);
+            return Ok(Page::new(response, patience));
+        }
+        let reply = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, whole(response)).await?;
+        self.server.lane.answered(&reply);
+        Err(reply.refusal().into())
+    }
+
     /// Opens a watch. Whoever reads it has to notice when it falls silent.
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
         self.server.lane.paced().await;
         let begun = Instant::now();
-        let answered = within(begun + REQUEST_TIMEOUT, self.send(call)).await;
+        let answered = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
         self.observe(&Method::GET, code, begun, 0);
         Ok(Streamed::new(answered?))
@@ -301,19 +330,7 @@ impl Connection {
     }
 
     async fn exchange(&self, call: Call) -> Result<Reply, CallError> {
-        let response = self.send(call).await?;
-        let status = response.status().as_u16();
-        let retry_after = retry_after(&response);
-        let body = http_body_util::Limited::new(response.into_body(), LARGEST_ANSWER)
-            .collect()
-            .await
-            .map_err(|error| CallError::Unreachable(chain(&*error)))?
-            .to_bytes();
-        Ok(Reply {
-            status,
-            body,
-            retry_after,
-        })
+        whole(self.send(call).await?).await
     }
 
     async fn send(&self, call: Call) -> Result<Response<Body>, CallError> {
@@ -348,11 +365,28 @@ fn bytes(document: &Value) -> Bytes {
     text.expect("a JSON value has no keys but strings").into()
 }
 
+/// An answer to its last byte.
+async fn whole(response: Response<Body>) -> Result<Reply, CallError> {
+    let status = response.status().as_u16();
+    let retry_after = retry_after(&response);
+    let body = http_body_util::Limited::new(response.into_body(), LARGEST_ANSWER)
+        .collect()
+        .await
+        .map_err(|error| CallError::Unreachable(chain(&*error)))?
+        .to_bytes();
+    Ok(Reply {
+        status,
+        body,
+        retry_after,
+    })
+}
+
 async fn within<T>(
     deadline: Instant,
+    patience: Duration,
     work: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
-    let late = |_| Err(CallError::Timeout(REQUEST_TIMEOUT));
+    let late = |_| Err(CallError::Timeout(patience));
     timeout_at(deadline, work).await.unwrap_or_else(late)
 }
 

@@ -4,28 +4,34 @@
 //! again where it was; one that falls silent is replaced; one that is too far behind is begun anew
 //! by a list. Whatever fails is tried again with back-off, and what was known stays known.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
 use super::cache::{Change, Listed, Table, version};
-use super::connection::{Call, CallError, Connection, Refusal, Streamed};
-use super::wire::{collection, typed};
+use super::connection::{
+    AskError, Call, CallError, Connection, PageEnd, REQUEST_TIMEOUT, Refusal, Streamed,
+};
+use super::document;
+use super::wire::collection;
 use hawser_sync::Key;
 use kube_lang::object::{Gvk, Object};
 
+mod names;
 mod pace;
 
-use pace::Backoff;
+use names::Names;
 pub use pace::Pace;
+use pace::{Backoff, PageSize};
 
 /// What a feed asks for.
 #[derive(Clone)]
@@ -60,10 +66,9 @@ impl Content {
         if self == Self::Whole {
             return object;
         }
-        let mut object = object;
-        object.root_mut().retain(|field, _| field == "metadata");
-        object.set_gvk(kind);
-        object
+        let mut cut = Object::empty(kind, None, "");
+        *cut.metadata_mut() = object.into_metadata();
+        cut
     }
 }
 
@@ -107,6 +112,7 @@ pub struct Health {
 pub struct Feed {
     table: Arc<Table>,
     health: watch::Receiver<Health>,
+    expected: watch::Sender<Option<Instant>>,
     _running: DropGuard,
 }
 
@@ -118,6 +124,7 @@ impl Feed {
         pace: Pace,
     ) -> Self {
         let (health, known) = watch::channel(Health::default());
+        let (expected, expects) = watch::channel(None);
         let token = CancellationToken::new();
         let reader = Reader {
             path: collection(
@@ -132,9 +139,11 @@ impl Feed {
             backoff: Backoff::new(pace.retry),
             reopening: Backoff::new(pace.retry),
             pace,
+            expects,
             paged: false,
+            page: PageSize::default(),
             blind: false,
-            names: HashSet::new(),
+            names: Names::default(),
             highest: 0,
             behind: 0,
         };
@@ -143,6 +152,7 @@ impl Feed {
         Self {
             table,
             health: known,
+            expected,
             _running: token.drop_guard(),
         }
     }
@@ -153,6 +163,11 @@ impl Feed {
 
     pub fn health(&self) -> Health {
         self.health.borrow().clone()
+    }
+
+    /// What is not served now may be served any moment: for a while it is looked for often.
+    pub fn expect(&self) {
+        self.expected.send_replace(Some(Instant::now() + EXPECTED));
     }
 
     /// Resolves once the first list is complete; never where the feed ended before.
@@ -174,20 +189,24 @@ struct Reader {
     backoff: Backoff,
     /// The same for watches that end as soon as they were opened, with nothing wrong about them.
     reopening: Backoff,
+    /// Until when a kind that is not served is looked for often.
+    expects: watch::Receiver<Option<Instant>>,
     /// The server does not stream lists.
     paged: bool,
+    page: PageSize,
     /// It allows lists and no watch: what is known is as old as the last list.
     blind: bool,
-    /// Names of clusters and namespaces, each kept once.
-    names: HashSet<Arc<str>>,
+    /// Names of clusters and namespaces.
+    names: Names,
     /// The highest version that a list or a watch came to.
     highest: u64,
     /// How many lists in a row were older than that.
     behind: u32,
 }
 
-/// Objects a page of a list.
-const PAGE: usize = 500;
+/// How long a kind is expected to be served any moment, and how often it is looked for meanwhile.
+const EXPECTED: Duration = Duration::from_secs(30);
+const OFTEN: Duration = Duration::from_millis(400);
 /// A source whose lists stay older than what it showed before was restored, and counts anew.
 const RESTORED_AFTER: u32 = 5;
 /// A watch that ends sooner than this was none: the next one waits.
@@ -211,11 +230,32 @@ enum Trouble {
     Silent(Duration),
 }
 
+impl From<AskError> for Trouble {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Call(error) => Self::Call(error),
+            AskError::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+impl Trouble {
+    /// Whether a smaller page might have come through.
+    fn is_for_size(&self) -> bool {
+        match self {
+            Self::Call(CallError::Timeout(_) | CallError::Broken(_)) => true,
+            Self::Refused(refusal) => matches!(refusal.code, 500 | 502 | 504),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    object: Value,
+struct Event<'l> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'l, str>,
+    #[serde(borrow)]
+    object: &'l RawValue,
 }
 
 impl Reader {
@@ -270,7 +310,23 @@ impl Reader {
         } else {
             debug!(%side, %kind, at, problem = said, "still not watched");
         }
-        sleep(pause).await;
+        if matches!(trouble, Trouble::Refused(refusal) if refusal.code == 404) {
+            self.await_served(pause).await;
+        } else {
+            sleep(pause).await;
+        }
+    }
+
+    /// Waits until it is worth while to look again for a kind that is not served.
+    async fn await_served(&mut self, pause: Duration) {
+        let until = *self.expects.borrow_and_update();
+        if until.is_some_and(|until| until > Instant::now()) {
+            return sleep(pause.min(OFTEN)).await;
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            Ok(()) = self.expects.changed() => sleep(pause.min(OFTEN)).await,
+        }
     }
 
     fn query(&self, more: &str) -> String {
@@ -313,17 +369,17 @@ impl Reader {
                 ));
             };
             let Event { kind, object } = read(&line)?;
-            match kind.as_str() {
-                "ADDED" | "MODIFIED" => self.listed(object, &mut listed),
-                "DELETED" => self.deleted(object),
+            match &*kind {
+                "ADDED" | "MODIFIED" => self.listed(object.get(), &mut listed),
+                "DELETED" => self.deleted(object.get()),
                 "BOOKMARK" => {
-                    let (since, ends) = bookmark(&object);
+                    let (since, ends) = bookmark(object);
                     if ends {
                         self.finish(&listed, since)?;
                         return Ok((Some(stream), since));
                     }
                 }
-                _ => return Err(said(&object)),
+                _ => return Err(said(object)),
             }
         }
     }
@@ -332,32 +388,42 @@ impl Reader {
         let mut listed = HashSet::new();
         let mut next = String::new();
         loop {
-            let path = self.query(&format!("limit={PAGE}{next}"));
-            let call = self.selection.content.of(Call::get(path));
-            let reply = self.selection.connection.call(call).await?;
-            let mut page = reply.ok().map_err(Trouble::Refused)?;
-            let (since, token) = {
-                let metadata = &page["metadata"];
-                (
-                    number(&metadata["resourceVersion"]),
-                    metadata["continue"].as_str().map(encoded),
-                )
-            };
-            if let Some(Value::Array(items)) = page.as_object_mut().and_then(|p| p.remove("items"))
-            {
-                for item in items {
-                    self.listed(item, &mut listed);
+            let end = match self.one_page(&next, &mut listed).await {
+                Ok(end) => end,
+                // What was read of the page is read again: nothing is lost, and nothing told twice.
+                Err(trouble) if trouble.is_for_size() && self.page.shrink() => {
+                    self.wait(&trouble).await;
+                    continue;
                 }
-            }
-            let Some(token) = token.filter(|token| !token.is_empty()) else {
-                self.finish(&listed, since)?;
-                return Ok(since);
+                Err(trouble) => return Err(trouble),
             };
-            next = format!("&continue={token}");
+            self.page.grow();
+            if end.next.is_empty() {
+                let since = end.resource_version.parse().unwrap_or_default();
+                self.finish(&listed, since)?;
+                self.page.relax();
+                return Ok(since);
+            }
+            next = format!("&continue={}", encoded(&end.next));
         }
     }
 
-    fn listed(&mut self, object: Value, listed: &mut HashSet<Key>) {
+    async fn one_page(
+        &mut self,
+        next: &str,
+        listed: &mut HashSet<Key>,
+    ) -> Result<PageEnd, Trouble> {
+        let path = self.query(&format!("limit={}{next}", self.page.now()));
+        let call = self.selection.content.of(Call::get(path));
+        let patience = self.pace.silence.min(REQUEST_TIMEOUT);
+        let mut page = self.selection.connection.page(call, patience).await?;
+        while let Some(item) = page.item().await? {
+            self.listed(&String::from_utf8_lossy(&item), listed);
+        }
+        Ok(page.end()?)
+    }
+
+    fn listed(&mut self, object: &str, listed: &mut HashSet<Key>) {
         let Some(object) = self.object(object).filter(|o| self.was_wanted(o)) else {
             return;
         };
@@ -369,7 +435,7 @@ impl Reader {
         }
     }
 
-    fn deleted(&mut self, object: Value) {
+    fn deleted(&mut self, object: &str) {
         let change = self
             .object(object)
             .and_then(|object| self.table.delete(&object));
@@ -473,13 +539,13 @@ impl Reader {
                 return Ok(());
             };
             let Event { kind, object } = read(&line)?;
-            match kind.as_str() {
+            match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
-                    let Some(listed) = self.object(object) else {
+                    let Some(listed) = self.object(object.get()) else {
                         continue;
                     };
                     *since = (*since).max(listed.version);
-                    let change = match kind.as_str() {
+                    let change = match &*kind {
                         // What left the selection may be shown as it is now.
                         "DELETED" => self.table.delete(&listed),
                         _ if !self.was_wanted(&listed) => continue,
@@ -489,22 +555,25 @@ impl Reader {
                         self.listener.changed(change);
                     }
                 }
-                "BOOKMARK" => *since = (*since).max(bookmark(&object).0),
-                _ => return Err(said(&object)),
+                "BOOKMARK" => *since = (*since).max(bookmark(object).0),
+                _ => return Err(said(object)),
             }
             self.well();
         }
     }
 
     /// An object as tables take it; what is none, or of no cluster, is left out.
-    fn object(&mut self, object: Value) -> Option<Listed> {
-        let object = typed(object, self.table.kind()).ok()?;
+    fn object(&mut self, text: &str) -> Option<Listed> {
+        let kind = self.table.kind();
+        let object = document::object(text, kind)
+            .inspect_err(|problem| debug!(%kind, problem, "what the server shows is no object"))
+            .ok()?;
         let version = version(&object)?;
         let cluster = match &self.selection.clusters {
             Clusters::One(cluster) => Arc::clone(cluster),
-            Clusters::Annotation(name) => self.name(object.annotation(name)?),
+            Clusters::Annotation(name) => self.names.get(object.annotation(name)?),
         };
-        let namespace = object.namespace().map(|namespace| self.name(namespace));
+        let namespace = object.namespace().map(|name| self.names.get(name));
         let key = Key {
             side: self.table.side().clone(),
             kind: Arc::clone(self.table.kind()),
@@ -529,39 +598,29 @@ impl Reader {
         }
         wanted
     }
-
-    fn name(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.names.get(name) {
-            return Arc::clone(known);
-        }
-        let name = Arc::from(name);
-        self.names.insert(Arc::clone(&name));
-        name
-    }
 }
 
-fn read(line: &Bytes) -> Result<Event, Trouble> {
+fn read(line: &[u8]) -> Result<Event<'_>, Trouble> {
     serde_json::from_slice(line).map_err(|error| Trouble::Broken(format!("no event: {error}")))
 }
 
 /// The version a bookmark stands for, and whether it ends the initial events.
-fn bookmark(object: &Value) -> (u64, bool) {
+fn bookmark(object: &RawValue) -> (u64, bool) {
+    let object: Value = serde_json::from_str(object.get()).unwrap_or_default();
     let metadata = &object["metadata"];
     let ends = metadata["annotations"]["k8s.io/initial-events-end"] == *"true";
-    (number(&metadata["resourceVersion"]), ends)
+    let version = metadata["resourceVersion"].as_str();
+    let version = version.and_then(|version| version.parse().ok());
+    (version.unwrap_or_default(), ends)
 }
 
-fn said(status: &Value) -> Trouble {
+fn said(status: &RawValue) -> Trouble {
+    let status: Value = serde_json::from_str(status.get()).unwrap_or_default();
     if status["code"].as_u64() == Some(410) {
         return Trouble::TooOld;
     }
     let message = status["message"].as_str();
     Trouble::Broken(message.unwrap_or("an error without words").to_owned())
-}
-
-fn number(version: &Value) -> u64 {
-    let version = version.as_str().and_then(|version| version.parse().ok());
-    version.unwrap_or_default()
 }
 
 fn encoded(token: &str) -> String {

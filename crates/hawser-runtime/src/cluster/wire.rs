@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
-use super::connection::{Call, CallError, Connection, Refusal, Reply};
+use super::connection::{AskError, Call, CallError, Connection, REQUEST_TIMEOUT, Refusal, Reply};
+use super::document;
 use hawser_sync::subject::Labels;
 use hawser_sync::{Answer, Cluster, Failure, Key, Request, Scope};
 use kube_lang::object::{Gvk, Object};
@@ -91,42 +93,38 @@ impl<A: Atlas> Wire<A> {
         let mut next = String::new();
         loop {
             let page = format!("{path}?{query}&limit={PAGE}{next}");
-            let reply = match place.connection.call(Call::get(page)).await {
-                Ok(reply) => reply,
-                Err(error) => return unanswered(&error),
-            };
-            let list = match reply.ok() {
-                Ok(list) => list,
-                // What is not served holds nothing that could be concluded from.
-                Err(refusal) if refusal.code == 404 => {
-                    return unavailable(format!("the resource is not served: {refusal}"));
-                }
-                Err(refusal) => return Answer::Failed(failure(&refusal)),
-            };
-            let next_page = list["metadata"]["continue"].as_str().map(ToOwned::to_owned);
-            let items = match list {
-                Value::Object(mut list) => list.remove("items"),
-                _ => None,
-            };
-            for item in items
-                .as_ref()
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                match typed(item.clone(), &scope.kind) {
-                    Ok(object) => {
-                        let key = scope.key(object.namespace(), object.name());
-                        found.push((key, Arc::new(object)));
-                    }
-                    Err(answer) => return answer,
-                }
-            }
-            match next_page.filter(|token| !token.is_empty()) {
-                Some(token) => next = format!("&continue={}", segment(&token)),
-                None => return Answer::Listed(found),
+            match self.page(&place, page, scope, &mut found).await {
+                Ok(token) if token.is_empty() => return Answer::Listed(found),
+                Ok(token) => next = format!("&continue={}", segment(&token)),
+                Err(answer) => return answer,
             }
         }
+    }
+
+    /// One page, and what the next one is asked for by.
+    async fn page(
+        &self,
+        place: &Place,
+        path: String,
+        scope: &Scope,
+        found: &mut Vec<(Key, Arc<Object>)>,
+    ) -> Result<String, Answer> {
+        let unasked = |error| match error {
+            AskError::Call(error) => unanswered(&error),
+            // What is not served holds nothing that could be concluded from.
+            AskError::Refused(refusal) if refusal.code == 404 => {
+                unavailable(format!("the resource is not served: {refusal}"))
+            }
+            AskError::Refused(refusal) => Answer::Failed(failure(&refusal)),
+        };
+        let page = place.connection.page(Call::get(path), REQUEST_TIMEOUT);
+        let mut page = page.await.map_err(unasked)?;
+        while let Some(item) = page.item().await.map_err(|error| unanswered(&error))? {
+            let object = read(&item, &scope.kind)?;
+            let key = scope.key(object.namespace(), object.name());
+            found.push((key, Arc::new(object)));
+        }
+        Ok(page.end().map_err(|error| unanswered(&error))?.next)
     }
 }
 
@@ -177,19 +175,32 @@ fn call(request: &Request, key: &Key, resource: &str) -> Call {
 }
 
 fn answer(request: &Request, key: &Key, reply: &Reply) -> Answer {
-    let document = match reply.ok() {
-        Ok(document) => document,
-        Err(refusal) => return refused(request, key, &refusal),
-    };
+    if !reply.is_success() {
+        return refused(request, key, &reply.refusal());
+    }
     let is_delete = matches!(request, Request::Delete { .. });
-    if is_delete && document.get("kind").and_then(Value::as_str) == Some("Status") {
+    if is_delete && is_status(&reply.body) {
         return Answer::Gone;
     }
-    match typed(document, &key.kind) {
+    match read(&reply.body, &key.kind) {
         Ok(object) if is_delete && !object.in_deletion() => Answer::Gone,
         Ok(object) => Answer::Object(Arc::new(object)),
         Err(answer) => answer,
     }
+}
+
+fn is_status(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Document {
+        kind: String,
+    }
+    serde_json::from_slice(body).is_ok_and(|document: Document| document.kind == "Status")
+}
+
+fn read(body: &[u8], kind: &Gvk) -> Result<Object, Answer> {
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string());
+    let object = text.and_then(|text| document::object(text, kind));
+    object.map_err(|problem| unavailable(format!("the answer is no object: {problem}")))
 }
 
 fn refused(request: &Request, key: &Key, refusal: &Refusal) -> Answer {
@@ -227,26 +238,6 @@ fn failure(refusal: &Refusal) -> Failure {
         400 | 405 | 406 | 415 | 422 => Failure::Invalid(said()),
         _ => Failure::Unavailable(refusal.to_string()),
     }
-}
-
-/// An object as passes take it: with its type, which items of lists may lack, and without the
-/// bookkeeping of who wrote which field.
-pub fn typed(mut document: Value, kind: &Gvk) -> Result<Object, Answer> {
-    let wrong = |problem: String| unavailable(format!("the answer is no object: {problem}"));
-    if let Value::Object(root) = &mut document {
-        root.entry("apiVersion")
-            .or_insert_with(|| kind.api_version().into());
-        root.entry("kind")
-            .or_insert_with(|| kind.kind.clone().into());
-        if let Some(Value::Object(metadata)) = root.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-    }
-    let object = Object::new(document).map_err(|error| wrong(error.to_string()))?;
-    if object.name().is_empty() {
-        return Err(wrong("it has no name".to_owned()));
-    }
-    Ok(object)
 }
 
 fn unanswered(error: &CallError) -> Answer {

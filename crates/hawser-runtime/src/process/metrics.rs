@@ -135,6 +135,10 @@ metrics! {
         "Time from a change being seen on one side to its being written to the other.";
     cache_entries: Gauge = "hawser_cache_entries" ["side", "kind"]
         "Objects in a cache.";
+    cache_bytes: Gauge = "hawser_cache_bytes" ["side", "kind"]
+        "Bytes of the objects in a cache.";
+    unreadable: Gauge = "hawser_unreadable_objects" ["side", "kind"]
+        "Objects that are nested too deeply to be read.";
     cache_age: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
         "Time since the server last said anything about a kind.";
     held_deletions: Gauge = "hawser_held_deletions" ["kind"]
@@ -294,6 +298,12 @@ impl Metrics {
         self.cache_entries.of(&[side, kind]).set(number(entries));
     }
 
+    /// How many bytes they take, and how many of them cannot be read whole.
+    pub fn cached(&self, side: &'static str, kind: &str, bytes: usize, unreadable: usize) {
+        self.cache_bytes.of(&[side, kind]).set(number(bytes));
+        self.unreadable.of(&[side, kind]).set(number(unreadable));
+    }
+
     /// The server said something about a kind, be it that nothing changed.
     pub fn heard(&self, side: &'static str, kind: &str) {
         let at = Instant::now();
@@ -317,6 +327,8 @@ impl Metrics {
             .lock()
             .retain(|heard| heard.side != side || heard.kind != kind);
         self.cache_entries.remove(&[side, kind]);
+        self.cache_bytes.remove(&[side, kind]);
+        self.unreadable.remove(&[side, kind]);
         self.cache_age.remove(&[side, kind]);
         self.held_deletions.remove(&[kind]);
     }

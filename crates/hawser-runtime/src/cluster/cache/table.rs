@@ -76,12 +76,27 @@ pub struct Change {
 }
 
 impl Change {
-    fn of(key: &Key, object: &Object, what: What) -> Self {
-        Self {
-            key: key.clone(),
-            object: Arc::new(object.clone()),
-            what,
-        }
+    fn of(key: &Key, object: Arc<Object>, what: What) -> Self {
+        let key = key.clone();
+        Self { key, object, what }
+    }
+}
+
+/// What a table holds, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    pub entries: usize,
+    /// Of their bodies.
+    pub bytes: usize,
+    /// Objects that cannot be read whole.
+    pub fragments: usize,
+}
+
+impl std::ops::AddAssign for Size {
+    fn add_assign(&mut self, more: Self) {
+        self.entries += more.entries;
+        self.bytes += more.bytes;
+        self.fragments += more.fragments;
     }
 }
 
@@ -109,12 +124,21 @@ struct Entry {
     /// Where it stands in the index.
     indexed: Option<u64>,
     body: Box<[u8]>,
-    /// Only what tells whose it is was kept of it.
-    cut: bool,
+    extent: Extent,
     /// Somebody asked for it: it stays whole.
     asked: AtomicBool,
     /// Answers told of it, and the source itself has not: nobody will tell what becomes of it.
     answered: bool,
+}
+
+/// How much of an object is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// All that can be read of it.
+    Fragment,
+    /// Only what tells whose it is, since nobody asked for it.
+    Cut,
 }
 
 struct Grave {
@@ -137,6 +161,8 @@ struct Idle {
 struct State {
     complete: bool,
     entries: HashMap<Key, Entry>,
+    bytes: usize,
+    fragments: usize,
     /// Keys by the values of the indexed labels, hashed, where an object has all of them.
     index: HashMap<u64, Vec<Key>>,
     graves: HashMap<Key, Grave>,
@@ -188,6 +214,15 @@ impl Table {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    pub fn size(&self) -> Size {
+        let state = self.state.read();
+        Size {
+            entries: state.entries.len(),
+            bytes: state.bytes,
+            fragments: state.fragments,
+        }
     }
 
     pub fn keys(&self) -> Vec<Key> {
@@ -303,29 +338,34 @@ impl Table {
         state.graves.get(key).is_some_and(|grave| grave.witnessed)
     }
 
-    /// Takes a state from an answer. Nothing is told: who asked knows.
-    pub(super) fn learn(&self, key: &Key, object: &Object) {
-        let Some(version) = version(object) else {
-            return;
-        };
-        if self.coverage.accepts(key, object) {
-            let mut state = self.state.write();
-            let is_new = !state.complete && !state.entries.contains_key(key);
-            state.put(&self.coverage, key, version, object);
-            // Whoever asks for it or writes it has a use for it.
-            if let Some(entry) = state.entries.get_mut(key) {
-                entry.asked.store(true, Ordering::Relaxed);
-                entry.answered |= is_new;
-            }
+    /// Takes a state from an answer. No event will tell of it any more: what became different is
+    /// answered, for everybody but the one who asked.
+    pub(super) fn learn(&self, key: &Key, object: &Arc<Object>) -> Option<Change> {
+        let version = version(object)?;
+        if !self.coverage.accepts(key, object) {
+            return None;
         }
+        let mut state = self.state.write();
+        let is_new = !state.complete && !state.entries.contains_key(key);
+        let news = state.put(&self.coverage, key, version, object);
+        // Whoever asks for it or writes it has a use for it.
+        if let Some(entry) = state.entries.get_mut(key) {
+            entry.asked.store(true, Ordering::Relaxed);
+            entry.answered |= is_new;
+        }
+        // Of a first list all is told when it is whole.
+        (state.complete && news == News::Different)
+            .then(|| Change::of(key, Arc::clone(object), What::Changed))
     }
 
-    /// Takes from an answer that an object does not exist.
-    pub(super) fn learn_gone(&self, key: &Key) {
+    /// Takes from an answer that an object does not exist; as with `learn`.
+    pub(super) fn learn_gone(&self, key: &Key) -> Option<Change> {
         let mut state = self.state.write();
-        if let Some(entry) = state.take(key) {
-            state.bury(key, entry.uid, entry.version, true);
-        }
+        let entry = state.take(key)?;
+        let last = entry.object();
+        state.bury(key, entry.uid, entry.version, true);
+        let last = last.filter(|_| state.complete)?;
+        Some(Change::of(key, last, What::Gone))
     }
 
     /// Forgets what only answers told of, as long as the source has not told of everything: what is not
@@ -364,7 +404,7 @@ impl Table {
             state.rest(key, most);
         }
         drop(state);
-        (news == News::Different).then(|| Change::of(key, object, What::Changed))
+        (news == News::Different).then(|| Change::of(key, Arc::new(object.clone()), What::Changed))
     }
 
     /// Keeps everything from now on: somebody came who asks for all of it.
@@ -396,7 +436,7 @@ impl Table {
         let witnessed = witnessed || (before && state.graves[key].witnessed);
         state.bury(key, uid.into(), *version, witnessed);
         drop(state);
-        (known.is_some() || !before).then(|| Change::of(key, object, What::Gone))
+        (known.is_some() || !before).then(|| Change::of(key, Arc::new(object.clone()), What::Gone))
     }
 
     /// Ends a list whose objects were all upserted: what it lacked is gone, unless it is known to
@@ -413,7 +453,7 @@ impl Table {
                 gone.extend(
                     entry
                         .object()
-                        .map(|object| Change::of(&key, &object, What::Gone)),
+                        .map(|object| Change::of(&key, object, What::Gone)),
                 );
                 state.bury(&key, entry.uid, as_of, false);
             }
@@ -497,18 +537,25 @@ impl State {
         self.graves.remove(key);
         let entry = Entry {
             version,
-            cut: false,
             asked: asked.into(),
             answered,
             uid: uid.into(),
             print,
             in_deletion: object.in_deletion(),
+            extent: if object.is_fragment() {
+                Extent::Fragment
+            } else {
+                Extent::Whole
+            },
             indexed,
             body: serde_json::to_vec(object.as_value())
                 .expect("a JSON value has no keys but strings")
                 .into(),
         };
-        self.entries.insert(key.clone(), entry);
+        self.count(&entry);
+        if let Some(before) = self.entries.insert(key.clone(), entry) {
+            self.uncount(&before);
+        }
         news
     }
 
@@ -518,7 +565,7 @@ impl State {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        if entry.cut || entry.asked.load(Ordering::Relaxed) {
+        if entry.extent != Extent::Whole || entry.asked.load(Ordering::Relaxed) {
             return;
         }
         self.idle.push(key, entry.body.len());
@@ -526,15 +573,28 @@ impl State {
             && let Some(oldest) = self.idle.pop()
         {
             if let Some(entry) = self.entries.get_mut(&oldest) {
+                let before = entry.body.len();
                 entry.shrink();
+                self.bytes = self.bytes + entry.body.len() - before;
             }
         }
     }
 
     fn take(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
+        self.uncount(&entry);
         self.unindex(entry.indexed, key);
         Some(entry)
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.bytes += entry.body.len();
+        self.fragments += usize::from(entry.extent == Extent::Fragment);
+    }
+
+    fn uncount(&mut self, entry: &Entry) {
+        self.bytes -= entry.body.len();
+        self.fragments -= usize::from(entry.extent == Extent::Fragment);
     }
 
     fn unindex(&mut self, place: Option<u64>, key: &Key) {
@@ -593,7 +653,7 @@ impl Entry {
     /// Notes that somebody has a use for it; whether it is there whole.
     fn ask(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
-        !self.cut
+        self.extent != Extent::Cut
     }
 
     fn whole(&self) -> Option<Arc<Object>> {
@@ -602,7 +662,7 @@ impl Entry {
 
     /// Leaves no more of it than tells whose it is.
     fn shrink(&mut self) {
-        if self.cut || self.asked.load(Ordering::Relaxed) {
+        if self.extent != Extent::Whole || self.asked.load(Ordering::Relaxed) {
             return;
         }
         let Some(object) = self.object() else {
@@ -615,14 +675,19 @@ impl Entry {
         }
         if let Ok(body) = serde_json::to_vec(&root) {
             self.body = body.into();
-            self.cut = true;
+            self.extent = Extent::Cut;
         }
     }
 
     /// What is kept of it.
     fn object(&self) -> Option<Arc<Object>> {
         let value: Value = serde_json::from_slice(&self.body).ok()?;
-        Object::new(value).ok().map(Arc::new)
+        let object = if self.extent == Extent::Fragment {
+            Object::fragment(value)
+        } else {
+            Object::new(value)
+        };
+        object.ok().map(Arc::new)
     }
 }
 

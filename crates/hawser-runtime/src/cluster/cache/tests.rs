@@ -361,7 +361,12 @@ fn two_tables_of_a_kind_each_know_their_part() {
     assert_eq!((shelf.table.len(), second.len()), (0, 1));
     learned.metadata_mut().insert("name".into(), "b".into());
     assert_eq!(
-        shelf.cache.sizes().iter().map(|(_, _, n)| n).sum::<usize>(),
+        shelf
+            .cache
+            .sizes()
+            .iter()
+            .map(|(_, _, n)| n.entries)
+            .sum::<usize>(),
         1
     );
 }

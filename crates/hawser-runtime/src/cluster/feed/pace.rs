@@ -33,6 +33,49 @@ impl Pace {
     }
 }
 
+/// Objects a page of a list: fewer where so many did not come through.
+pub(super) struct PageSize {
+    now: usize,
+    most: usize,
+}
+
+/// Objects a page where nothing is wrong.
+const PAGE: usize = 500;
+
+impl Default for PageSize {
+    fn default() -> Self {
+        Self {
+            now: PAGE,
+            most: PAGE,
+        }
+    }
+}
+
+impl PageSize {
+    pub(super) fn now(&self) -> usize {
+        self.now
+    }
+
+    /// A page did not come through; whether a smaller one may.
+    pub(super) fn shrink(&mut self) -> bool {
+        let can = self.now > 1;
+        self.most = (self.now / 2).max(1);
+        self.now = self.most;
+        can
+    }
+
+    /// A page came through.
+    pub(super) fn grow(&mut self) {
+        self.now = (self.now * 2).min(self.most);
+    }
+
+    /// A whole list came through: the next one may try more.
+    pub(super) fn relax(&mut self) {
+        self.most = (self.most * 2).min(PAGE);
+        self.grow();
+    }
+}
+
 /// Doubling waits with a random part.
 pub(super) struct Backoff {
     limits: (Duration, Duration),

@@ -64,8 +64,19 @@ async fn delete(ground: &Ground, name: &str) {
 }
 
 fn start(ground: Ground, query: Option<&str>, clusters: Clusters, pace: Pace) -> Fed {
+    let kind = Gvk::new("", "v1", "ConfigMap");
+    start_of(ground, (kind, "configmaps"), query, clusters, pace)
+}
+
+fn start_of(
+    ground: Ground,
+    (kind, resource): (Gvk, &str),
+    query: Option<&str>,
+    clusters: Clusters,
+    pace: Pace,
+) -> Fed {
     let cache = Cache::new();
-    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "ConfigMap")));
+    let (side, kind) = (Side::new("s"), Arc::new(kind));
     cache.route(&side, "", &"here".into());
     let coverage = Coverage {
         labelled: query.map(|_| "l".into()),
@@ -75,7 +86,7 @@ fn start(ground: Ground, query: Option<&str>, clusters: Clusters, pace: Pace) ->
     let (sender, told) = mpsc::unbounded_channel();
     let selection = Selection {
         connection: ground.service.clone(),
-        resource: "configmaps".into(),
+        resource: resource.into(),
         namespace: Some("default".into()),
         query: query.map(Into::into),
         clusters,
@@ -520,4 +531,226 @@ async fn who_is_told_that_a_list_is_complete_finds_the_feed_complete() {
     }
     let complete = timeout(SOON, looked.recv()).await;
     assert_eq!(complete.unwrap(), Some(true));
+}
+
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+
+/// A kind that takes whatever stands in its objects.
+async fn define_things(ground: &Ground) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = ground.service.ask(Call::post(path, &definition)).await;
+    made.unwrap();
+    let served = async || {
+        let listed = ground.service.call(Call::get(THINGS)).await.unwrap();
+        listed.is_success()
+    };
+    while !served().await {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// An object of so many levels.
+fn thing(name: &str, levels: usize) -> String {
+    let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+    format!(
+        r#"{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{open}{close}}}"#
+    )
+}
+
+/// Sends an object as it is: nobody here could parse it.
+async fn send(ground: &Ground, call: Call, body: String) {
+    let body = body.into();
+    let reply = ground.service.call(Call { body, ..call }).await.unwrap();
+    let said = String::from_utf8_lossy(&reply.body);
+    assert!(
+        reply.is_success(),
+        "{}",
+        said.chars().take(300).collect::<String>()
+    );
+}
+
+async fn make_thing(ground: &Ground, name: &str, levels: usize) {
+    let call = Call::post(THINGS, &Value::Null);
+    send(ground, call, thing(name, levels)).await;
+}
+
+fn things(ground: Ground, pace: Pace) -> Fed {
+    let kind = Gvk::new("example.com", "v1", "Thing");
+    start_of(
+        ground,
+        (kind, "things"),
+        None,
+        Clusters::One("".into()),
+        pace,
+    )
+}
+
+impl Fed {
+    /// Whether an object is known, and whether whole.
+    fn is_whole(&self, name: &str) -> Option<bool> {
+        let scope = self.feed.table().scope("");
+        match self.cache.get(&scope.key(Some("default"), name)) {
+            Seen::Present(object) => Some(!object.is_fragment()),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+}
+
+const LEVELS: usize = 9_000;
+
+#[tokio::test]
+async fn an_object_that_is_too_deep_stops_no_other_one() {
+    let ground = Ground::start().await;
+    define_things(&ground).await;
+    let mut fed = things(ground, PATIENT);
+    fed.feed.completed().await;
+    make_thing(&fed.ground, "deep", LEVELS).await;
+    fed.told_of("deep", What::Changed).await;
+    make_thing(&fed.ground, "other", 3).await;
+    fed.told_of("other", What::Changed).await;
+    assert_eq!(
+        (fed.is_whole("deep"), fed.is_whole("other")),
+        (Some(false), Some(true))
+    );
+    assert_eq!(fed.feed.table().size().fragments, 1);
+    assert_eq!(fed.feed.health().problem, None);
+    // Of its own depth the one is rid by a write, the other by its end.
+    let flat = json!({"spec": null});
+    let patch = Call::merge_patch(format!("{THINGS}/deep"), &flat);
+    fed.ground.service.ask(patch).await.unwrap();
+    fed.told_of("deep", What::Changed).await;
+    assert_eq!(fed.is_whole("deep"), Some(true));
+    make_thing(&fed.ground, "second", LEVELS).await;
+    fed.told_of("second", What::Changed).await;
+    let gone = Call::delete(format!("{THINGS}/second"), &json!({}));
+    assert!(fed.ground.service.call(gone).await.unwrap().is_success());
+    fed.told_of("second", What::Gone).await;
+    assert_eq!(
+        (fed.is_whole("second"), fed.feed.table().size().fragments),
+        (None, 0)
+    );
+    let requests = fed.ground.playground.requests().since(0);
+    let watches = requests
+        .iter()
+        .filter(|r| r.resource == "things" && r.verb == "watch");
+    assert_eq!(watches.count(), 1);
+}
+
+#[tokio::test]
+async fn a_first_list_with_an_object_that_is_too_deep_is_complete() {
+    for streamed in [true, false] {
+        let ground = Ground::start().await;
+        define_things(&ground).await;
+        make_thing(&ground, "a", 3).await;
+        make_thing(&ground, "deep", LEVELS).await;
+        make_thing(&ground, "z", 3).await;
+        if !streamed {
+            let (code, when) = (422, When::Before);
+            let refuse = fault("watch", "things", Action::Status { code, when });
+            ground.playground.faults().add(refuse.once());
+        }
+        let fed = things(ground, PATIENT);
+        timeout(SOON, fed.feed.completed()).await.unwrap();
+        let whole = ["a", "deep", "z"].map(|name| fed.is_whole(name));
+        assert_eq!(whole, [Some(true), Some(false), Some(true)]);
+    }
+}
+
+#[tokio::test]
+async fn pages_that_do_not_come_through_are_asked_for_smaller() {
+    let ground = Ground::start().await;
+    for number in 0..3 {
+        create(&ground, &format!("a{number}"), json!({})).await;
+    }
+    let (code, when) = (422, When::Before);
+    let faults = ground.playground.faults();
+    faults.add(fault("watch", "configmaps", Action::Status { code, when }).once());
+    // Slower than anybody waits, then out of time before any answer.
+    for action in [
+        Action::Latency(Duration::from_mins(1)),
+        Action::Status { code: 504, when },
+    ] {
+        let mut slow = fault("list", "configmaps", action);
+        slow.times = Some(4);
+        faults.add(slow);
+    }
+    let fed = plain(ground, QUICK);
+    timeout(SOON, fed.feed.completed()).await.unwrap();
+    assert!(fed.has("a0") && fed.has("a1") && fed.has("a2"));
+    let requests = fed.ground.playground.requests().since(0);
+    let lists = requests
+        .iter()
+        .filter(|r| r.verb == "list" && r.resource == "configmaps");
+    let sizes: Vec<_> = lists
+        .map(|r| r.query.split("limit=").nth(1).unwrap())
+        .collect();
+    // Those that nobody waited for, from 500 to 62, are not in the log.
+    assert_eq!(sizes[..4], ["31", "15", "7", "3"]);
+    assert!(sizes[4..].iter().all(|size| size.starts_with('1')) && sizes.len() == 7);
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_with_an_error_goes_on_where_it_was_without_a_list() {
+    let ground = Ground::start().await;
+    let mut fails = fault(
+        "watch",
+        "configmaps",
+        Action::FailWatch(Duration::from_millis(300)),
+    );
+    fails.times = Some(2);
+    ground.playground.faults().add(fails);
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let mut told = 0;
+    let watches = |fed: &Fed| {
+        let requests = fed.ground.playground.requests().since(0);
+        let watches = requests
+            .iter()
+            .filter(|r| r.verb == "watch" && r.resource == "configmaps");
+        watches.count()
+    };
+    while told < 5 || watches(&fed) < 3 {
+        create(&fed.ground, &format!("n{told}"), json!({})).await;
+        fed.told_of(&format!("n{told}"), What::Changed).await;
+        told += 1;
+    }
+    let requests = fed.ground.playground.requests().since(0);
+    let lists = requests.iter().filter(|r| {
+        r.resource == "configmaps" && (r.verb == "list" || r.query.contains("sendInitialEvents"))
+    });
+    assert_eq!(lists.count(), 1);
+}
+
+#[tokio::test]
+async fn a_kind_that_is_expected_is_looked_for_at_once() {
+    let ground = Ground::start().await;
+    let seldom = Duration::from_hours(1);
+    let fed = things(
+        ground,
+        Pace {
+            retry: (seldom, seldom),
+            ..PATIENT
+        },
+    );
+    let mut health = fed.feed.health.clone();
+    let unserved = health.wait_for(|health| health.problem.is_some());
+    timeout(SOON, unserved).await.unwrap().unwrap();
+    // It is told before it is true, as by who writes the definition.
+    fed.feed.expect();
+    define_things(&fed.ground).await;
+    timeout(SOON, fed.feed.completed()).await.unwrap();
 }

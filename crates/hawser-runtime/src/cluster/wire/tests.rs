@@ -3,6 +3,7 @@ use crate::cluster::ground::{Ground, fault};
 use hawser_sync::Side;
 use hawser_sync::subject::Labels;
 use kcp_playground::server::{Action, When};
+use serde_json::Value;
 
 /// Everything is on the service cluster, the plural of a kind is its name with an s.
 struct Plain(Connection);

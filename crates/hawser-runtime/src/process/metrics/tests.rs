@@ -106,6 +106,15 @@ async fn a_cache_that_hears_nothing_grows_old_until_it_is_forgotten() {
         &metrics,
         "hawser_cache_silence_seconds{side=\"kcp\",kind=\"Bucket\"} 0",
     );
+    metrics.cached("kcp", "Bucket", 4096, 1);
+    says(
+        &metrics,
+        "hawser_cache_bytes{side=\"kcp\",kind=\"Bucket\"} 4096",
+    );
+    says(
+        &metrics,
+        "hawser_unreadable_objects{side=\"kcp\",kind=\"Bucket\"} 1",
+    );
     metrics.held_deletions("Bucket", 3);
     says(&metrics, "hawser_held_deletions{kind=\"Bucket\"} 3");
     metrics.forget("kcp", "Bucket");

@@ -1,0 +1,45 @@
+//! Names of clusters and namespaces, each kept once for as long as anything bears it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+#[derive(Default)]
+pub(super) struct Names {
+    known: HashSet<Arc<str>>,
+    /// With so many names, those that nothing bears any more are dropped.
+    full: usize,
+}
+
+/// Fewer names are not worth looking through.
+const FEW: usize = 256;
+
+impl Names {
+    pub(super) fn get(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= self.full.max(FEW) {
+            self.known.retain(|name| Arc::strong_count(name) > 1);
+            self.full = self.known.len() * 2;
+        }
+        let name = Arc::from(name);
+        self.known.insert(Arc::clone(&name));
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nothing_bears_any_more_are_dropped() {
+        let mut names = Names::default();
+        let borne: Vec<_> = (0..FEW).map(|n| names.get(&format!("borne-{n}"))).collect();
+        for number in 0..100_000 {
+            names.get(&format!("gone-{number}"));
+        }
+        assert!(names.known.len() <= 2 * FEW + 1, "{}", names.known.len());
+        assert!(Arc::ptr_eq(&borne[7], &names.get("borne-7")));
+    }
+}
