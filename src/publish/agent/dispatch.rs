@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use super::feeds::Hears;
 use super::publication::{Publication, SERVICE, SubjectId, namespace_kind};
@@ -178,6 +179,40 @@ impl Dispatch {
         }
     }
 
+    /// What a pass learned: everybody who depends on it hears of it, but for the pass itself.
+    pub fn learned(&self, by: &SubjectId, change: &Change) {
+        if let Some(source) = self.cache.source(&change.key.side, &change.key.cluster) {
+            self.heard(&source, change, Some(by));
+        }
+    }
+
+    fn heard(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
+        let urgency = match change.what {
+            What::Initial => Urgency::Initial,
+            What::Changed | What::Gone => Urgency::Live,
+        };
+        let mut concerned = Vec::new();
+        if change.key.side == self.sides.kcp {
+            // Of first lists all is taken together, once everything else is known that passes ask for.
+            if change.what != What::Initial {
+                self.remote(source, &change.key, &mut concerned);
+                self.related(change, &mut concerned);
+            }
+        } else {
+            // What a pass made is known to whoever shares it from that pass.
+            if by.is_none() {
+                self.company.heard(&self.sides, change);
+            }
+            self.local(change, &mut concerned);
+            self.related(change, &mut concerned);
+        }
+        for id in concerned {
+            if by != Some(&id) {
+                self.add(id, urgency);
+            }
+        }
+    }
+
     fn add(&self, id: SubjectId, urgency: Urgency) {
         // Objects of workspaces that do not take part come to their turn when these do.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
@@ -187,60 +222,45 @@ impl Dispatch {
     }
 
     /// An object of a workspace, or one that its passes depend on.
-    fn remote(&self, source: &SourceId, key: &Key, urgency: Urgency) {
+    fn remote(&self, source: &SourceId, key: &Key, concerned: &mut Vec<SubjectId>) {
         let running = self.running();
         for publication in running.of_remote(&key.kind) {
-            self.add(publication.subject(key), urgency);
+            concerned.push(publication.subject(key));
         }
         if key.kind == namespace_kind() {
             let filtering = running.all().filter(|p| p.compiled().needs_namespace());
             for publication in filtering {
-                for id in publication.subjects_in(source, &key.cluster, &key.name) {
-                    self.add(id, urgency);
-                }
+                concerned.extend(publication.subjects_in(source, &key.cluster, &key.name));
             }
         }
     }
 
     /// What travels with objects, or would.
-    fn related(&self, change: &Change, urgency: Urgency) {
+    fn related(&self, change: &Change, concerned: &mut Vec<SubjectId>) {
         for publication in self.running().all() {
-            for id in publication.related.asking(change) {
-                self.add(id, urgency);
-            }
+            concerned.extend(publication.related.asking(change));
         }
     }
 
     /// A copy.
-    fn local(&self, change: &Change, urgency: Urgency) {
+    fn local(&self, change: &Change, concerned: &mut Vec<SubjectId>) {
         let running = self.running();
         for publication in running.of_local(&change.key.kind) {
-            for id in publication.subjects_of_copy(change) {
-                self.add(id, urgency);
-            }
+            concerned.extend(publication.subjects_of_copy(change));
         }
     }
 }
 
 impl Hears for Dispatch {
     fn changed(&self, source: &SourceId, change: Change) {
-        let urgency = match change.what {
-            What::Initial => Urgency::Initial,
-            What::Changed | What::Gone => Urgency::Live,
-        };
-        if self.control.contains(&change.key.kind) {
+        if !self.control.contains(&change.key.kind) {
+            self.heard(source, &change, None);
+        } else if change.object.is_fragment() && change.what != What::Gone {
+            let (kind, name) = (&change.key.kind, &*change.key.name);
+            warn!(%kind, name, "an object is nested too deeply to be read, what was known of it counts");
+        } else {
             // Nobody listens only while the process ends.
             let _ = self.news.send(News::Changed(Arc::clone(source), change));
-        } else if change.key.side == self.sides.kcp {
-            // Of first lists all is taken together, once everything else is known that passes ask for.
-            if change.what != What::Initial {
-                self.remote(source, &change.key, urgency);
-                self.related(&change, urgency);
-            }
-        } else {
-            self.company.heard(&self.sides, &change);
-            self.local(&change, urgency);
-            self.related(&change, urgency);
         }
     }
 

@@ -25,10 +25,10 @@ use hawser_runtime::cluster::wire::Wire;
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::decide::Question;
 use hawser_sync::reason::Class;
-use hawser_sync::subject::Fate;
+use hawser_sync::subject::{Fate, Labels};
 use hawser_sync::{
-    Answer, Cluster, Dialect, Failure, Key, Memo, Outcome, Print, Prints as _, Report, Request,
-    Scope, Seen, Step, Subject, View, run,
+    Answer, Cluster, Dialect, Failure, Found, Key, Memo, Outcome, Print, Prints as _, Report,
+    Request, Scope, Seen, Step, Store, Subject, View, run,
 };
 use kube_lang::object::Object;
 
@@ -126,7 +126,12 @@ impl Passes {
             workspace: &id.cluster,
             asked: AtomicBool::new(false),
         };
-        let report = run(&front, &*self.cache, &cluster).await;
+        let known = Known {
+            cache: &self.cache,
+            dispatch: &self.dispatch,
+            id,
+        };
+        let report = run(&front, &known, &cluster).await;
         let took = started.elapsed();
         let asked = cluster.asked.into_inner();
         for outcome in &report.outcomes {
@@ -282,6 +287,34 @@ impl Cluster for WhileAtWork<'_> {
             self.braking.stir();
         }
         answer
+    }
+}
+
+/// The caches as one pass reads them. What it learns, everybody else who depends on it hears of at once:
+/// the event that follows brings nothing new.
+struct Known<'a> {
+    cache: &'a Cache,
+    dispatch: &'a Dispatch,
+    id: &'a SubjectId,
+}
+
+impl Store for Known<'_> {
+    fn get(&self, key: &Key) -> Seen {
+        self.cache.get(key)
+    }
+
+    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
+        self.cache.find(scope, labels)
+    }
+
+    fn saw_deletion(&self, key: &Key) -> bool {
+        self.cache.saw_deletion(key)
+    }
+
+    fn learn(&self, request: &Request, answer: &Answer) {
+        for change in self.cache.take(request, answer) {
+            self.dispatch.learned(self.id, &change);
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Objects that travel with others: credentials, configurations, whatever an entry leads to.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
+use kcp_playground::server::{Action, Fault, Matcher};
 use serde_json::{Value, json};
 use testbed::eventually;
 
@@ -30,6 +33,7 @@ on_the_playground!(
     what_several_objects_share_goes_with_the_last,
     no_consumer_reads_or_writes_where_nothing_was_opened,
     the_example_with_credentials_does_what_it_says,
+    what_the_agent_makes_for_one_object_reaches_another_that_refers_to_it,
 );
 
 const FINALIZER: &str = "syncagent.kcp.io/cleanup";
@@ -446,5 +450,44 @@ async fn the_example_with_credentials_does_what_it_says(world: &World) -> Result
         held(team, "default", "orders-credentials").await?.is_none()
             && held(service, stage.home(), "my-ca").await?.is_none()
     );
+    Ok(())
+}
+
+/// One object's credentials are another one's configuration.
+async fn what_the_agent_makes_for_one_object_reaches_another_that_refers_to_it(
+    world: &World,
+) -> Result<()> {
+    // Answers come before the events that tell of the same.
+    let late = Matcher {
+        verb: Some("watch".to_owned()),
+        resource: Some("secrets".to_owned()),
+        ..Matcher::default()
+    };
+    let late = Fault::new(late, Action::DelayWatch(Duration::from_millis(300)));
+    world.playground.faults().add(late);
+    let template = "{{ if eq .Side \"kcp\" }}{{ .Object.spec.down }}-back{{ else }}{{ .Object.spec.down }}{{ end }}";
+    let stage = world
+        .related(json!({"related": [
+            entry("down", "service", json!({"template": {"template": template}})),
+            entry("up", "kcp", json!({"reference": {"path": "spec.up"}})),
+        ]}))
+        .await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    let (_, copy) = stage.made("app", json!({"up": "s-back"})).await;
+    let namespace = copy["metadata"]["namespace"]
+        .as_str()
+        .context("no namespace")?;
+    stage.made("database", json!({"down": "s"})).await;
+    stage.marker("ready").await;
+    put(service, namespace, "s", "first").await?;
+    await_held(team, "default", "s-back", Some("first")).await;
+    await_held(service, namespace, "s-back", Some("first")).await;
+    let change = json!({"stringData": {"k": "second"}});
+    service.merge(&secrets().at(namespace, "s"), change).await?;
+    await_held(team, "default", "s-back", Some("second")).await;
+    await_held(service, namespace, "s-back", Some("second")).await;
+    service.delete(&secrets().at(namespace, "s")).await?;
+    await_held(team, "default", "s-back", None).await;
+    await_held(service, namespace, "s-back", None).await;
     Ok(())
 }
