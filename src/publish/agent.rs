@@ -10,6 +10,8 @@
 //! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`events`] | what consumers are told of their objects |
+//! | [`bonds`] | whether a workspace is bound, as its server says now |
+//! | [`retraction`] | what is asked before anything is taken back |
 //! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -24,6 +26,7 @@
 
 pub mod atlas;
 pub mod bindings;
+pub mod bonds;
 pub mod braking;
 pub mod conditions;
 pub mod control;
@@ -39,6 +42,7 @@ pub mod process;
 pub mod publication;
 pub mod publishing;
 pub mod related;
+pub mod retraction;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;

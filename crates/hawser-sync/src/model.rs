@@ -514,6 +514,10 @@ impl Store for Cache {
         matches!(heard.known.get(key), Some((_, None)))
     }
 
+    fn saw_end(&self, key: &Key) -> bool {
+        self.saw_deletion(key)
+    }
+
     fn learn(&self, request: &Request, answer: &Answer) {
         let mut heard = self.0.lock();
         match (request, answer) {

@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::atlas::Places;
+use super::bonds::Bonds;
 use super::braking::Braking;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
@@ -382,6 +383,7 @@ impl Agent {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
+            bonds: Bonds::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
             wire: Wire::new(self.places),
             finished: Box::new(Observing {

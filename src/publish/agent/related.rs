@@ -23,7 +23,7 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
+    self, Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
@@ -124,6 +124,10 @@ impl Company {
         let some_are_new = now.iter().any(is_new);
         *published = now.into();
         some_are_new
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub fn around<'a>(&'a self, kinds: &'a Kinds, published: &'a [Published]) -> Surroundings<'a> {
@@ -396,7 +400,12 @@ impl Works {
         prints: &dyn Prints,
     ) -> bool {
         let entries = publication.compiled().related();
-        if entries.is_empty() {
+        let tells = report.outcomes.iter();
+        let tells = tells
+            .filter(|one| related::entry_of(&one.link).is_some())
+            .count()
+            > 0;
+        if entries.is_empty() && !tells {
             return false;
         }
         let anchor = publication.anchor(id);
@@ -413,8 +422,11 @@ impl Works {
             }
         };
         let questions = match standing {
-            Standing::Gone => Vec::new(),
-            Standing::There => report.asked.iter().filter(concerns).cloned().collect(),
+            // What it held and could not let go may show again.
+            Standing::Gone if !tells => Vec::new(),
+            Standing::Gone | Standing::There => {
+                report.asked.iter().filter(concerns).cloned().collect()
+            }
         };
         let new = self.index.lock().set(id, questions);
         let mut answers = report.asked.iter().zip(&report.prints);

@@ -57,8 +57,14 @@ impl Sweep {
     async fn once(&self) {
         let running = self.dispatch.running();
         for publication in running.all() {
-            for (key, secret) in self.left_over(publication) {
-                self.delete(publication, key, &secret).await;
+            for (remote, key, secret) in self.left_over(publication) {
+                // What it still tells of is let go by a pass, or by nobody.
+                if memory::codec::tells_of_related(&secret) {
+                    let anchor = self.anchor(publication, &remote);
+                    self.dispatch.look_at(publication.subject(&anchor));
+                    continue;
+                }
+                self.delete(publication, &remote, key, &secret).await;
                 if self.forbidden.load(Ordering::Relaxed) {
                     return;
                 }
@@ -67,7 +73,7 @@ impl Sweep {
     }
 
     /// The states of objects of this publication that are not there.
-    fn left_over(&self, publication: &Publication) -> Vec<(Key, Arc<Object>)> {
+    fn left_over(&self, publication: &Publication) -> Vec<(Remote, Key, Arc<Object>)> {
         let Some(states) = publication.states() else {
             return Vec::new();
         };
@@ -78,28 +84,25 @@ impl Sweep {
             let Seen::Present(secret) = self.cache.get(&key) else {
                 return None;
             };
-            self.is_left(publication, states, &secret)
-                .then_some((key, secret))
+            let remote = self.whose(publication, states, &secret)?;
+            Some((remote, key, secret))
         });
         left.collect()
     }
 
-    fn is_left(&self, publication: &Publication, states: &Table, secret: &Object) -> bool {
+    /// The object of this publication that a state is of, where it is known that neither that nor a copy of
+    /// it is there.
+    fn whose(&self, publication: &Publication, states: &Table, secret: &Object) -> Option<Remote> {
         let agent = secret.label(marks::AGENT_NAME);
-        // Whose related copies stay on purpose, or may still have to be taken back, is known by it alone.
-        if memory::codec::tells_of_related(secret) {
-            return false;
-        }
-        let Some((remote, kind)) = memory::primary_of(secret) else {
-            return false;
-        };
+        let (remote, kind) = memory::primary_of(secret)?;
         let source = self.cache.source(&self.sides.kcp, &remote.cluster);
-        states.is_complete()
+        let is_left = states.is_complete()
             && agent.is_none_or(|agent| agent == self.agent)
             && kind == *publication.remote_kind
             && source.is_some_and(|source| publication.sees(&source))
             && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
-            && self.copies(publication, &remote) == Found::All(Vec::new())
+            && self.copies(publication, &remote) == Found::All(Vec::new());
+        is_left.then_some(remote)
     }
 
     fn anchor(&self, publication: &Publication, remote: &Remote) -> Key {
@@ -112,11 +115,8 @@ impl Sweep {
         self.cache.find(&scope, &remote.marked())
     }
 
-    async fn delete(&self, publication: &Publication, key: Key, secret: &Object) {
-        let Some((remote, _)) = memory::primary_of(secret) else {
-            return;
-        };
-        let anchor = self.anchor(publication, &remote);
+    async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
+        let anchor = self.anchor(publication, remote);
         let read = self.wire.send(&Request::Read { key: anchor }).await;
         let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
             return;

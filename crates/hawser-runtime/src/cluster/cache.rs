@@ -139,6 +139,11 @@ impl Store for Cache {
         tables.iter().any(|table| table.saw_deletion(key))
     }
 
+    fn saw_end(&self, key: &Key) -> bool {
+        let tables = self.tables(&key.scope());
+        tables.iter().any(|table| table.saw_end(key))
+    }
+
     fn learn(&self, request: &Request, answer: &Answer) {
         match (request.key(), answer) {
             (Some(key), Answer::Object(object)) => self.put(key, object),

@@ -123,6 +123,8 @@ struct Grave {
     version: u64,
     /// The event of the deletion was seen, or the answer that reported it.
     witnessed: bool,
+    /// It was in deletion then, or had no finalizer.
+    ended: bool,
 }
 
 /// Objects that nobody asked for, in the order in which they came.
@@ -303,6 +305,12 @@ impl Table {
         state.graves.get(key).is_some_and(|grave| grave.witnessed)
     }
 
+    /// Whether an object was in deletion when it went, or had no finalizer.
+    pub(super) fn saw_end(&self, key: &Key) -> bool {
+        let state = self.state.read();
+        state.graves.get(key).is_some_and(|grave| grave.ended)
+    }
+
     /// Takes a state from an answer. Nothing is told: who asked knows.
     pub(super) fn learn(&self, key: &Key, object: &Object) {
         let Some(version) = version(object) else {
@@ -324,7 +332,13 @@ impl Table {
     pub(super) fn learn_gone(&self, key: &Key) {
         let mut state = self.state.write();
         if let Some(entry) = state.take(key) {
-            state.bury(key, entry.uid, entry.version, true);
+            let grave = Grave {
+                uid: entry.uid,
+                version: entry.version,
+                witnessed: true,
+                ended: entry.in_deletion,
+            };
+            state.bury(key, grave);
         }
     }
 
@@ -393,8 +407,18 @@ impl Table {
             .graves
             .get(key)
             .is_some_and(|grave| *grave.uid == *uid);
-        let witnessed = witnessed || (before && state.graves[key].witnessed);
-        state.bury(key, uid.into(), *version, witnessed);
+        let ended = was_going || object.finalizers().next().is_none();
+        let (seen, seen_end) = match state.graves.get(key).filter(|_| before) {
+            Some(grave) => (grave.witnessed, grave.ended),
+            None => (false, false),
+        };
+        let grave = Grave {
+            uid: uid.into(),
+            version: *version,
+            witnessed: witnessed || seen,
+            ended: ended || seen_end,
+        };
+        state.bury(key, grave);
         drop(state);
         (known.is_some() || !before).then(|| Change::of(key, object, What::Gone))
     }
@@ -415,7 +439,13 @@ impl Table {
                         .object()
                         .map(|object| Change::of(&key, &object, What::Gone)),
                 );
-                state.bury(&key, entry.uid, as_of, false);
+                let grave = Grave {
+                    uid: entry.uid,
+                    version: as_of,
+                    witnessed: false,
+                    ended: entry.in_deletion,
+                };
+                state.bury(&key, grave);
             }
         }
         let first = !std::mem::replace(&mut state.complete, true);
@@ -548,12 +578,7 @@ impl State {
         }
     }
 
-    fn bury(&mut self, key: &Key, uid: Box<str>, version: u64, witnessed: bool) {
-        let grave = Grave {
-            uid,
-            version,
-            witnessed,
-        };
+    fn bury(&mut self, key: &Key, grave: Grave) {
         if self.graves.insert(key.clone(), grave).is_none() {
             self.buried.push_back(key.clone());
         }
