@@ -21,6 +21,7 @@
 //! | [`passes`] | workers that run the engine |
 //! | [`observing`] | what becomes known of passes: events and numbers |
 //! | [`sweep`] | state Secrets whose object is gone |
+//! | [`orphans`] | what workspaces that have left leave behind, listed and removed on demand |
 //! | [`atlas`] | where the engine's requests go |
 //! | [`process`] | all of it together, from start to end |
 
@@ -37,6 +38,7 @@ pub mod feeds;
 mod notices;
 pub mod observing;
 pub mod options;
+pub mod orphans;
 pub mod passes;
 pub mod process;
 pub mod publication;

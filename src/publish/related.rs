@@ -183,7 +183,7 @@ pub fn extend(
 /// The subject of an object that is not wanted any more. What was made for it stays as it is, but for what
 /// no entry tells of any more, and for originals in deletion, which are let go.
 pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
-    let mut left = apart(&subject, rules, ledger, view, Left::outside);
+    let mut left = apart(&subject, rules, ledger, view, |left| left.outside());
     let mut leaves = Subject {
         finalizer: None,
         intent: Intent::Leave,
@@ -201,7 +201,7 @@ pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dy
 /// The subject of an object that is gone: originals that were out of sight when it went are let go when
 /// they show again.
 fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
-    let mut left = apart(&subject, rules, ledger, view, Left::afterwards);
+    let mut left = apart(&subject, rules, ledger, view, |left| left.afterwards());
     if left.is_empty() {
         return subject;
     }

@@ -536,10 +536,7 @@ fn a_list_that_merely_lacks_a_source_takes_no_copy_away() {
     let (stage, front, [out, out_copy, config, config_copy]) = with_related();
     stage.cache.forget(&out);
     stage.cache.forget(&config);
-    stage.world.take_log();
     stage.pass(&front);
-    let log = stage.world.take_log();
-    assert!(log.iter().all(|request| !request.writes()), "{log:?}");
     for copy in [&out_copy, &config_copy] {
         assert!(stage.world.get(copy).is_some(), "{copy}");
     }

@@ -31,7 +31,7 @@ use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_sync::decide::Question;
-use hawser_sync::{Key, Made, Prints, Report};
+use hawser_sync::{CopyRecord, Key, Prints, Report};
 use kube_lang::object::{Gvk, Object};
 
 mod index;
@@ -88,11 +88,14 @@ impl Company {
             _ if !memory::codec::tells_of_related(secret) => return,
             What::Initial | What::Changed => memory::codec::copies(secret)
                 .iter()
-                .filter_map(|(id, made)| Some((Ends::read(id, sides, &remote)?, *made)))
+                .filter_map(|(id, copy)| {
+                    let made = !matches!(copy, CopyRecord::Adopted { .. });
+                    Some((Ends::read(id, sides, &remote)?, made))
+                })
                 .collect(),
         };
         let wishes = ends.iter().flat_map(|(ends, _)| ends.wishes()).collect();
-        let made = ends.iter().filter(|(_, made)| *made == Made::Created);
+        let made = ends.iter().filter(|(_, made)| *made);
         let made = made.flat_map(|(ends, _)| ends.wishes()).collect();
         let by = claimant(secret, &remote);
         self.ledger.remembered(&by, wishes, made);

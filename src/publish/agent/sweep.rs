@@ -1,7 +1,7 @@
-//! State Secrets whose object is gone: the original leaves them behind, and so does whoever is killed
-//! at the wrong moment.
+//! What is left of objects that are gone: state Secrets, which the original leaves behind, as does whoever is
+//! killed at the wrong moment; and copies of workspaces that have left, which are counted.
 //!
-//! One is deleted only where everything that could still need it is known: its object by a complete list
+//! A state is deleted only where everything that could still need it is known: its object by a complete list
 //! and one live read, its copy by a complete list.
 
 use std::collections::HashSet;
@@ -13,14 +13,17 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::Publication;
+use super::workspaces::Workspaces;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
 use hawser_runtime::cluster::wire::Wire;
 use hawser_runtime::process::lease::Fence;
+use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -37,6 +40,10 @@ pub struct Sweep {
     pub dispatch: Arc<Dispatch>,
     pub wire: Wire<Arc<Places>>,
     pub fence: Fence,
+    pub workspaces: Arc<Workspaces>,
+    pub metrics: Arc<Metrics>,
+    /// Told that owners should be told of something.
+    pub braking: Arc<Braking>,
     /// Told when there is a reason to look.
     pub reason: Arc<Notify>,
     /// The agent may not delete Secrets: said once, and not tried again.
@@ -45,7 +52,7 @@ pub struct Sweep {
 
 impl Sweep {
     pub async fn run(self) {
-        while !self.forbidden.load(Ordering::Relaxed) {
+        loop {
             let reason = tokio::time::timeout(INTERVAL, self.reason.notified()).await;
             if reason.is_ok() {
                 tokio::time::sleep(AFTERWARDS).await;
@@ -57,6 +64,10 @@ impl Sweep {
     async fn once(&self) {
         let running = self.dispatch.running();
         for publication in running.all() {
+            self.count_orphans(publication).await;
+            if self.forbidden.load(Ordering::Relaxed) {
+                continue;
+            }
             for (remote, key, secret) in self.left_over(publication) {
                 // What it still tells of is let go by a pass, or by nobody.
                 if memory::codec::tells_of_related(&secret) {
@@ -65,11 +76,24 @@ impl Sweep {
                     continue;
                 }
                 self.delete(publication, &remote, key, &secret).await;
-                if self.forbidden.load(Ordering::Relaxed) {
-                    return;
-                }
             }
         }
+    }
+
+    async fn count_orphans(&self, publication: &Publication) {
+        let has_left = |cluster: &str| self.workspaces.has_left(cluster);
+        if !publication.count_orphans(&self.cache, has_left).await {
+            return;
+        }
+        let orphans = publication.orphans();
+        let count = orphans.values().sum();
+        let kind = &publication.local_kind.kind;
+        self.metrics.orphaned_copies(kind, count);
+        let name = &publication.plan.name;
+        for (workspace, copies) in orphans {
+            warn!(publishedresource = %name, workspace, copies, "copies are left of a workspace that does not bind the API any more");
+        }
+        self.braking.stir();
     }
 
     /// The states of objects of this publication that are not there.

@@ -22,6 +22,7 @@ on_the_playground!(
     what_leaves_the_filter_lets_go_of_originals_that_are_deleted,
     an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too,
     originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again,
+    what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word,
 );
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
@@ -346,5 +347,92 @@ async fn originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they
         Ok(())
     })
     .await;
+    Ok(())
+}
+
+/// What `hawser orphans` says, and whether it succeeds.
+async fn orphans(world: &World, action: &[&str]) -> Result<(bool, String)> {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .arg("orphans")
+        .args(action)
+        .arg(format!("--namespace={}", world.namespace))
+        .arg(format!(
+            "--kubeconfig={}",
+            world.service_kubeconfig().display()
+        ))
+        .arg(format!(
+            "--kcp-kubeconfig={}",
+            world.kcp_kubeconfig()?.display()
+        ))
+        .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
+        .arg(format!("--agent-name={}", world.agent))
+        .output()
+        .await?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
+}
+
+async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
+    world: &World,
+) -> Result<()> {
+    let stage = world.related(json!({"related": up()})).await?;
+    let other = world.team("other").await?;
+    put(&other.plane, "default", "stays", "1").await?;
+    other
+        .make(&stage.kind, "stays", json!({"up": "stays"}))
+        .await;
+    await_held(&world.service, &other.cluster, "stays", Some("1")).await;
+    let places = lit(&stage, "lamp").await?;
+    let (fine, said) = orphans(world, &["list"]).await?;
+    ensure!(fine && said.contains("0 orphans"), "{said}");
+    world.unbind(&stage.team).await?;
+    await_unbound(&stage.team).await;
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    eventually(SOON, "the owner is told", async || {
+        let found = world.service.get(&at).await?;
+        let message = found["status"]["conditions"][0]["message"].as_str();
+        let message = message.context("no message")?;
+        let told = message.contains(stage.home()) && message.contains("hawser orphans");
+        ensure!(told, "{message}");
+        Ok(())
+    })
+    .await;
+    let (fine, said) = orphans(world, &["list"]).await?;
+    ensure!(
+        fine && said.contains("3 orphans of 1 workspaces; 1 workspaces bind"),
+        "{said}"
+    );
+    for name in [&places[0], &places[1]] {
+        let name = name.rsplit('/').next().unwrap_or_default();
+        ensure!(said.contains(name), "{name} is not in {said}");
+    }
+    for (confirm, succeeds) in [(None, true), (Some("--confirm=2"), false)] {
+        let action: Vec<&str> = ["remove"].into_iter().chain(confirm).collect();
+        let (fine, said) = orphans(world, &action).await?;
+        ensure!(fine == succeeds, "{said}");
+        for place in &places {
+            uid(world, place).await?;
+        }
+    }
+    let (fine, said) = orphans(world, &["remove", "--confirm=3"]).await?;
+    ensure!(fine, "{said}");
+    for place in &places {
+        ensure!(
+            world.service.find(place).await?.is_none(),
+            "{place}: {said}"
+        );
+    }
+    let (_, said) = orphans(world, &["list"]).await?;
+    ensure!(said.contains("0 orphans"), "{said}");
+    // Nothing of others is gone.
+    ensure!(
+        held(&world.service, &other.cluster, "stays")
+            .await?
+            .is_some()
+    );
+    world.await_copy(&stage.kind, other.of("stays")).await;
     Ok(())
 }
