@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use hawser_sync::subject::Fate;
+use hawser_sync::subject::{self as sync, Fate};
 use hawser_sync::{
-    Found, Intent, Key, Link, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
+    Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -42,7 +42,7 @@ pub use resolve::FAN_OUT;
 pub use stray::{Stray, strays};
 
 use identity::Identity;
-use left::Left;
+use left::{Left, Stays};
 use links::Making;
 
 /// What a type is, as the side that serves it says.
@@ -201,7 +201,7 @@ pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dy
 /// The subject of an object that is gone: originals that were out of sight when it went are let go when
 /// they show again.
 fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
-    let mut left = apart(&subject, rules, ledger, view, |left| left.afterwards());
+    let (mut left, stays) = apart(&subject, rules, ledger, view, |left| left.afterwards());
     if left.is_empty() {
         return subject;
     }
@@ -212,6 +212,10 @@ fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn
     };
     for link in &mut gone.links {
         link.policy.retract = Fate::Keep;
+        // Its record stays with a copy that does.
+        if stays == Stays::Copy {
+            link.policy.identity = sync::Identity::Memory;
+        }
     }
     gone.links.append(&mut left);
     gone
@@ -219,18 +223,18 @@ fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn
 
 /// Links of what a memory tells of, beside the rules for objects that are there and wanted. Nothing is
 /// claimed any more but what the memory tells of.
-fn apart(
+fn apart<T: Default>(
     subject: &Subject,
     rules: &ObjectRules,
     ledger: &Ledger,
     view: &dyn View,
-    links: impl Fn(&Left<'_>) -> Vec<Link>,
-) -> Vec<Link> {
+    links: impl Fn(&Left<'_>) -> T,
+) -> T {
     let Some(place) = &subject.memory else {
-        return Vec::new();
+        return T::default();
     };
     let memory = match view.get(&place.key) {
-        Seen::Unknown => return Vec::new(),
+        Seen::Unknown => return T::default(),
         Seen::Present(stored) if tells_of_related(&stored) => {
             place.codec.read(&stored, &subject.links)
         }

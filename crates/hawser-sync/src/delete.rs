@@ -11,6 +11,7 @@ use kube_lang::object::Object;
 
 use super::content::last_words;
 use super::locate::{Located, locate};
+use super::memory::CopyRecord;
 use super::pass::{Pass, Sight, Turn, locked, release, shed};
 use super::reason::Code;
 use super::request::{Effect, Request};
@@ -97,7 +98,9 @@ pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
         Seen::Unknown => pass.forbids(&Request::Read { key: key.clone() }),
         Seen::Present(_) => false,
     };
-    away && pass.entry(link).is_some()
+    // What was only about to be made may not have come to be held: of that nothing is kept.
+    let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended(_));
+    away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
 }
 
 /// What follows from a source that is not there although a copy was made of it; nothing where that is

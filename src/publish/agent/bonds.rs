@@ -144,7 +144,83 @@ fn is_in_deletion(object: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::feeds::{Feeds, Hears};
+    use super::super::ground::until;
+    use super::super::workspaces::binding_kind;
     use super::*;
+    use crate::publish::rules::Sides;
+    use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+    use hawser_runtime::cluster::feed::Pace;
+    use hawser_runtime::cluster::ground::{Ground, fault};
+    use hawser_sync::Scope;
+    use kcp_playground::server::{Action, When};
+    use kube_lang::object::Object;
+
+    const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+
+    struct Deaf;
+
+    impl Hears for Deaf {
+        fn changed(&self, _: &Arc<str>, _: Change) {}
+        fn completed(&self, _: &Arc<str>, _: &Arc<Table>) {}
+    }
+
+    /// A workspace that its own server serves as an endpoint does.
+    async fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
+        let (sides, cache) = (Sides::default(), Cache::new());
+        let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
+        let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
+        let base = ground.kcp.url().replace("/clusters/root", "");
+        let slice =
+            json!({"metadata": {"name": "slice"}, "status": {"endpoints": [{"url": base}]}});
+        workspaces.slice(Some(&Object::new(slice).unwrap()));
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let binding = json!({"metadata": {"name": "binding"}, "status": {"conditions": ready}});
+        let change = Change {
+            key: Scope::new(&sides.kcp, &binding_kind(), cluster).key(None, "binding"),
+            object: Arc::new(Object::new(binding).unwrap()),
+            what: What::Changed,
+        };
+        workspaces.binding(&base.into(), &change);
+        Arc::new(workspaces)
+    }
+
+    #[tokio::test]
+    async fn a_workspace_that_leaves_is_told_from_one_that_is_deleted_as_its_server_shows_it() {
+        let ground = Ground::start().await;
+        let team = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "team"},
+        });
+        let kcp = &ground.kcp;
+        kcp.ask(Call::post(WORKSPACES, &team)).await.unwrap();
+        let at = format!("{WORKSPACES}/team");
+        let ready = until(kcp, &at, |team| team["status"]["phase"] == "Ready").await;
+        let cluster: Arc<str> = ready["spec"]["cluster"].as_str().unwrap().into();
+        let bonds = Bonds::new(&served(&ground, &cluster).await);
+        // Something keeps the workspace when it is deleted.
+        let held = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+        });
+        let workspace = bonds.connection(&cluster).unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        workspace.ask(Call::post(maps, &held)).await.unwrap();
+        assert_eq!(bonds.end(&cluster).await, Ok(Bond::Unbinding));
+        kcp.ask(Call::delete(&*at, &json!({}))).await.unwrap();
+        let bonds = Bonds::new(&bonds.workspaces);
+        assert_eq!(bonds.ask(&cluster, None).await, Ok(Bond::Deleted));
+        let action = Action::Status {
+            code: 503,
+            when: When::Before,
+        };
+        ground
+            .playground
+            .faults()
+            .add(fault("list", "apibindings", action));
+        assert!(bonds.ask(&cluster, None).await.is_err());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_serves_deletions_that_are_older_than_it_for_a_moment() {

@@ -314,8 +314,10 @@ impl Front<'_> {
         plain.insert(made).clone()
     }
 
-    fn path(&self, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
-        if !self.publication.compiled().needs_path() {
+    fn path(&self, anchor: &Seen, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
+        // To be taken back nothing needs a name, and a workspace that leaves tells its path to nobody.
+        let lives = !matches!(anchor, Seen::Present(anchor) if anchor.in_deletion());
+        if !self.publication.compiled().needs_path() || !lives {
             return Ok(None);
         }
         let scope = Scope::new(&self.sides.kcp, &logical_cluster_kind(), &self.id.cluster);
@@ -340,7 +342,7 @@ impl Dialect for Front<'_> {
             let (rules, plain) = self.plain(None);
             return Ok(related::outside(plain, &rules, self.company.ledger(), view));
         }
-        let path = self.path(view)?;
+        let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());
         let kinds = self.publication.related.kinds();
         let published = self.company.published();

@@ -114,8 +114,8 @@ impl Sweep {
         left.collect()
     }
 
-    /// The object of this publication that a state is of, where it is known that neither that nor a copy of
-    /// it is there.
+    /// The object of this publication that a state is of, where it is known that neither that nor, unless
+    /// related objects have to be looked after, a copy of it is there.
     fn whose(&self, publication: &Publication, states: &Table, secret: &Object) -> Option<Remote> {
         let agent = secret.label(marks::AGENT_NAME);
         let (remote, kind) = memory::primary_of(secret)?;
@@ -125,7 +125,8 @@ impl Sweep {
             && kind == *publication.remote_kind
             && source.is_some_and(|source| publication.sees(&source))
             && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
-            && self.copies(publication, &remote) == Found::All(Vec::new());
+            && (memory::codec::tells_of_related(secret)
+                || self.copies(publication, &remote) == Found::All(Vec::new()));
         is_left.then_some(remote)
     }
 

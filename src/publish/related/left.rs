@@ -29,6 +29,15 @@ pub(super) struct Left<'a> {
     pub(super) by: &'a Claimant,
 }
 
+/// What is left of an object that is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stays {
+    #[default]
+    Nothing,
+    /// A copy, which somebody may have meant to keep.
+    Copy,
+}
+
 /// Why an original is not there.
 pub(super) enum Away {
     /// It was seen to end, or is there.
@@ -121,12 +130,8 @@ impl Left<'_> {
     /// The links of an object that is not wanted any more: what it has stays as it is, but for what no entry
     /// tells of any more, and for originals that are in deletion.
     pub(super) fn outside(&self) -> Vec<Link> {
-        let is_dying = |identity: &Identity| match self.view.get(&self.source(identity)) {
-            Seen::Present(source) => source.in_deletion(),
-            Seen::Absent | Seen::Unknown => false,
-        };
         let over = |identity: &Identity| {
-            self.entry(identity).is_none() || identity.hold().is_some() && is_dying(identity)
+            self.entry(identity).is_none() || identity.hold().is_some() && self.is_dying(identity)
         };
         self.records()
             .filter(|(_, identity, _)| over(identity))
@@ -134,29 +139,42 @@ impl Left<'_> {
             .collect()
     }
 
-    /// The links of an object that is gone, with its copy: originals that were out of sight then are still
-    /// to be let go. None where nothing is left to be done, or not all of that is known.
-    pub(super) fn afterwards(&self) -> Vec<Link> {
-        let is_held =
-            |(_, identity, _): &(&LinkId, Identity, &CopyRecord)| identity.hold().is_some();
-        if !self.memory.entries.contains_key(&LinkId::new(PRIMARY))
-            || !self.records().any(|r| is_held(&r))
-        {
-            return Vec::new();
-        }
+    /// The links of an object that is gone, where originals may still be held on its behalf: those that were
+    /// out of sight then are let go, and where a copy of the object stays, those in deletion only.
+    pub(super) fn afterwards(&self) -> (Vec<Link>, Stays) {
         let copies = self
             .view
             .find(&self.rules.local_scope(), &self.rules.remote().marked());
-        if copies != Found::All(Vec::new()) {
-            return Vec::new();
+        let stays = match copies {
+            Found::All(none) if none.is_empty() => Stays::Nothing,
+            Found::All(_) => Stays::Copy,
+            Found::Unknown => return (Vec::new(), Stays::Copy),
+        };
+        let holds = self
+            .records()
+            .any(|(_, identity, _)| identity.hold().is_some());
+        if !self.memory.entries.contains_key(&LinkId::new(PRIMARY)) || !holds {
+            return (Vec::new(), stays);
         }
         let links = self.records().map(|(id, identity, copy)| {
-            let mut link = self.link(id, &identity, copy, identity.hold().is_none());
+            let over = stays == Stays::Nothing || self.is_dying(&identity);
+            let goes = identity.hold().is_some() && over;
+            let mut link = self.link(id, &identity, copy, !goes);
+            if !goes {
+                link.policy.hold = None;
+            }
             // What may still be there of copies is nobody's to delete.
             link.policy.claims = Claims::Shared;
             link
         });
-        links.collect()
+        (links.collect(), stays)
+    }
+
+    fn is_dying(&self, identity: &Identity) -> bool {
+        match self.view.get(&self.source(identity)) {
+            Seen::Present(source) => source.in_deletion(),
+            Seen::Absent | Seen::Unknown => false,
+        }
     }
 
     /// Claims from now on what the memory tells of, and no more.

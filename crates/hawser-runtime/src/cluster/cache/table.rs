@@ -125,6 +125,8 @@ struct Grave {
     witnessed: bool,
     /// It was in deletion then, or had no finalizer.
     ended: bool,
+    /// An answer reported it, which tells no version: states of this uid may still come from before it.
+    undated: bool,
 }
 
 /// Objects that nobody asked for, in the order in which they came.
@@ -337,6 +339,7 @@ impl Table {
                 version: entry.version,
                 witnessed: true,
                 ended: entry.in_deletion,
+                undated: true,
             };
             state.bury(key, grave);
         }
@@ -417,6 +420,7 @@ impl Table {
             version: *version,
             witnessed: witnessed || seen,
             ended: ended || seen_end,
+            undated: false,
         };
         state.bury(key, grave);
         drop(state);
@@ -444,6 +448,7 @@ impl Table {
                     version: as_of,
                     witnessed: false,
                     ended: entry.in_deletion,
+                    undated: false,
                 };
                 state.bury(&key, grave);
             }
@@ -497,7 +502,7 @@ impl State {
     fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> News {
         let uid = object.uid().unwrap_or_default();
         if let Some(grave) = self.graves.get(key) {
-            let dead = grave.witnessed && *grave.uid == *uid;
+            let dead = grave.undated && *grave.uid == *uid;
             if dead || version <= grave.version {
                 return News::Older;
             }
