@@ -49,12 +49,6 @@ pub(super) fn retract(
     }
     let unwanted = matches!(link.source, Source::Unwanted(_));
     let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
-    // A source that is let go in deletion is gone: nobody could tell then whether it was seen to end. As long
-    // as it is there the link leads to it.
-    let dying = source.is_some_and(|source| source.in_deletion());
-    if known && dying && matches!(link.source, Source::Live(_)) {
-        return Turn::remember(None);
-    }
     // What is remembered leads back to the source for as long as it is held, also when nothing else does
     // any more.
     if let Some(turn) = let_go(link, source) {
