@@ -112,6 +112,10 @@ impl View for World {
         Proof::Cached
     }
 
+    fn ended(&self, _: &Key) -> bool {
+        false
+    }
+
     fn note(&self, _: &Request) -> Option<Note> {
         None
     }

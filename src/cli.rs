@@ -13,6 +13,7 @@ mod check;
 mod manifest;
 mod metadata;
 mod mirror;
+mod orphans;
 #[cfg(feature = "playground")]
 mod playground;
 mod render;
@@ -39,6 +40,7 @@ struct Cli {
 enum Command {
     Agent(Box<agent::AgentArgs>),
     Mirror(Box<mirror::MirrorArgs>),
+    Orphans(orphans::OrphansArgs),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     #[cfg(feature = "playground")]
@@ -52,6 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
             Command::Mirror(args) => mirror::run(*args),
+            Command::Orphans(args) => orphans::run(args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             #[cfg(feature = "playground")]

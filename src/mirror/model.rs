@@ -220,6 +220,10 @@ impl Store for Model {
         false
     }
 
+    fn saw_end(&self, _: &Key) -> bool {
+        false
+    }
+
     fn learn(&self, request: &Request, answer: &Answer) {
         let Some(key) = request.key() else { return };
         let mut cached = self.cached.lock();

@@ -10,6 +10,8 @@
 //! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
 //! | [`control`] | slices, bindings, published resources and types: who takes part in what |
 //! | [`events`] | what consumers are told of their objects |
+//! | [`bonds`] | whether a workspace is bound, as its server says now |
+//! | [`retraction`] | what is asked before anything is taken back |
 //! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
 //! | [`feeds`] | one watch for everybody who wants the same objects |
 //! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
@@ -19,11 +21,13 @@
 //! | [`passes`] | workers that run the engine |
 //! | [`observing`] | what becomes known of passes: events and numbers |
 //! | [`sweep`] | state Secrets whose object is gone |
+//! | [`orphans`] | what workspaces that have left leave behind, listed and removed on demand |
 //! | [`atlas`] | where the engine's requests go |
 //! | [`process`] | all of it together, from start to end |
 
 pub mod atlas;
 pub mod bindings;
+pub mod bonds;
 pub mod braking;
 pub mod conditions;
 pub mod control;
@@ -34,11 +38,13 @@ pub mod feeds;
 mod notices;
 pub mod observing;
 pub mod options;
+pub mod orphans;
 pub mod passes;
 pub mod process;
 pub mod publication;
 pub mod publishing;
 pub mod related;
+pub mod retraction;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;

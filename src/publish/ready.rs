@@ -48,6 +48,8 @@ pub struct Facts {
     pub missing_rights: BTreeSet<String>,
     /// Kinds that workspaces do not let the agent write, and how many workspaces that are.
     pub unaccepted: BTreeMap<String, usize>,
+    /// How many copies there are of workspaces that do not bind the API any more, by workspace.
+    pub orphans: BTreeMap<String, usize>,
     /// Kinds of related objects that nobody serves, in words.
     pub unserved: Vec<String>,
     /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
@@ -137,6 +139,7 @@ pub fn judge(facts: &Facts) -> Verdict {
         )
     });
     sentences.extend(unaccepted);
+    sentences.extend(orphans(facts));
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
         status,
@@ -144,6 +147,19 @@ pub fn judge(facts: &Facts) -> Verdict {
         message: cut(sentences.join("; ")),
         generation: facts.generation,
     }
+}
+
+fn orphans(facts: &Facts) -> Option<String> {
+    let (copies, noun) = match facts.orphans.values().sum() {
+        0 => return None,
+        1 => (1, "copy is"),
+        copies => (copies, "copies are"),
+    };
+    let of = some(facts.orphans.keys().cloned());
+    Some(format!(
+        "{copies} {noun} left of workspaces that do not bind the API any more: {of}; `hawser orphans list` \
+         shows them"
+    ))
 }
 
 fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {

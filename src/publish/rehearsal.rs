@@ -67,6 +67,12 @@ impl Rehearsal {
         self.0.lock().execute(&request)
     }
 
+    /// Takes an object out of sight; nobody sees it end.
+    #[cfg(test)]
+    pub fn hide(&self, key: &Key) -> Option<Arc<Object>> {
+        self.0.lock().objects.remove(key)
+    }
+
     pub fn object(&self, key: &Key) -> Option<Arc<Object>> {
         self.0.lock().objects.get(key).cloned()
     }
@@ -223,6 +229,10 @@ impl Store for Rehearsal {
 
     fn saw_deletion(&self, key: &Key) -> bool {
         self.0.lock().gone.contains(key)
+    }
+
+    fn saw_end(&self, key: &Key) -> bool {
+        self.saw_deletion(key)
     }
 
     fn learn(&self, _request: &Request, _answer: &Answer) {

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use hawser_sync::{Found, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View};
+use hawser_sync::subject::{self as sync, Fate};
+use hawser_sync::{
+    Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
+};
 use kube_lang::object::{Gvk, Object};
 
 use super::marks::Remote;
@@ -23,6 +26,7 @@ mod guard;
 mod identity;
 mod leads;
 mod ledger;
+mod left;
 mod links;
 mod report;
 mod resolve;
@@ -38,6 +42,7 @@ pub use resolve::FAN_OUT;
 pub use stray::{Stray, strays};
 
 use identity::Identity;
+use left::{Left, Stays};
 use links::Making;
 
 /// What a type is, as the side that serves it says.
@@ -136,8 +141,13 @@ pub fn extend(
     view: &dyn View,
 ) -> Result<Subject, Vec<Request>> {
     // The order of questions is that of the engine: without these nothing else is decided either.
-    let (Some(place), Seen::Present(anchor)) = (&subject.memory, view.get(&subject.anchor)) else {
+    let Some(place) = &subject.memory else {
         return Ok(subject);
+    };
+    let anchor = match view.get(&subject.anchor) {
+        Seen::Present(anchor) => anchor,
+        Seen::Absent => return Ok(afterwards(subject, rules, around.ledger, view)),
+        Seen::Unknown => return Ok(subject),
     };
     let memory = match view.get(&place.key) {
         Seen::Unknown => return Ok(subject),
@@ -159,10 +169,7 @@ pub fn extend(
     let local = own_copy(copies, rules, &memory);
     // Nobody knows where entries lead that read what cannot be read.
     let readable = !anchor.is_fragment() && !local.as_ref().is_some_and(|l| l.is_fragment());
-    let by = Claimant {
-        memory: Arc::clone(&place.key.name),
-        cluster: rules.remote().cluster.as_str().into(),
-    };
+    let by = claimant(&place.key, rules);
     let making = Making {
         compiled,
         rules,
@@ -176,6 +183,86 @@ pub fn extend(
         making.links(subject, local.as_deref())
     } else {
         Ok(making.as_remembered(subject))
+    }
+}
+
+/// The subject of an object that is not wanted any more. What was made for it stays as it is, but for what
+/// no entry tells of any more, and for originals in deletion, which are let go.
+pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
+    let mut left = apart(&subject, rules, ledger, view, |left| left.outside());
+    let mut leaves = Subject {
+        finalizer: None,
+        intent: Intent::Leave,
+        ..subject
+    };
+    if left.is_empty() {
+        // Nothing is asked of it and nothing done to it.
+        leaves.memory = None;
+        leaves.links.clear();
+    }
+    leaves.links.append(&mut left);
+    leaves
+}
+
+/// The subject of an object that is gone: originals that were out of sight when it went are let go when
+/// they show again.
+fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
+    let (mut left, stays) = apart(&subject, rules, ledger, view, |left| left.afterwards());
+    if left.is_empty() {
+        return subject;
+    }
+    let mut gone = Subject {
+        finalizer: None,
+        intent: Intent::Retract,
+        ..subject
+    };
+    for link in &mut gone.links {
+        link.policy.retract = Fate::Keep;
+        // Its record stays with a copy that does.
+        if stays == Stays::Copy {
+            link.policy.identity = sync::Identity::Memory;
+        }
+    }
+    gone.links.append(&mut left);
+    gone
+}
+
+/// Links of what a memory tells of, beside the rules for objects that are there and wanted. Nothing is
+/// claimed any more but what the memory tells of.
+fn apart<T: Default>(
+    subject: &Subject,
+    rules: &ObjectRules,
+    ledger: &Ledger,
+    view: &dyn View,
+    links: impl Fn(&Left<'_>) -> T,
+) -> T {
+    let Some(place) = &subject.memory else {
+        return T::default();
+    };
+    let memory = match view.get(&place.key) {
+        Seen::Unknown => return T::default(),
+        Seen::Present(stored) if tells_of_related(&stored) => {
+            place.codec.read(&stored, &subject.links)
+        }
+        Seen::Present(_) | Seen::Absent => Memory::default(),
+    };
+    let by = claimant(&place.key, rules);
+    let left = Left {
+        compiled: rules.compiled(),
+        rules,
+        ledger,
+        view,
+        memory: &memory,
+        by: &by,
+    };
+    left.recall();
+    links(&left)
+}
+
+fn claimant(memory: &Key, rules: &ObjectRules) -> Claimant {
+    Claimant {
+        memory: Arc::clone(&memory.name),
+        cluster: rules.remote().cluster.as_str().into(),
     }
 }
 

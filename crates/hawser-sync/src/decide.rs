@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_lang::object::Object;
 
-use super::delete::{Extent, retract};
+use super::delete::{Extent, is_hidden, retract};
 use super::memory::{CopyRecord, Entry, MemoryPlace};
 use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
 use super::reason::{Class, Code, Reason};
@@ -102,14 +102,20 @@ impl Pass<'_> {
             // Our finalizer would have kept it: it was taken away, and what became of the copies
             // is for people to decide.
             None if self.subject.finalizer.is_some() => self.everywhere(Turn::end(Code::NoSource)),
-            Some(anchor) if anchor.in_deletion() || self.subject.intent == Intent::Retract => {
-                self.retract_all(Some(&anchor))
-            }
+            Some(anchor) if self.retracts(&anchor) => self.retract_all(Some(&anchor)),
             None => self.retract_all(None),
             Some(anchor) if anchor.is_fragment() => {
                 self.everywhere(Turn::too_deep(&self.subject.anchor))
             }
             Some(anchor) => self.sync_all(&anchor),
+        }
+    }
+
+    fn retracts(&self, anchor: &Object) -> bool {
+        match self.subject.intent {
+            Intent::Sync => anchor.in_deletion(),
+            Intent::Leave => false,
+            Intent::Retract => true,
         }
     }
 
@@ -150,7 +156,8 @@ impl Pass<'_> {
                     Turn::end(Code::WaitingForOthers)
                 };
                 self.take(Some(&link.id), &mut turn);
-                clear &= turn.ended() && matches!(turn.reason.code, Code::Gone | Code::Kept);
+                let over = matches!(turn.reason.code, Code::Gone | Code::Kept | Code::NoSource);
+                clear &= turn.ended() && over;
                 outcomes.push(outcome(link, turn));
             }
         }
@@ -170,6 +177,7 @@ impl Pass<'_> {
             Source::Refused(_) => return Turn::end(Code::Gone),
             Source::Rendered(object) => Some(Arc::clone(object)),
             Source::Live(key) | Source::Unwanted(key) => match self.see(key) {
+                Sight::Look(request) if self.forbids(&request) && is_hidden(self, link) => None,
                 Sight::Look(request) => return Turn::look(request),
                 Sight::Present(object) => Some(object),
                 Sight::Absent => None,
@@ -193,7 +201,8 @@ impl Pass<'_> {
     }
 
     /// The next step towards a memory that holds nothing but the records of copies that stay on
-    /// purpose: the same anchor, made again, has to know them as its own.
+    /// purpose, since the same anchor, made again, has to know them as its own, and of sources that are
+    /// held and out of sight. With these goes whose memory it is.
     fn forget_all(&self, held: bool) -> Option<Turn> {
         let subject = self.subject;
         let memory = subject.memory.as_ref()?;
@@ -203,10 +212,13 @@ impl Pass<'_> {
                 _ => None,
             };
         };
+        let hides = subject.links.iter().any(|link| is_hidden(self, link));
         let stays = |link: &&Link| {
-            link.policy.retract == Fate::Keep
+            let kept = link.policy.retract == Fate::Keep
                 && link.policy.identity == Identity::Memory
-                && self.entry(link).is_some()
+                && self.entry(link).is_some();
+            let whose = hides && link.source.key() == Some(&subject.anchor);
+            kept || whose || is_hidden(self, link)
         };
         let stay: Vec<_> = subject
             .links

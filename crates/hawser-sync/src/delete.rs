@@ -11,11 +11,13 @@ use kube_lang::object::Object;
 
 use super::content::last_words;
 use super::locate::{Located, locate};
+use super::memory::CopyRecord;
 use super::pass::{Pass, Sight, Turn, locked, release, shed};
 use super::reason::Code;
 use super::request::{Effect, Request};
 use super::rules::Made;
 use super::subject::{AdoptedOnDelete, Claims, Fate, Identity, Key, Link, Source};
+use super::view::Seen;
 
 /// Whether the whole subject goes, or this link alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,9 +58,19 @@ pub(super) fn retract(
     // this source being held.
     if (extent == Extent::Subject || unwanted && known)
         && let (Some(key), Some(_)) = (link.source.key(), &link.policy.hold)
-        && let Sight::Look(request) = pass.witness(key)
     {
-        return Turn::look(request);
+        let hidden = is_hidden(pass, link);
+        match pass.witness(key) {
+            Sight::Look(request)
+                if extent == Extent::Subject && hidden && pass.forbids(&request) => {}
+            // Of a subject that is gone nothing waits for it to show again.
+            Sight::Look(_) if hidden && pass.subject.finalizer.is_none() => {}
+            Sight::Look(request) => return Turn::look(request),
+            Sight::Present(_) | Sight::Absent => {}
+        }
+        if hidden {
+            return Turn::end(Code::NoSource);
+        }
     }
     if known {
         return Turn::remember(None);
@@ -67,6 +79,39 @@ pub(super) fn retract(
         Fate::Delete => Code::Gone,
         Fate::Keep => Code::Kept,
     })
+}
+
+/// Whether a source that we hold is out of sight though nobody saw it end: what is remembered of it has
+/// to lead back to it when it shows again.
+pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
+    let (Some(key), Some(_)) = (link.source.key(), &link.policy.hold) else {
+        return false;
+    };
+    let away = match pass.get(key) {
+        Seen::Absent => !pass.ended(key),
+        Seen::Unknown => pass.forbids(&Request::Read { key: key.clone() }),
+        Seen::Present(_) => false,
+    };
+    // What was only about to be made may not have come to be held: of that nothing is kept.
+    let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended(_));
+    away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
+}
+
+/// What follows from a source that is not there although a copy was made of it; nothing where that is
+/// its end.
+///
+/// One that we hold cannot end unseen. Of one that we do not hold, a cache is not enough to tell.
+pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
+    let Source::Live(key) = &link.source else {
+        return None;
+    };
+    if is_hidden(pass, link) {
+        return Some(Turn::end(Code::NoSource));
+    }
+    match pass.witness(key) {
+        Sight::Look(request) if pass.entry(link).is_some() => Some(Turn::look(request)),
+        _ => None,
+    }
 }
 
 /// The next step towards the copy being gone; none where nothing of ours is left.

@@ -40,7 +40,9 @@ pub use memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
 pub use reason::{Code, Reason};
 pub use request::{Answer, Effect, Failure, Request, Step};
 pub use rules::{Made, Marks, Metadata, Owner, Rules};
-pub use subject::{Finalizer, Key, Link, LinkId, Policy, Scope, Side, Source, Subject, Target};
+pub use subject::{
+    Finalizer, Intent, Key, Link, LinkId, Policy, Scope, Side, Source, Subject, Target,
+};
 pub use view::{Found, Seen, View};
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub trait Store: Sync {
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
     /// Whether the event was seen by which the object of this key went away.
     fn saw_deletion(&self, key: &Key) -> bool;
+    /// Whether the object of this key was in deletion, or held by nobody, when that event came: one that
+    /// is held and not in deletion can only have been hidden.
+    fn saw_end(&self, key: &Key) -> bool;
     /// Takes the answer to a request. The newest state of an object wins.
     fn learn(&self, request: &Request, answer: &Answer);
 }
@@ -181,6 +184,10 @@ impl View for PassView<'_> {
         }
     }
 
+    fn ended(&self, key: &Key) -> bool {
+        self.store.saw_end(key) && self.stored(key) == Seen::Absent
+    }
+
     fn note(&self, request: &Request) -> Option<Note> {
         let ticket = request.ticket();
         if let Some((failure, _)) = self.failed.get(&ticket) {
@@ -235,6 +242,10 @@ impl View for Listening<'_> {
 
     fn proof(&self, key: &Key) -> Proof {
         self.view.proof(key)
+    }
+
+    fn ended(&self, key: &Key) -> bool {
+        self.view.ended(key)
     }
 
     fn note(&self, request: &Request) -> Option<Note> {

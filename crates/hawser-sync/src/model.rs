@@ -1,7 +1,7 @@
 //! A model of two control planes, a cache that lags behind them, and a small dialect between
 //! them. Plain maps; time is the number of writes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -451,6 +451,8 @@ struct Heard {
     /// The write up to which the first list knew everything: watches begin there.
     listed: u64,
     known: HashMap<Key, (u64, Option<Arc<Object>>)>,
+    /// Whose end was an event.
+    ended: HashSet<Key>,
     unknown: bool,
 }
 
@@ -479,6 +481,9 @@ impl Cache {
         let mut heard = self.0.lock();
         for (n, (version, key, object)) in events.iter().enumerate().rev() {
             if *version > heard.listed && pick(n) {
+                if object.is_none() {
+                    heard.ended.insert(key.clone());
+                }
                 heard.hear(*version, key, object.clone());
             }
         }
@@ -540,6 +545,10 @@ impl Store for Cache {
     fn saw_deletion(&self, key: &Key) -> bool {
         let heard = self.0.lock();
         matches!(heard.known.get(key), Some((_, None)))
+    }
+
+    fn saw_end(&self, key: &Key) -> bool {
+        self.0.lock().ended.contains(key)
     }
 
     fn learn(&self, request: &Request, answer: &Answer) {

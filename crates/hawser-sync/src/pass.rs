@@ -151,6 +151,16 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Whether an object that is absent was seen to end.
+    pub(super) fn ended(&self, key: &Key) -> bool {
+        self.view.ended(key)
+    }
+
+    /// Whether an object may not be read, as far as this pass has tried.
+    pub(super) fn forbids(&self, read: &Request) -> bool {
+        matches!(self.failure(read), Some(Failure::Forbidden(_)))
+    }
+
     pub(super) fn done(&self, request: &Request) -> bool {
         self.view.note(request) == Some(Note::Done)
     }
@@ -236,6 +246,7 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
         _ if !request.writes() => Code::NotSeen,
         Failure::Forbidden(_) => Code::Forbidden,
         Failure::Held(_) => Code::Held,
+        Failure::NotSent(_) => Code::NotSeen,
         Failure::Unavailable(_) => Code::NoAnswer,
         Failure::NotFound
         | Failure::Conflict

@@ -7,12 +7,12 @@ use kube_lang::object::Object;
 
 use super::content::{Copy, content};
 use super::create::{adopt, create};
-use super::delete::{Extent, retract};
+use super::delete::{Extent, retract, vanished};
 use super::locate::{Located, locate};
 use super::pass::{Pass, Sight, Turn, hold, shed};
 use super::reason::{Class, Code, Reason};
 use super::request::Effect;
-use super::subject::{Fate, Gate, Link, Source};
+use super::subject::{Fate, Gate, Intent, Link, Source};
 
 /// The links of a subject in waves, lowest first.
 pub(super) fn waves(links: &[Link]) -> Vec<Vec<&Link>> {
@@ -58,6 +58,9 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
     if let Source::Refused(reason) = &link.source {
         return (Turn::end(reason.clone()), false);
     }
+    if pass.subject.intent == Intent::Leave && !matches!(link.source, Source::Unwanted(_)) {
+        return (Turn::end(Code::Kept), true);
+    }
     // What is not wanted any more waits for nobody.
     if !below.open(link.policy.gate) && !matches!(link.source, Source::Unwanted(_)) {
         return (Turn::end(Code::WaitingForOthers), false);
@@ -66,6 +69,9 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, below: Below) -> (Turn, bool) {
         Ok(Sight::Present(source)) => source,
         Ok(Sight::Look(request)) => return (Turn::look(request), false),
         Ok(Sight::Absent) => {
+            if let Some(turn) = vanished(pass, link) {
+                return (turn, false);
+            }
             let fate = match link.source {
                 Source::NotWanted | Source::Unwanted(_) => Fate::Delete,
                 Source::Live(_) | Source::Rendered(_) | Source::Refused(_) => {

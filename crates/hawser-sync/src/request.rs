@@ -198,6 +198,9 @@ pub enum Failure {
     /// Not sent: somebody has to allow it first.
     #[error("held: {0}")]
     Held(String),
+    /// Not sent: what it rests on is not known, or was found to be otherwise.
+    #[error("not sent: {0}")]
+    NotSent(String),
     /// No answer, or one that says to come back. Whether a write was executed is not known.
     #[error("no answer: {0}")]
     Unavailable(String),

@@ -188,6 +188,8 @@ pub struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     Sync,
+    /// Leave copies as they are while their sources live; only take back what is not wanted any more.
+    Leave,
     /// Take everything back and release the anchor although it lives: it left the filter.
     Retract,
 }

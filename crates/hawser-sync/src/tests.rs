@@ -635,6 +635,56 @@ fn a_related_original_that_becomes_too_deep_keeps_its_copy() {
     );
 }
 
+fn with_related() -> (Stage, Front, [Key; 4]) {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, out_copy) = front.credentials();
+    let (config, config_copy) = front.config();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    stage.world.put(&config, &json!({"data": {"k": "in"}}));
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    (stage, front, [out, out_copy, config, config_copy])
+}
+
+#[test]
+fn a_list_that_merely_lacks_a_source_takes_no_copy_away() {
+    let (stage, front, [out, out_copy, config, config_copy]) = with_related();
+    stage.cache.forget(&out);
+    stage.cache.forget(&config);
+    stage.pass(&front);
+    for copy in [&out_copy, &config_copy] {
+        assert!(stage.world.get(copy).is_some(), "{copy}");
+    }
+    // What nobody holds is read once, and what it says counts.
+    stage.world.delete(&out);
+    stage.cache.forget(&out);
+    stage.pass(&front);
+    assert!(stage.world.get(&out_copy).is_none());
+    assert!(stage.world.get(&config_copy).is_some());
+}
+
+#[test]
+fn a_held_source_that_is_out_of_sight_is_remembered_when_its_subject_goes() {
+    let (stage, front, [_, _, config, config_copy]) = with_related();
+    stage.world.delete(&front.source());
+    stage.cache.deliver(&stage.world, |_| true);
+    // Nobody sees this happen: to whoever asks it looks as if the object were hidden.
+    stage
+        .world
+        .patch(&config, json!({"metadata": {"finalizers": null}}));
+    stage.world.delete(&config);
+    stage.cache.forget(&config);
+    stage.pass(&front);
+    assert!(stage.world.get(&front.source()).is_none());
+    assert!(stage.world.get(&config_copy).is_none());
+    let state = stage.world.get(&front.memory()).expect("it is remembered");
+    let entries = state.as_value()["entries"].as_object().unwrap();
+    let names: Vec<&String> = entries.keys().collect();
+    assert_eq!(names, ["in", "out", "primary"]);
+}
+
 // === memory ===
 
 #[test]
@@ -1018,6 +1068,10 @@ impl Store for Moving {
     }
 
     fn saw_deletion(&self, _key: &Key) -> bool {
+        false
+    }
+
+    fn saw_end(&self, _key: &Key) -> bool {
         false
     }
 

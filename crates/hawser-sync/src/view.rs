@@ -53,6 +53,8 @@ pub trait View {
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
     /// What the answer of `get` for this key rests on.
     fn proof(&self, key: &Key) -> Proof;
+    /// Whether an object that is absent was seen to end: it was in deletion, or held by nobody.
+    fn ended(&self, key: &Key) -> bool;
     /// What became of this very request in this pass: done while it is the last write to its
     /// object, failed as long as nothing newer is known of its object.
     fn note(&self, request: &Request) -> Option<Note>;

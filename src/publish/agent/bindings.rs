@@ -80,6 +80,11 @@ impl Bindings {
         self.engaged.contains(cluster)
     }
 
+    /// Whether a workspace has a binding, ready or not.
+    pub fn are_in(&self, cluster: &str) -> bool {
+        self.seen.contains_key(cluster)
+    }
+
     /// Whether a workspace that takes part is about to end that.
     fn is_leaving(&self, cluster: &str) -> bool {
         let bindings = self.seen.get(cluster);

@@ -21,7 +21,8 @@ pub const APPROVAL: &str = "hawser.dev/approve-deletions";
 /// The reason of the condition of a published resource that has holds.
 pub const HELD: &str = "DeletionsHeld";
 
-/// One brake a kind of copies; none at all where they are switched off.
+/// One brake a kind of copies, which counts the objects that these belong to; none at all where they are
+/// switched off.
 pub struct Braking {
     options: Option<BrakeOptions>,
     start: Instant,
@@ -80,21 +81,26 @@ impl Braking {
         self.changed.send_modify(|changes| *changes += 1);
     }
 
-    /// Whether a copy may be deleted now, of so many that there are.
-    pub fn ask(&self, copy: &Key, workspace: &str, copies: usize) -> Result<(), HoldId> {
-        match self.with(&copy.kind, |brake, now| {
-            brake.ask(copy, workspace, now, copies)
-        }) {
+    /// Whether what was made for an object may be taken back now, of so many copies of the kind that there
+    /// are.
+    pub fn ask(
+        &self,
+        kind: &Arc<Gvk>,
+        object: &Key,
+        workspace: &str,
+        copies: usize,
+    ) -> Result<(), HoldId> {
+        match self.with(kind, |brake, now| brake.ask(object, workspace, now, copies)) {
             None | Some(Verdict::Go) => Ok(()),
             Some(Verdict::Held(id)) => Err(id),
         }
     }
 
-    /// A pass that does not want this copy gone has ended.
-    pub fn withdraw(&self, copy: &Key) {
-        let known = self.brakes.lock().contains_key(&copy.kind);
+    /// A pass that took nothing back for an object has ended.
+    pub fn withdraw(&self, kind: &Arc<Gvk>, object: &Key) {
+        let known = self.brakes.lock().contains_key(kind);
         if known {
-            self.with(&copy.kind, |brake, now| brake.withdraw(copy, now));
+            self.with(kind, |brake, now| brake.withdraw(object, now));
         }
     }
 

@@ -66,7 +66,7 @@ pub struct Control {
     pub workspaces: Arc<Workspaces>,
     pub publishing: Arc<Publishing>,
     pub export: watch::Sender<Seen>,
-    /// Told when more is known than before.
+    /// Told when more is known than before, or a workspace has come or left.
     pub complete: Arc<Notify>,
 }
 
@@ -132,6 +132,11 @@ impl Control {
         }
         for cluster in moved.disengaged {
             self.dispatch.disengaged(&cluster);
+            // What is left of it is counted.
+            self.complete.notify_one();
+        }
+        if !moved.engaged.is_empty() {
+            self.complete.notify_one();
         }
         for cluster in moved.engaged.into_iter().chain(moved.leaving) {
             self.dispatch.engaged(&cluster);

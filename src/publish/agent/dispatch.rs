@@ -213,6 +213,11 @@ impl Dispatch {
         }
     }
 
+    /// One object, when nothing else is to be done.
+    pub fn look_at(&self, id: SubjectId) {
+        self.add(id, Urgency::Initial);
+    }
+
     fn add(&self, id: SubjectId, urgency: Urgency) {
         // Objects of workspaces that do not take part come to their turn when these do.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {

@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -11,10 +10,12 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::atlas::Places;
+use super::bonds::Bonds;
 use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::{Company, Standing};
+use super::retraction::{Guards, Retraction};
 use super::workspaces::Workspaces;
 use crate::publish::marks;
 use crate::publish::related;
@@ -61,13 +62,11 @@ pub struct Passes {
     pub workspaces: Arc<Workspaces>,
     pub wire: Wire<Arc<Places>>,
     pub finished: Box<dyn Finished>,
+    pub bonds: Bonds,
     pub braking: Arc<Braking>,
     /// Closes when another agent may be the one to write.
     pub fence: Fence,
 }
-
-/// How long the deletion of a copy waits for the news that its workspace unbinds.
-const BINDINGS_WORD: Duration = Duration::from_millis(150);
 
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
@@ -109,11 +108,19 @@ impl Passes {
         // Before the pass: what changes meanwhile is for the next one.
         let rules = publication.rules();
         let started = tokio::time::Instant::now();
+        let guards = Guards {
+            sides: &self.sides,
+            workspaces: &self.workspaces,
+            bonds: &self.bonds,
+            braking: &self.braking,
+        };
+        let retraction = Retraction::new(guards, &publication, id);
+        retraction.foresee().await;
         let front = Front {
             publication: &publication,
             id,
             sides: &self.sides,
-            workspaces: &self.workspaces,
+            retraction: &retraction,
             company: &self.dispatch.company,
             plain: Mutex::default(),
         };
@@ -122,9 +129,7 @@ impl Passes {
             publication: &publication,
             fence: &self.fence,
             braking: &self.braking,
-            workspaces: &self.workspaces,
-            workspace: &id.cluster,
-            asked: AtomicBool::new(false),
+            retraction: &retraction,
         };
         let known = Known {
             cache: &self.cache,
@@ -133,17 +138,14 @@ impl Passes {
         };
         let report = run(&front, &known, &cluster).await;
         let took = started.elapsed();
-        let asked = cluster.asked.into_inner();
-        for outcome in &report.outcomes {
-            let Some(copy) = &outcome.copy else {
-                continue;
-            };
+        for copy in report.outcomes.iter().filter_map(|one| one.copy.as_ref()) {
             publication.found_copy(id, copy);
-            if !asked {
-                self.braking.withdraw(copy);
-            }
         }
-        let anchor = Question::Object(publication.anchor(id));
+        let anchor = publication.anchor(id);
+        if retraction.takes_nothing() {
+            self.braking.withdraw(&publication.local_kind, &anchor);
+        }
+        let anchor = Question::Object(anchor);
         let standing = match self.cache.print(&anchor) {
             Some(Print::ABSENT) => Standing::Gone,
             Some(_) | None => Standing::There,
@@ -238,25 +240,7 @@ struct WhileAtWork<'a> {
     publication: &'a Publication,
     fence: &'a Fence,
     braking: &'a Braking,
-    workspaces: &'a Workspaces,
-    workspace: &'a str,
-    /// Whether a copy was to be deleted.
-    asked: AtomicBool,
-}
-
-impl WhileAtWork<'_> {
-    /// Objects go into deletion with the binding that brought them, and the two are told by watches
-    /// that know nothing of each other: the binding's word is waited for.
-    async fn stays_bound(&self) -> Result<(), Failure> {
-        if !self.publication.compiled().keeps_on_unbind() {
-            return Ok(());
-        }
-        tokio::time::sleep(BINDINGS_WORD).await;
-        if !self.workspaces.is_bound(self.workspace) {
-            return Err(Failure::Conflict);
-        }
-        Ok(())
-    }
+    retraction: &'a Retraction<'a>,
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -269,17 +253,8 @@ impl Cluster for WhileAtWork<'_> {
         {
             return Answer::Failed(Failure::Unavailable(fenced.to_string()));
         }
-        if let Request::Delete { key, .. } = request
-            && *key.kind == *self.publication.local_kind
-        {
-            self.asked.store(true, Ordering::Relaxed);
-            if let Err(failure) = self.stays_bound().await {
-                return Answer::Failed(failure);
-            }
-            let copies = self.publication.copies();
-            if let Err(hold) = self.braking.ask(key, self.workspace, copies) {
-                return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
-            }
+        if let Err(failure) = self.retraction.allows(request).await {
+            return Answer::Failed(failure);
         }
         let answer = self.wire.send(request).await;
         self.publication.lost_copy(request, &answer);
@@ -323,7 +298,7 @@ struct Front<'a> {
     publication: &'a Publication,
     id: &'a SubjectId,
     sides: &'a Sides,
-    workspaces: &'a Workspaces,
+    retraction: &'a Retraction<'a>,
     company: &'a Company,
     /// The subject without its related objects, which stays the same all through the pass.
     plain: Mutex<Option<(ObjectRules, Subject)>>,
@@ -372,8 +347,10 @@ impl Front<'_> {
         plain.insert(made).clone()
     }
 
-    fn path(&self, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
-        if !self.publication.compiled().needs_path() {
+    fn path(&self, anchor: &Seen, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
+        // To be taken back nothing needs a name, and a workspace that leaves tells its path to nobody.
+        let lives = !matches!(anchor, Seen::Present(anchor) if anchor.in_deletion());
+        if !self.publication.compiled().needs_path() || !lives {
             return Ok(None);
         }
         let scope = Scope::new(&self.sides.kcp, &logical_cluster_kind(), &self.id.cluster);
@@ -387,27 +364,24 @@ impl Front<'_> {
 
 impl Dialect for Front<'_> {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
-        let anchor = self.publication.anchor(self.id);
-        if let Seen::Present(object) = view.get(&anchor)
-            && !self.wanted(&object, view)?
+        let anchor = view.get(&self.publication.anchor(self.id));
+        let keeps = self.retraction.begin(match &anchor {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        });
+        if let Seen::Present(object) = &anchor
+            && !self.wanted(object, view)?
         {
-            // Nothing is asked of it and nothing done to it.
-            return Ok(Subject {
-                finalizer: None,
-                memory: None,
-                links: Vec::new(),
-                ..subject_of(self.rules(None))
-            });
+            let (rules, plain) = self.plain(None);
+            return Ok(related::outside(plain, &rules, self.company.ledger(), view));
         }
-        let path = self.path(view)?;
+        let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());
         let kinds = self.publication.related.kinds();
         let published = self.company.published();
         let around = self.company.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;
-        if !self.workspaces.is_bound(&self.id.cluster)
-            && self.publication.compiled().keeps_on_unbind()
-        {
+        if keeps {
             // Its objects go with the binding, by nobody's will.
             for link in &mut subject.links {
                 link.policy.source_gone = Fate::Keep;

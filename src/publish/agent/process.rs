@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::atlas::Places;
+use super::bonds::Bonds;
 use super::braking::Braking;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
@@ -115,14 +116,17 @@ async fn pages(
 }
 
 /// Both control planes, with credentials that are read again when their files change.
-struct Planes {
-    kcp: Connection,
-    service: Connection,
+pub(super) struct Planes {
+    pub(super) kcp: Connection,
+    pub(super) service: Connection,
     _followed: [AbortOnDropHandle<()>; 2],
 }
 
 impl Planes {
-    fn connect(options: &AgentOptions, metrics: &Arc<Metrics>) -> Result<Self, AgentError> {
+    pub(super) fn connect(
+        options: &AgentOptions,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
             let (watched, config) = Watched::start(source)?;
@@ -375,6 +379,9 @@ impl Agent {
             dispatch: Arc::clone(&self.dispatch),
             wire: Wire::new(Arc::clone(&self.places)),
             fence: fence.clone(),
+            workspaces: Arc::clone(&self.workspaces),
+            metrics: Arc::clone(&self.metrics),
+            braking: Arc::clone(&self.braking),
             reason: self.complete,
             forbidden: AtomicBool::new(false),
         };
@@ -382,6 +389,7 @@ impl Agent {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
+            bonds: Bonds::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
             wire: Wire::new(self.places),
             finished: Box::new(Observing {

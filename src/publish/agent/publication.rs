@@ -16,7 +16,7 @@ use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, W
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_sync::decide::Question;
-use hawser_sync::{Answer, Failure, Key, Memo, Print, Request, Side};
+use hawser_sync::{Answer, Failure, Key, Memo, Print, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
 use super::feeds::Wanted;
@@ -40,6 +40,9 @@ impl SubjectId {
         }
     }
 }
+
+/// How many copies are looked at without a break.
+const TOGETHER: usize = 256;
 
 /// What the service cluster's source is called in the cache: there is one cluster only.
 pub const SERVICE: &str = "service";
@@ -81,6 +84,8 @@ pub struct Publication {
     refused: Mutex<BTreeSet<String>>,
     /// What workspaces have not accepted that the agent does there, by kind.
     unaccepted: Mutex<BTreeSet<(String, Arc<str>)>>,
+    /// How many copies there are of workspaces that have left, by workspace.
+    orphans: Mutex<BTreeMap<String, usize>>,
     /// What travels with its objects.
     pub related: Works,
     stopped: AtomicBool,
@@ -186,6 +191,7 @@ impl Publication {
             copies_of: Mutex::default(),
             refused: Mutex::default(),
             unaccepted: Mutex::default(),
+            orphans: Mutex::default(),
             related,
             stopped: AtomicBool::new(false),
         })
@@ -239,6 +245,44 @@ impl Publication {
     /// How many copies there are.
     pub fn copies(&self) -> usize {
         self.local.first().map_or(0, |copies| copies.table().len())
+    }
+
+    /// How many copies there are of workspaces that have left, by workspace.
+    pub fn orphans(&self) -> BTreeMap<String, usize> {
+        self.orphans.lock().clone()
+    }
+
+    /// Counts the copies of workspaces that have left; whether the numbers are others than before.
+    pub async fn count_orphans(&self, cache: &Cache, has_left: impl Fn(&str) -> bool) -> bool {
+        let mut counts = BTreeMap::new();
+        let keys = self.local.first().map(|copies| copies.table().keys());
+        for (number, key) in keys.unwrap_or_default().into_iter().enumerate() {
+            if number % TOGETHER == 0 {
+                tokio::task::yield_now().await;
+            }
+            let known = self
+                .copies_of
+                .lock()
+                .get(&key)
+                .map(|id| has_left(&id.cluster));
+            if known == Some(false) {
+                continue;
+            }
+            let Seen::Present(copy) = cache.get(&key) else {
+                continue;
+            };
+            let own = copy.label(marks::AGENT_NAME) == Some(&*self.compiled().agent().name);
+            if let Some(cluster) = copy.label(marks::CLUSTER)
+                && own
+                && has_left(cluster)
+            {
+                *counts.entry(cluster.to_owned()).or_default() += 1;
+            }
+        }
+        let mut orphans = self.orphans.lock();
+        let differs = *orphans != counts;
+        *orphans = counts;
+        differs
     }
 
     /// Takes note of whether a request was allowed; whether that is news.

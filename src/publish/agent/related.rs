@@ -23,7 +23,7 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
+    self, Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
@@ -31,7 +31,7 @@ use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_sync::decide::Question;
-use hawser_sync::{Key, Made, Prints, Report};
+use hawser_sync::{CopyRecord, Key, Prints, Report};
 use kube_lang::object::{Gvk, Object};
 
 mod index;
@@ -88,11 +88,14 @@ impl Company {
             _ if !memory::codec::tells_of_related(secret) => return,
             What::Initial | What::Changed => memory::codec::copies(secret)
                 .iter()
-                .filter_map(|(id, made)| Some((Ends::read(id, sides, &remote)?, *made)))
+                .filter_map(|(id, copy)| {
+                    let made = !matches!(copy, CopyRecord::Adopted { .. });
+                    Some((Ends::read(id, sides, &remote)?, made))
+                })
                 .collect(),
         };
         let wishes = ends.iter().flat_map(|(ends, _)| ends.wishes()).collect();
-        let made = ends.iter().filter(|(_, made)| *made == Made::Created);
+        let made = ends.iter().filter(|(_, made)| *made);
         let made = made.flat_map(|(ends, _)| ends.wishes()).collect();
         let by = claimant(secret, &remote);
         self.ledger.remembered(&by, wishes, made);
@@ -124,6 +127,10 @@ impl Company {
         let some_are_new = now.iter().any(is_new);
         *published = now.into();
         some_are_new
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub fn around<'a>(&'a self, kinds: &'a Kinds, published: &'a [Published]) -> Surroundings<'a> {
@@ -396,7 +403,12 @@ impl Works {
         prints: &dyn Prints,
     ) -> bool {
         let entries = publication.compiled().related();
-        if entries.is_empty() {
+        let tells = report.outcomes.iter();
+        let tells = tells
+            .filter(|one| related::entry_of(&one.link).is_some())
+            .count()
+            > 0;
+        if entries.is_empty() && !tells {
             return false;
         }
         let anchor = publication.anchor(id);
@@ -413,8 +425,11 @@ impl Works {
             }
         };
         let questions = match standing {
-            Standing::Gone => Vec::new(),
-            Standing::There => report.asked.iter().filter(concerns).cloned().collect(),
+            // What it held and could not let go may show again.
+            Standing::Gone if !tells => Vec::new(),
+            Standing::Gone | Standing::There => {
+                report.asked.iter().filter(concerns).cloned().collect()
+            }
         };
         let new = self.index.lock().set(id, questions);
         let mut answers = report.asked.iter().zip(&report.prints);

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
 
-const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
+pub(super) const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 

@@ -1,7 +1,7 @@
-//! State Secrets whose object is gone: the original leaves them behind, and so does whoever is killed
-//! at the wrong moment.
+//! What is left of objects that are gone: state Secrets, which the original leaves behind, as does whoever is
+//! killed at the wrong moment; and copies of workspaces that have left, which are counted.
 //!
-//! One is deleted only where everything that could still need it is known: its object by a complete list
+//! A state is deleted only where everything that could still need it is known: its object by a complete list
 //! and one live read, its copy by a complete list.
 
 use std::collections::HashSet;
@@ -13,14 +13,17 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::atlas::Places;
+use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::Publication;
+use super::workspaces::Workspaces;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
 use hawser_runtime::cluster::wire::Wire;
 use hawser_runtime::process::lease::Fence;
+use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -37,6 +40,10 @@ pub struct Sweep {
     pub dispatch: Arc<Dispatch>,
     pub wire: Wire<Arc<Places>>,
     pub fence: Fence,
+    pub workspaces: Arc<Workspaces>,
+    pub metrics: Arc<Metrics>,
+    /// Told that owners should be told of something.
+    pub braking: Arc<Braking>,
     /// Told when there is a reason to look.
     pub reason: Arc<Notify>,
     /// The agent may not delete Secrets: said once, and not tried again.
@@ -45,7 +52,7 @@ pub struct Sweep {
 
 impl Sweep {
     pub async fn run(self) {
-        while !self.forbidden.load(Ordering::Relaxed) {
+        loop {
             let reason = tokio::time::timeout(INTERVAL, self.reason.notified()).await;
             if reason.is_ok() {
                 tokio::time::sleep(AFTERWARDS).await;
@@ -57,17 +64,40 @@ impl Sweep {
     async fn once(&self) {
         let running = self.dispatch.running();
         for publication in running.all() {
-            for (key, secret) in self.left_over(publication) {
-                self.delete(publication, key, &secret).await;
-                if self.forbidden.load(Ordering::Relaxed) {
-                    return;
+            self.count_orphans(publication).await;
+            if self.forbidden.load(Ordering::Relaxed) {
+                continue;
+            }
+            for (remote, key, secret) in self.left_over(publication) {
+                // What it still tells of is let go by a pass, or by nobody.
+                if memory::codec::tells_of_related(&secret) {
+                    let anchor = self.anchor(publication, &remote);
+                    self.dispatch.look_at(publication.subject(&anchor));
+                    continue;
                 }
+                self.delete(publication, &remote, key, &secret).await;
             }
         }
     }
 
+    async fn count_orphans(&self, publication: &Publication) {
+        let has_left = |cluster: &str| self.workspaces.has_left(cluster);
+        if !publication.count_orphans(&self.cache, has_left).await {
+            return;
+        }
+        let orphans = publication.orphans();
+        let count = orphans.values().sum();
+        let kind = &publication.local_kind.kind;
+        self.metrics.orphaned_copies(kind, count);
+        let name = &publication.plan.name;
+        for (workspace, copies) in orphans {
+            warn!(publishedresource = %name, workspace, copies, "copies are left of a workspace that does not bind the API any more");
+        }
+        self.braking.stir();
+    }
+
     /// The states of objects of this publication that are not there.
-    fn left_over(&self, publication: &Publication) -> Vec<(Key, Arc<Object>)> {
+    fn left_over(&self, publication: &Publication) -> Vec<(Remote, Key, Arc<Object>)> {
         let Some(states) = publication.states() else {
             return Vec::new();
         };
@@ -78,28 +108,26 @@ impl Sweep {
             let Seen::Present(secret) = self.cache.get(&key) else {
                 return None;
             };
-            self.is_left(publication, states, &secret)
-                .then_some((key, secret))
+            let remote = self.whose(publication, states, &secret)?;
+            Some((remote, key, secret))
         });
         left.collect()
     }
 
-    fn is_left(&self, publication: &Publication, states: &Table, secret: &Object) -> bool {
+    /// The object of this publication that a state is of, where it is known that neither that nor, unless
+    /// related objects have to be looked after, a copy of it is there.
+    fn whose(&self, publication: &Publication, states: &Table, secret: &Object) -> Option<Remote> {
         let agent = secret.label(marks::AGENT_NAME);
-        // Whose related copies stay on purpose, or may still have to be taken back, is known by it alone.
-        if memory::codec::tells_of_related(secret) {
-            return false;
-        }
-        let Some((remote, kind)) = memory::primary_of(secret) else {
-            return false;
-        };
+        let (remote, kind) = memory::primary_of(secret)?;
         let source = self.cache.source(&self.sides.kcp, &remote.cluster);
-        states.is_complete()
+        let is_left = states.is_complete()
             && agent.is_none_or(|agent| agent == self.agent)
             && kind == *publication.remote_kind
             && source.is_some_and(|source| publication.sees(&source))
             && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
-            && self.copies(publication, &remote) == Found::All(Vec::new())
+            && (memory::codec::tells_of_related(secret)
+                || self.copies(publication, &remote) == Found::All(Vec::new()));
+        is_left.then_some(remote)
     }
 
     fn anchor(&self, publication: &Publication, remote: &Remote) -> Key {
@@ -112,11 +140,8 @@ impl Sweep {
         self.cache.find(&scope, &remote.marked())
     }
 
-    async fn delete(&self, publication: &Publication, key: Key, secret: &Object) {
-        let Some((remote, _)) = memory::primary_of(secret) else {
-            return;
-        };
-        let anchor = self.anchor(publication, &remote);
+    async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
+        let anchor = self.anchor(publication, remote);
         let read = self.wire.send(&Request::Read { key: anchor }).await;
         let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
             return;

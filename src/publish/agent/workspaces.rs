@@ -41,13 +41,18 @@ pub struct Endpoint {
     pub url: Arc<str>,
     /// At the address itself.
     pub connection: Connection,
-    _bindings: Option<Arc<Watched>>,
+    bindings: Option<Arc<Watched>>,
 }
 
 impl Endpoint {
     /// All of its workspaces at once.
     pub fn everywhere(&self) -> Connection {
         self.connection.below("/clusters/*")
+    }
+
+    fn knows_bindings(&self) -> bool {
+        let bindings = self.bindings.as_ref();
+        bindings.is_some_and(|bindings| bindings.is_complete())
     }
 
     pub fn workspace(&self, cluster: &str) -> Connection {
@@ -119,6 +124,18 @@ impl Workspaces {
         self.feeds.expect(source);
     }
 
+    /// Whether a workspace has nothing to do with the API any more, as far as all endpoints tell.
+    pub fn has_left(&self, cluster: &str) -> bool {
+        let state = self.state.lock();
+        let mut endpoints = state.endpoints.values();
+        !state.endpoints.is_empty()
+            && endpoints.all(|endpoint| endpoint.knows_bindings())
+            && !state
+                .bindings
+                .values()
+                .any(|bindings| bindings.are_in(cluster))
+    }
+
     /// Where a workspace is served; none while it does not take part.
     pub fn connection(&self, cluster: &str) -> Option<Connection> {
         let source = self.cache.source(&self.sides.kcp, cluster)?;
@@ -162,11 +179,11 @@ impl Workspaces {
         let endpoint = Endpoint {
             url: url.into(),
             connection,
-            _bindings: None,
+            bindings: None,
         };
         let bindings = endpoint.wanted(&self.sides, &binding_kind(), "apibindings");
         Ok(Endpoint {
-            _bindings: Some(self.feeds.watch(bindings)),
+            bindings: Some(self.feeds.watch(bindings)),
             ..endpoint
         })
     }
@@ -221,7 +238,7 @@ impl Workspaces {
     }
 }
 
-fn endpoint_urls(slice: &Object) -> BTreeSet<String> {
+pub(super) fn endpoint_urls(slice: &Object) -> BTreeSet<String> {
     let endpoints = slice
         .root()
         .get("status")

@@ -15,8 +15,7 @@ use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
 use hawser_sync::subject::Side;
 use hawser_sync::{
-    Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Made, Memory, Reason, Snapshot,
-    Source,
+    Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Memory, Reason, Snapshot, Source,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -383,15 +382,9 @@ pub fn tells_of_related(stored: &Object) -> bool {
     text.windows(mark.len()).any(|part| part == mark)
 }
 
-/// The links that a memory has records of, each with how its copy came to be ours.
-pub fn copies(stored: &Object) -> Vec<(LinkId, Made)> {
-    let of = |(id, record): (String, Record)| {
-        let made = match record.copy {
-            Copy::Adopted(..) => Made::Adopted,
-            Copy::Unrecorded | Copy::Intended(_) | Copy::Created(..) => Made::Created,
-        };
-        (LinkId::new(&id), made)
-    };
+/// The links that a memory has records of, each with its copy.
+pub fn copies(stored: &Object) -> Vec<(LinkId, CopyRecord)> {
+    let of = |(id, record): (String, Record)| (LinkId::new(&id), record.copy.record());
     records(stored).into_iter().map(of).collect()
 }
 

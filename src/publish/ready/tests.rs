@@ -225,6 +225,21 @@ fn a_workspace_that_accepts_no_claim_is_no_fault_of_what_is_published() {
 }
 
 #[test]
+fn copies_of_workspaces_that_left_are_counted_and_their_workspaces_named() {
+    let facts = Facts {
+        orphans: BTreeMap::from([("c1".to_owned(), 2), ("c2".to_owned(), 1)]),
+        ..published()
+    };
+    check(
+        &facts,
+        "True",
+        "Synchronizing",
+        "published as v1.things.a.org; synchronized with 2 workspaces; 3 copies are left of workspaces that do not \
+         bind the API any more: c1, c2; `hawser orphans list` shows them",
+    );
+}
+
+#[test]
 fn of_several_troubles_the_first_gives_the_reason_and_all_are_told_up_to_a_limit() {
     let facts = Facts {
         rules: (0..8).map(|n| problem(&format!("f{n}"), None)).collect(),

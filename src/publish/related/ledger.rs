@@ -107,6 +107,23 @@ impl Ledger {
         }
     }
 
+    /// From now on exactly what a memory says is claimed, whatever was wanted before: its owner is not there,
+    /// or not wanted. That counts until the memory says otherwise.
+    pub fn recalled(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
+        let mut state = self.0.lock();
+        let nothing = wishes.is_empty();
+        let before = state.claims.get(by);
+        if nothing && before.is_none_or(|claims| claims.wishes.is_empty()) {
+            return;
+        }
+        let now = Claims {
+            wishes,
+            made,
+            said: nothing,
+        };
+        state.set(by, now);
+    }
+
     /// Whether anybody else wants this.
     pub fn is_shared(&self, by: &Claimant, wish: &Wish) -> bool {
         let state = self.0.lock();

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
-use super::ledger::{Claimant, Wish};
+use super::ledger::{Claimant, Ledger, Wish};
+use super::left::{Away, Left};
 use super::resolve::{Ground, Pair, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
 use super::{Ends, Published, RelatedKind, Surroundings};
@@ -62,8 +63,11 @@ impl Making<'_> {
             // Without a copy to read from, nobody knows where entries lead.
             return Ok(subject);
         }
-        if !made.needs.is_empty() && !leaving {
-            return Err(made.needs);
+        if !leaving {
+            self.vanished(&mut made);
+            if !made.needs.is_empty() {
+                return Err(made.needs);
+            }
         }
         Ok(self.gathered(subject, made))
     }
@@ -107,7 +111,7 @@ impl Making<'_> {
         made.links.extend(left);
         if leaving {
             for link in &mut made.links {
-                self.count(link);
+                count(self.around.ledger, &self.by, link);
             }
         }
         subject.links.append(&mut made.links);
@@ -392,55 +396,52 @@ impl Making<'_> {
         }
     }
 
+    fn remembered(&self) -> Left<'_> {
+        Left {
+            compiled: self.compiled,
+            rules: self.rules,
+            ledger: self.around.ledger,
+            view: self.view,
+            memory: self.memory,
+            by: &self.by,
+        }
+    }
+
+    /// Finds out about originals that are not there and to which an entry does not lead any more for
+    /// that reason alone, maybe: labels that nobody sees select nothing.
+    fn vanished(&self, made: &mut Gathered) {
+        let left = self.remembered();
+        for (id, identity, _) in left.records() {
+            let is_link = made.links.iter().any(|link| link.id == *id);
+            if is_link || left.entry(&identity).is_none() {
+                continue;
+            }
+            match left.away(&identity) {
+                Away::No => continue,
+                Away::Hidden => {}
+                Away::Unread(read) => made.needs.push(read),
+            }
+            made.waiting.insert(id.clone());
+        }
+    }
+
     /// What the memory tells of and no entry leads to.
     fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
-        let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
+        let remembered = self.remembered();
         let mut left = Vec::new();
-        for (id, record) in &self.memory.entries {
-            let Some(identity) = Identity::read(id) else {
-                continue;
-            };
+        for (id, identity, copy) in remembered.records() {
             let kept = made.unknown.contains(identity.identifier()) && !leaving;
             if is_link(id) || kept || made.waiting.contains(id) && !leaving {
                 continue;
             }
-            let source = identity.source(sides, remote);
-            let target = match &record.copy {
-                CopyRecord::Unrecorded => identity.target(sides, remote),
-                recorded => recorded
-                    .key()
-                    .cloned()
-                    .unwrap_or_else(|| identity.target(sides, remote)),
-            };
-            let entry = self.compiled.related.iter().find(|entry| {
-                entry.identifier == identity.identifier() && entry.origin == identity.origin
-            });
-            let stays = leaving && entry.is_some_and(|entry| policy(entry).retract == Fate::Keep);
-            let mut link = Link {
-                id: id.clone(),
-                wave: 1,
-                source: Source::Unwanted(source),
-                target: Target::Named(target.clone()),
-                rules: Arc::new(LeftRules { target }),
-                policy: Policy {
-                    hold: identity.hold().map(Finalizer::new),
-                    source_gone: Fate::Delete,
-                    retract: if stays { Fate::Keep } else { Fate::Delete },
-                    ..Policy::related()
-                },
-            };
-            self.count(&mut link);
+            let stays = leaving && remembered.outlives(&identity);
+            let mut link = remembered.link(id, &identity, copy, stays);
             // Another entry, or another version of the kind, leads to the very same object.
             unless(&mut link, |wish| wanted.contains(wish));
             left.push(link);
         }
         left
-    }
-
-    /// The last one who wants an object takes it away, and lets go of its original.
-    fn count(&self, link: &mut Link) {
-        unless(link, |wish| self.around.ledger.is_shared(&self.by, wish));
     }
 
     /// Whether a copy can come of a link that has made none yet.
@@ -537,8 +538,13 @@ fn held(link: &Link) -> Option<Wish> {
     Some(Wish::held(link.source.key()?, &finalizer.0))
 }
 
+/// The last one who wants an object takes it away, and lets go of its original.
+pub(super) fn count(ledger: &Ledger, by: &Claimant, link: &mut Link) {
+    unless(link, |wish| ledger.is_shared(by, wish));
+}
+
 /// Whether a copy, if there is one, was not there before.
-fn is_made(copy: &CopyRecord) -> bool {
+pub(super) fn is_made(copy: &CopyRecord) -> bool {
     !matches!(copy, CopyRecord::Adopted { .. })
 }
 
@@ -563,7 +569,7 @@ fn other(side: Origin) -> Origin {
     }
 }
 
-fn policy(entry: &Entry) -> Policy {
+pub(super) fn policy(entry: &Entry) -> Policy {
     let from_kcp = entry.origin == Origin::Kcp;
     let core = entry.target.group.is_empty()
         && matches!(&*entry.target.resource, "secrets" | "configmaps");

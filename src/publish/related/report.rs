@@ -9,13 +9,13 @@ use crate::publish::gojson;
 use crate::publish::marks;
 use crate::publish::types::Origin;
 use hawser_sync::reason::Class;
-use hawser_sync::{Code, Effect, Key, Outcome, Request, Step, Subject, Target};
+use hawser_sync::{Code, Effect, Intent, Key, Outcome, Request, Step, Subject, Target};
 use kube_lang::object::Object;
 
 /// The patch that puts right what the published object says of its related ones; none where it says
 /// it already, or where not everything has come to rest.
 pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> Option<Step> {
-    if anchor.in_deletion() || subject.links.is_empty() {
+    if anchor.in_deletion() || subject.intent != Intent::Sync {
         return None;
     }
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();

@@ -22,6 +22,7 @@ mod hostile;
 mod lives;
 mod meddling;
 mod properties;
+mod vanished;
 mod variants;
 
 /// Two control planes in hand, and the rules of one published resource.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures::StreamExt as _;
 use futures::stream;
-use kcp_playground::server::LoggedRequest;
+use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher};
 use serde_json::json;
 use testbed::eventually;
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ on_the_playground!(
     a_changed_status_costs_one,
     an_object_in_step_costs_none,
     a_deleted_object_costs_three,
+    deletions_of_a_moment_share_one_look_at_the_bindings,
     a_restart_with_a_thousand_objects_in_step_lists_and_watches_only,
     a_new_resource_costs_a_handful,
     a_hundred_resources_cost_a_handful_each,
@@ -28,12 +29,26 @@ on_the_playground!(
 
 const OBJECTS: usize = 8;
 
+fn is_look_at_bindings(request: &LoggedRequest) -> bool {
+    request.verb == "list" && request.resource == "apibindings" && request.cluster != "*"
+}
+
 impl Stage<'_> {
     /// What the agent asked for since a mark; not what comes on its own: events and watches.
     fn spent(&self, mark: u64) -> Vec<LoggedRequest> {
         let mut spent = self.world.agents_requests(mark);
         spent.retain(|request| request.resource != "events" && request.verb != "watch");
+        // What deletions share is counted apart.
+        spent.retain(|request| !is_look_at_bindings(request));
         spent
+    }
+
+    /// How often bindings were looked at before something was taken back.
+    fn looks_at_bindings(&self, mark: u64) -> usize {
+        let all = self.world.agents_requests(mark);
+        all.iter()
+            .filter(|request| is_look_at_bindings(request))
+            .count()
     }
 
     /// Waits until as much is spent, and makes sure that it stays at that: a new object afterwards
@@ -162,7 +177,36 @@ async fn a_deleted_object_costs_three(world: &World) -> Result<()> {
             Ok(())
         })
         .await?;
-    stage.costs(mark, 3 * OBJECTS).await
+    stage.costs(mark, 3 * OBJECTS).await?;
+    let looks = stage.looks_at_bindings(mark);
+    ensure!(looks <= OBJECTS, "{looks} looks at the bindings");
+    Ok(())
+}
+
+async fn deletions_of_a_moment_share_one_look_at_the_bindings(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.some().await?;
+    let slow = Matcher {
+        verb: Some("list".to_owned()),
+        resource: Some("apibindings".to_owned()),
+        ..Matcher::default()
+    };
+    let slow = Fault::new(slow, Action::Latency(Duration::from_secs(1)));
+    world.playground.faults().add(slow);
+    let mark = world.requests().mark();
+    let deleting = (0..OBJECTS).map(|number| format!("lamp{number}"));
+    let deleting: Vec<String> = deleting.collect();
+    let all = deleting
+        .iter()
+        .map(|name| stage.team.delete(&stage.kind, name));
+    futures::future::try_join_all(all).await?;
+    for name in &deleting {
+        stage.team.await_gone(&stage.kind, name).await;
+    }
+    stage.costs(mark, 3 * OBJECTS).await?;
+    let looks = stage.looks_at_bindings(mark);
+    ensure!(looks < OBJECTS / 2, "{looks} looks at the bindings");
+    Ok(())
 }
 
 async fn a_restart_with_a_thousand_objects_in_step_lists_and_watches_only(

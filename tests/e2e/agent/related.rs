@@ -13,6 +13,7 @@ use super::stage::Stage;
 use super::world::{World, shown};
 use super::{SOON, definition};
 
+mod deletion;
 mod kinds;
 mod matrix;
 mod whose;

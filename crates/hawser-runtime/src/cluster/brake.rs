@@ -206,7 +206,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         self.prune(now);
         let causes = self.causes.iter().filter(|cause| cause.concerns(tenant));
         let mut whys: Vec<Why> = causes.cloned().map(Why::Cause).collect();
-        if self.holds.iter().any(|hold| hold.why == Why::Mass) {
+        // What was let go a moment ago is not held in its middle.
+        if !self.gone.keys.contains(key) && self.holds.iter().any(|hold| hold.why == Why::Mass) {
             whys.push(Why::Mass);
         }
         whys.retain(|why| !self.is_approved(key, why));

@@ -155,6 +155,11 @@ impl Store for Cache {
         tables.iter().any(|table| table.saw_deletion(key))
     }
 
+    fn saw_end(&self, key: &Key) -> bool {
+        let tables = self.tables(&key.scope());
+        tables.iter().any(|table| table.saw_end(key))
+    }
+
     fn learn(&self, request: &Request, answer: &Answer) {
         self.take(request, answer);
     }

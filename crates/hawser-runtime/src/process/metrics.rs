@@ -129,6 +129,8 @@ metrics! {
         "Time that passes took.";
     side_requests: Counter = "hawser_requests_total" ["side", "verb", "code"]
         "Requests, by side, verb and status; the status is empty where no answer came.";
+    orphaned_copies: Gauge = "hawser_orphaned_copies" ["kind"]
+        "Copies of workspaces that do not bind the API any more.";
     queue_oldest: Gauge = "hawser_queue_oldest_seconds" ["name"]
         "Time that the item has waited that waits longest.";
     latency: Histogram = "hawser_latency_seconds" ["direction"]
@@ -331,11 +333,16 @@ impl Metrics {
         self.unreadable.remove(&[side, kind]);
         self.cache_age.remove(&[side, kind]);
         self.held_deletions.remove(&[kind]);
+        self.orphaned_copies.remove(&[kind]);
     }
 
     /// How many deletions of a kind wait for approval.
     pub fn held_deletions(&self, kind: &str, count: usize) {
         self.held_deletions.of(&[kind]).set(number(count));
+    }
+
+    pub fn orphaned_copies(&self, kind: &str, count: usize) {
+        self.orphaned_copies.of(&[kind]).set(number(count));
     }
 
     pub fn event(&self, fate: EventFate) {

@@ -147,6 +147,10 @@ struct Grave {
     version: u64,
     /// The event of the deletion was seen, or the answer that reported it.
     witnessed: bool,
+    /// It was in deletion then, or had no finalizer.
+    ended: bool,
+    /// An answer reported it, which tells no version: states of this uid may still come from before it.
+    undated: bool,
 }
 
 /// Objects that nobody asked for, in the order in which they came.
@@ -338,6 +342,12 @@ impl Table {
         state.graves.get(key).is_some_and(|grave| grave.witnessed)
     }
 
+    /// Whether an object was in deletion when it went, or had no finalizer.
+    pub(super) fn saw_end(&self, key: &Key) -> bool {
+        let state = self.state.read();
+        state.graves.get(key).is_some_and(|grave| grave.ended)
+    }
+
     /// Takes a state from an answer. No event will tell of it any more: what became different is
     /// answered, for everybody but the one who asked.
     pub(super) fn learn(&self, key: &Key, object: &Arc<Object>) -> Option<Change> {
@@ -363,7 +373,14 @@ impl Table {
         let mut state = self.state.write();
         let entry = state.take(key)?;
         let last = entry.object();
-        state.bury(key, entry.uid, entry.version, true);
+        let grave = Grave {
+            uid: entry.uid,
+            version: entry.version,
+            witnessed: true,
+            ended: entry.in_deletion,
+            undated: true,
+        };
+        state.bury(key, grave);
         let last = last.filter(|_| state.complete)?;
         Some(Change::of(key, last, What::Gone))
     }
@@ -433,8 +450,19 @@ impl Table {
             .graves
             .get(key)
             .is_some_and(|grave| *grave.uid == *uid);
-        let witnessed = witnessed || (before && state.graves[key].witnessed);
-        state.bury(key, uid.into(), *version, witnessed);
+        let ended = was_going || object.finalizers().next().is_none();
+        let (seen, seen_end) = match state.graves.get(key).filter(|_| before) {
+            Some(grave) => (grave.witnessed, grave.ended),
+            None => (false, false),
+        };
+        let grave = Grave {
+            uid: uid.into(),
+            version: *version,
+            witnessed: witnessed || seen,
+            ended: ended || seen_end,
+            undated: false,
+        };
+        state.bury(key, grave);
         drop(state);
         (known.is_some() || !before).then(|| Change::of(key, Arc::new(object.clone()), What::Gone))
     }
@@ -455,7 +483,14 @@ impl Table {
                         .object()
                         .map(|object| Change::of(&key, object, What::Gone)),
                 );
-                state.bury(&key, entry.uid, as_of, false);
+                let grave = Grave {
+                    uid: entry.uid,
+                    version: as_of,
+                    witnessed: false,
+                    ended: entry.in_deletion,
+                    undated: false,
+                };
+                state.bury(&key, grave);
             }
         }
         let first = !std::mem::replace(&mut state.complete, true);
@@ -507,7 +542,7 @@ impl State {
     fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> News {
         let uid = object.uid().unwrap_or_default();
         if let Some(grave) = self.graves.get(key) {
-            let dead = grave.witnessed && *grave.uid == *uid;
+            let dead = grave.undated && *grave.uid == *uid;
             if dead || version <= grave.version {
                 return News::Older;
             }
@@ -608,12 +643,7 @@ impl State {
         }
     }
 
-    fn bury(&mut self, key: &Key, uid: Box<str>, version: u64, witnessed: bool) {
-        let grave = Grave {
-            uid,
-            version,
-            witnessed,
-        };
+    fn bury(&mut self, key: &Key, grave: Grave) {
         if self.graves.insert(key.clone(), grave).is_none() {
             self.buried.push_back(key.clone());
         }

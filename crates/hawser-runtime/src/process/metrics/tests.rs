@@ -117,6 +117,8 @@ async fn a_cache_that_hears_nothing_grows_old_until_it_is_forgotten() {
     );
     metrics.held_deletions("Bucket", 3);
     says(&metrics, "hawser_held_deletions{kind=\"Bucket\"} 3");
+    metrics.orphaned_copies("Bucket", 2);
+    says(&metrics, "hawser_orphaned_copies{kind=\"Bucket\"} 2");
     metrics.forget("kcp", "Bucket");
     assert!(!metrics.render().contains("Bucket"));
 }

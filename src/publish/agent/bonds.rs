@@ -1,0 +1,241 @@
+//! Whether a workspace binds the API, as its server says now.
+//!
+//! Bindings and objects are told by watches that know nothing of each other. What goes with a binding is in
+//! deletion only after the binding is: a list of bindings that is younger than the deletion of an object
+//! tells the two apart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync;
+use tokio::time::Instant;
+
+use super::workspaces::Workspaces;
+use hawser_runtime::cluster::connection::{Call, Connection};
+
+const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
+const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
+
+/// How long an answer serves others than those who waited for it.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Of how many workspaces answers are kept.
+const WORKSPACES: usize = 1024;
+
+/// What holds a workspace and the API together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bond {
+    Bound,
+    /// No binding stays.
+    Unbinding,
+    /// No binding stays, because the workspace itself is in deletion.
+    Deleted,
+}
+
+/// Reads the bindings of workspaces, once for all who ask at the same time.
+pub struct Bonds {
+    workspaces: Arc<Workspaces>,
+    known: Mutex<HashMap<Arc<str>, Arc<sync::Mutex<Known>>>>,
+}
+
+/// What a workspace was last found to be.
+#[derive(Default)]
+struct Known {
+    bound: Option<StillBound>,
+    end: Option<(Instant, Bond)>,
+}
+
+/// A list with a binding that stays.
+struct StillBound {
+    /// When it was asked for.
+    asked: Instant,
+    /// The resourceVersion of the list.
+    version: u64,
+}
+
+impl StillBound {
+    /// Whether it tells of the time after a deletion: of one that was known at an instant, or one by which
+    /// an object got this version.
+    fn is_after(&self, seen: Instant, version: Option<u64>) -> bool {
+        let covers = version.is_some_and(|version| self.version >= version);
+        self.asked >= seen || covers && self.asked.elapsed() < FRESH
+    }
+}
+
+impl Bonds {
+    pub fn new(workspaces: &Arc<Workspaces>) -> Self {
+        Self {
+            workspaces: Arc::clone(workspaces),
+            known: Mutex::default(),
+        }
+    }
+
+    /// What a workspace is, not before now, or not before an object of it got this version.
+    pub async fn ask(&self, cluster: &Arc<str>, version: Option<u64>) -> Result<Bond, String> {
+        let seen = Instant::now();
+        let known = self.known(cluster);
+        let mut known = known.lock().await;
+        if let Some(bound) = &known.bound
+            && bound.is_after(seen, version)
+        {
+            return Ok(Bond::Bound);
+        }
+        known.bound = None;
+        let asked = Instant::now();
+        let at = self.connection(cluster)?;
+        let list = at.ask(Call::get(BINDINGS)).await;
+        let list = list.map_err(|error| error.to_string())?;
+        let bindings = list["items"].as_array().ok_or("the answer is no list")?;
+        if bindings.iter().all(is_in_deletion) {
+            return known.end(&at).await;
+        }
+        let version = list["metadata"]["resourceVersion"].as_str();
+        let version = version.and_then(|version| version.parse().ok());
+        known.bound = version.map(|version| StillBound { asked, version });
+        Ok(Bond::Bound)
+    }
+
+    /// How a workspace ends whose bindings are all in deletion.
+    pub async fn end(&self, cluster: &Arc<str>) -> Result<Bond, String> {
+        let known = self.known(cluster);
+        let mut known = known.lock().await;
+        known.end(&self.connection(cluster)?).await
+    }
+
+    fn connection(&self, cluster: &str) -> Result<Connection, String> {
+        let connection = self.workspaces.connection(cluster);
+        connection.ok_or_else(|| "the workspace is not served now".to_owned())
+    }
+
+    fn known(&self, cluster: &Arc<str>) -> Arc<sync::Mutex<Known>> {
+        let mut all = self.known.lock();
+        if all.len() >= WORKSPACES && !all.contains_key(cluster) {
+            all.retain(|_, known| Arc::strong_count(known) > 1);
+        }
+        Arc::clone(all.entry(Arc::clone(cluster)).or_default())
+    }
+}
+
+impl Known {
+    /// Whether the workspace itself is in deletion. One that does not show that to the agent only unbinds.
+    async fn end(&mut self, at: &Connection) -> Result<Bond, String> {
+        if let Some((found, bond)) = self.end
+            && found.elapsed() < FRESH
+        {
+            return Ok(bond);
+        }
+        let bond = match at.ask(Call::get(LOGICAL_CLUSTER)).await {
+            Ok(cluster) if is_in_deletion(&cluster) => Bond::Deleted,
+            Ok(_) => Bond::Unbinding,
+            Err(error) if matches!(error.code(), Some(403 | 404)) => Bond::Unbinding,
+            Err(error) => return Err(error.to_string()),
+        };
+        self.end = Some((Instant::now(), bond));
+        Ok(bond)
+    }
+}
+
+fn is_in_deletion(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::feeds::{Feeds, Hears};
+    use super::super::ground::until;
+    use super::super::workspaces::binding_kind;
+    use super::*;
+    use crate::publish::rules::Sides;
+    use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+    use hawser_runtime::cluster::feed::Pace;
+    use hawser_runtime::cluster::ground::{Ground, fault};
+    use hawser_sync::Scope;
+    use kcp_playground::server::{Action, When};
+    use kube_lang::object::Object;
+
+    const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+
+    struct Deaf;
+
+    impl Hears for Deaf {
+        fn changed(&self, _: &Arc<str>, _: Change) {}
+        fn completed(&self, _: &Arc<str>, _: &Arc<Table>) {}
+    }
+
+    /// A workspace that its own server serves as an endpoint does.
+    async fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
+        let (sides, cache) = (Sides::default(), Cache::new());
+        let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
+        let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
+        let base = ground.kcp.url().replace("/clusters/root", "");
+        let slice =
+            json!({"metadata": {"name": "slice"}, "status": {"endpoints": [{"url": base}]}});
+        workspaces.slice(Some(&Object::new(slice).unwrap()));
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let binding = json!({"metadata": {"name": "binding"}, "status": {"conditions": ready}});
+        let change = Change {
+            key: Scope::new(&sides.kcp, &binding_kind(), cluster).key(None, "binding"),
+            object: Arc::new(Object::new(binding).unwrap()),
+            what: What::Changed,
+        };
+        workspaces.binding(&base.into(), &change);
+        Arc::new(workspaces)
+    }
+
+    #[tokio::test]
+    async fn a_workspace_that_leaves_is_told_from_one_that_is_deleted_as_its_server_shows_it() {
+        let ground = Ground::start().await;
+        let team = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "team"},
+        });
+        let kcp = &ground.kcp;
+        kcp.ask(Call::post(WORKSPACES, &team)).await.unwrap();
+        let at = format!("{WORKSPACES}/team");
+        let ready = until(kcp, &at, |team| team["status"]["phase"] == "Ready").await;
+        let cluster: Arc<str> = ready["spec"]["cluster"].as_str().unwrap().into();
+        let bonds = Bonds::new(&served(&ground, &cluster).await);
+        // Something keeps the workspace when it is deleted.
+        let held = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+        });
+        let workspace = bonds.connection(&cluster).unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        workspace.ask(Call::post(maps, &held)).await.unwrap();
+        assert_eq!(bonds.end(&cluster).await, Ok(Bond::Unbinding));
+        kcp.ask(Call::delete(&*at, &json!({}))).await.unwrap();
+        let bonds = Bonds::new(&bonds.workspaces);
+        assert_eq!(bonds.ask(&cluster, None).await, Ok(Bond::Deleted));
+        let action = Action::Status {
+            code: 503,
+            when: When::Before,
+        };
+        ground
+            .playground
+            .faults()
+            .add(fault("list", "apibindings", action));
+        assert!(bonds.ask(&cluster, None).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_serves_deletions_that_are_older_than_it_for_a_moment() {
+        let seen = Instant::now();
+        let bound = StillBound {
+            asked: seen,
+            version: 10,
+        };
+        tokio::time::advance(FRESH / 2).await;
+        let later = Instant::now();
+        assert!(bound.is_after(seen, None));
+        assert!(!bound.is_after(later, None));
+        assert!(bound.is_after(later, Some(10)));
+        assert!(!bound.is_after(later, Some(11)));
+        tokio::time::advance(FRESH).await;
+        assert!(!bound.is_after(Instant::now(), Some(10)));
+    }
+}

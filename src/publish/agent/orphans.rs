@@ -1,0 +1,362 @@
+//! Orphans: what workspaces that do not bind the API any more have left on the service cluster. Found and
+//! removed at an operator's word, beside or without an agent at work.
+//!
+//! Of this agent are the copies and the states that carry its name, and the related copies that states
+//! tell of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::options::AgentOptions;
+use super::process::{AgentError, Planes};
+use super::publication::secret_kind;
+use super::schemas::{Manifest, PUBLISHED_RESOURCES};
+use super::startup::SLICES;
+use super::workspaces::{CLUSTER_ANNOTATION, binding_kind, endpoint_urls};
+use crate::publish::marks::{self, Remote};
+use crate::publish::memory;
+use crate::publish::related::Ends;
+use crate::publish::rules::Sides;
+use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
+use hawser_runtime::cluster::wire::{collection, typed};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::{CopyRecord, Key};
+use kube_lang::object::{Gvk, Object};
+
+/// Objects a page of a list.
+const PAGE: usize = 500;
+
+/// Why orphans cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum OrphansError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("reading {what}")]
+    Read {
+        what: String,
+        #[source]
+        source: AskError,
+    },
+    #[error("connecting to the endpoint {url}")]
+    Endpoint {
+        url: String,
+        #[source]
+        source: ConnectError,
+    },
+    #[error("the APIExportEndpointSlice {0} names no endpoint: nothing is known of workspaces")]
+    NoEndpoints(String),
+    #[error("an item of {what} is no object")]
+    NoObject { what: String },
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error("the kind {kind} of group {group:?} is not served: its copies cannot be listed")]
+    NotServed { group: String, kind: String },
+}
+
+/// What an orphan is. Removed in this order: a state tells where the others are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sort {
+    RelatedCopy,
+    Copy,
+    State,
+}
+
+/// One object of the service cluster that was made for a workspace that has left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Orphan {
+    /// The logical cluster.
+    pub workspace: String,
+    pub sort: Sort,
+    pub kind: String,
+    pub namespace: Option<String>,
+    pub name: String,
+    path: String,
+    uid: String,
+    version: String,
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub orphans: Vec<Orphan>,
+    /// How many workspaces bind the API.
+    pub bound: usize,
+}
+
+/// What became of an orphan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Removed,
+    /// Its deletion was asked for, and a finalizer of somebody else keeps it.
+    InDeletion,
+    /// Its workspace binds the API by now, or another orphan of it could not be removed.
+    Left,
+    Failed(String),
+}
+
+/// Looks for orphans on behalf of the agent with these options.
+pub struct Search {
+    options: AgentOptions,
+    planes: Planes,
+}
+
+impl Search {
+    pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
+        let planes = Planes::connect(&options, &Arc::new(Metrics::new()))?;
+        Ok(Self { options, planes })
+    }
+
+    /// The orphans of all workspaces, or of one.
+    pub async fn find(&self, workspace: Option<&str>) -> Result<Found, OrphansError> {
+        // First the copies: a workspace that binds meanwhile is then known to.
+        let (mut orphans, states) = (self.copies().await?, self.states().await?);
+        let bound = self.bound().await?;
+        let has_left = |cluster: &str| {
+            !bound.contains(cluster) && workspace.is_none_or(|only| only == cluster)
+        };
+        orphans.retain(|orphan| has_left(&orphan.workspace));
+        for (workspace, state) in states {
+            if has_left(&workspace) {
+                orphans.extend(self.told_of(&workspace, &state).await?);
+                let path = collection(&secret_kind(), state.namespace(), "secrets");
+                orphans.push(orphan(Sort::State, workspace, &path, &state));
+            }
+        }
+        orphans.sort();
+        // Several objects may have led to one related copy.
+        orphans.dedup_by(|a, b| a.path == b.path);
+        Ok(Found {
+            orphans,
+            bound: bound.len(),
+        })
+    }
+
+    /// Removes orphans that were found, each as it was found. Nothing is removed of a workspace that binds
+    /// the API by now.
+    pub async fn remove(
+        &self,
+        orphans: &[Orphan],
+        mut told: impl FnMut(&Orphan, &Removal),
+    ) -> Result<(), OrphansError> {
+        let mut spared = self.bound().await?;
+        for orphan in orphans {
+            let removal = if spared.contains(&orphan.workspace) {
+                Removal::Left
+            } else {
+                self.delete(orphan).await
+            };
+            // What it is known by stays as long as anything else is there.
+            if removal != Removal::Removed {
+                spared.insert(orphan.workspace.clone());
+            }
+            told(orphan, &removal);
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, orphan: &Orphan) -> Removal {
+        let preconditions = json!({"uid": orphan.uid, "resourceVersion": orphan.version});
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions,
+        });
+        let call = Call::delete(&orphan.path, &options);
+        match self.planes.service.ask(call).await {
+            Ok(answer) if is_in_deletion(&answer) => Removal::InDeletion,
+            Ok(_) => Removal::Removed,
+            Err(error) if error.code() == Some(404) => Removal::Removed,
+            Err(error) => Removal::Failed(error.to_string()),
+        }
+    }
+
+    /// The workspaces that have a binding, ready or not.
+    async fn bound(&self) -> Result<BTreeSet<String>, OrphansError> {
+        let slice = &self.options.slice;
+        let what = format!("the APIExportEndpointSlice {slice}");
+        let call = Call::get(format!("{SLICES}/{slice}"));
+        let found = self.planes.kcp.ask(call).await;
+        let found = found.map_err(|source| OrphansError::Read {
+            what: what.clone(),
+            source,
+        })?;
+        let found = Object::new(found).map_err(|_| OrphansError::NoObject { what })?;
+        let urls = endpoint_urls(&found);
+        if urls.is_empty() {
+            return Err(OrphansError::NoEndpoints(slice.clone()));
+        }
+        let mut bound = BTreeSet::new();
+        for url in urls {
+            let endpoint = self.planes.kcp.at(&url);
+            let endpoint = endpoint.map_err(|source| OrphansError::Endpoint {
+                url: url.clone(),
+                source,
+            })?;
+            let path = collection(&binding_kind(), None, "apibindings");
+            let bindings = list(&endpoint.below("/clusters/*"), &binding_kind(), &path, "").await?;
+            let clusters = bindings
+                .iter()
+                .filter_map(|one| one.annotation(CLUSTER_ANNOTATION));
+            bound.extend(clusters.map(str::to_owned));
+        }
+        Ok(bound)
+    }
+
+    /// The copies of all published kinds.
+    async fn copies(&self) -> Result<Vec<Orphan>, OrphansError> {
+        let service = &self.planes.service;
+        let discovery = Discovery::new(service.clone());
+        let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
+        let mut kinds = BTreeSet::new();
+        for published in list(service, &kind, PUBLISHED_RESOURCES, "").await? {
+            let what = format!("the PublishedResource {}", published.name());
+            let manifest = Manifest::read(published.as_value());
+            let manifest = manifest.map_err(|_| OrphansError::NoObject { what })?;
+            let resource = &manifest.spec.resource;
+            kinds.insert((resource.api_group.clone(), resource.kind.clone()));
+        }
+        let mut copies = Vec::new();
+        for (group, name) in kinds {
+            let kind = discovery.kind(&group, &name).await?;
+            let not_served = || OrphansError::NotServed {
+                group: group.clone(),
+                kind: name.clone(),
+            };
+            let kind = kind.ok_or_else(not_served)?;
+            let gvk = Gvk::new(&group, &kind.preferred, &name);
+            let path = collection(&gvk, None, &kind.plural);
+            for copy in list(service, &gvk, &path, &self.of_agent(marks::CLUSTER)).await? {
+                if let Some(Remote { cluster, .. }) = Remote::read(&copy) {
+                    let path = collection(&gvk, copy.namespace(), &kind.plural);
+                    copies.push(orphan(Sort::Copy, cluster, &path, &copy));
+                }
+            }
+        }
+        Ok(copies)
+    }
+
+    /// The states that this agent keeps, with their workspaces.
+    async fn states(&self) -> Result<Vec<(String, Object)>, OrphansError> {
+        let kind = secret_kind();
+        let path = collection(&kind, Some(&self.options.namespace), "secrets");
+        let query = self.of_agent(marks::OBJECT_STATE);
+        let states = list(&self.planes.service, &kind, &path, &query).await?;
+        let of = |state: Object| Some((state.label(marks::CLUSTER)?.to_owned(), state));
+        Ok(states.into_iter().filter_map(of).collect())
+    }
+
+    /// The related copies on the service cluster that a state tells of, as they were made.
+    async fn told_of(&self, workspace: &str, state: &Object) -> Result<Vec<Orphan>, OrphansError> {
+        let sides = Sides::default();
+        let remote = Remote {
+            cluster: workspace.to_owned(),
+            namespace: None,
+            name: String::new(),
+        };
+        let mut found = Vec::new();
+        for (link, copy) in memory::codec::copies(state) {
+            let CopyRecord::Created { key, uid } = copy else {
+                continue;
+            };
+            let Some(ends) = Ends::read(&link, &sides, &remote) else {
+                continue;
+            };
+            if key.side != sides.service {
+                continue;
+            }
+            let Key {
+                kind,
+                namespace,
+                name,
+                ..
+            } = &key;
+            let path = collection(kind, namespace.as_deref(), &ends.target.1);
+            let what = format!("{path}/{name}");
+            let answer = match self.planes.service.ask(Call::get(&*what)).await {
+                Err(error) if error.code() == Some(404) => continue,
+                Err(source) => return Err(OrphansError::Read { what, source }),
+                Ok(answer) => answer,
+            };
+            let object = typed(answer, kind).map_err(|_| OrphansError::NoObject { what })?;
+            if object.uid() == Some(&uid) {
+                found.push(orphan(
+                    Sort::RelatedCopy,
+                    workspace.to_owned(),
+                    &path,
+                    &object,
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A query for objects of this agent that have a label.
+    fn of_agent(&self, label: &str) -> String {
+        let selector = format!("{}={},{label}", marks::AGENT_NAME, self.options.agent_name);
+        let selector = selector
+            .replace('/', "%2F")
+            .replace('=', "%3D")
+            .replace(',', "%2C");
+        format!("&labelSelector={selector}")
+    }
+}
+
+/// Orphans by workspace and by what they are.
+pub fn counted(orphans: &[Orphan]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for orphan in orphans {
+        *counts.entry(&*orphan.workspace).or_default() += 1;
+    }
+    counts
+}
+
+fn orphan(sort: Sort, workspace: String, path: &str, object: &Object) -> Orphan {
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    Orphan {
+        workspace,
+        sort,
+        kind: object.kind().to_owned(),
+        namespace: object.namespace().map(str::to_owned),
+        name: object.name().to_owned(),
+        path: format!("{path}/{}", object.name()),
+        uid: text(object.uid()),
+        version: text(object.resource_version()),
+    }
+}
+
+/// Every object of a list, page by page.
+async fn list(
+    at: &Connection,
+    kind: &Gvk,
+    path: &str,
+    query: &str,
+) -> Result<Vec<Object>, OrphansError> {
+    let what = || path.to_owned();
+    let mut objects = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = Call::get(format!("{path}?limit={PAGE}{query}{next}"));
+        let page = at.ask(page).await;
+        let mut page = page.map_err(|source| OrphansError::Read {
+            what: what(),
+            source,
+        })?;
+        let Value::Array(items) = page["items"].take() else {
+            return Err(OrphansError::NoObject { what: what() });
+        };
+        for item in items {
+            let object = typed(item, kind);
+            objects.push(object.map_err(|_| OrphansError::NoObject { what: what() })?);
+        }
+        match page["metadata"]["continue"].as_str() {
+            Some(token) if !token.is_empty() => next = format!("&continue={token}"),
+            _ => return Ok(objects),
+        }
+    }
+}
+
+fn is_in_deletion(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+        && object["metadata"]["finalizers"].is_array()
+}

@@ -1,0 +1,450 @@
+//! What goes with an object and what stays: workspaces that unbind or are deleted, deletions in masses,
+//! objects outside of the filter, and originals that merely vanish.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_playground::server::{Action, Fault, Matcher, When};
+use serde_json::{Value, json};
+use testbed::eventually;
+
+use super::super::SOON;
+use super::super::plane::Kind;
+use super::super::stage::Stage;
+use super::super::world::{EXPORT, PUBLISHED, Team, World, has};
+use super::{FINALIZER, await_held, await_released, entry, finalizers, held, put, secrets};
+
+on_the_playground!(
+    copies_of_a_workspace_that_unbinds_are_kept_however_late_that_is_heard_of,
+    an_object_is_not_taken_back_while_nobody_can_say_whether_its_workspace_is_bound,
+    a_workspace_that_is_deleted_comes_to_its_end_and_copies_are_kept_where_it_hides_why,
+    deletions_that_are_held_keep_what_travels_with_their_objects,
+    what_leaves_the_filter_lets_go_of_originals_that_are_deleted,
+    an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too,
+    originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again,
+    what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word,
+);
+
+const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
+const APPROVAL: &str = "hawser.dev/approve-deletions";
+
+/// Secrets that consumers bring along.
+fn up() -> Value {
+    json!([entry(
+        "up",
+        "kcp",
+        json!({"reference": {"path": "spec.up"}})
+    )])
+}
+
+fn watches_of_bindings() -> Matcher {
+    Matcher {
+        verb: Some("watch".to_owned()),
+        resource: Some("apibindings".to_owned()),
+        ..Matcher::default()
+    }
+}
+
+async fn uid(world: &World, at: &str) -> Result<Value> {
+    let found = world.service.get(at).await?;
+    has(&found, "/metadata/deletionTimestamp", &Value::Null)?;
+    Ok(found["metadata"]["uid"].clone())
+}
+
+/// A lamp with a Secret of its consumer; where the copies of both are.
+async fn lit(stage: &Stage<'_>, name: &str) -> Result<[String; 2]> {
+    put(&stage.team.plane, "default", name, "1").await?;
+    let (_, copy) = stage.made(name, json!({"up": name})).await;
+    await_held(&stage.world.service, stage.home(), name, Some("1")).await;
+    Ok([stage.place(&copy), secrets().at(stage.home(), name)])
+}
+
+async fn await_unbound(team: &Team) {
+    eventually(SOON, "the binding is gone", async || {
+        let left = team.plane.list(BINDINGS).await?;
+        let mut names = left.iter().map(|one| &one["metadata"]["name"]);
+        ensure!(names.all(|name| name != EXPORT), "it is there");
+        Ok(())
+    })
+    .await;
+}
+
+async fn copies_of_a_workspace_that_unbinds_are_kept_however_late_that_is_heard_of(
+    world: &World,
+) -> Result<()> {
+    let late = Action::DelayWatch(Duration::from_secs(1));
+    let fault = Fault::new(watches_of_bindings(), late);
+    world.playground.faults().add(fault);
+    let stage = world.related(json!({"related": up()})).await?;
+    let places = lit(&stage, "lamp").await?;
+    let before = [uid(world, &places[0]).await?, uid(world, &places[1]).await?];
+    world.unbind(&stage.team).await?;
+    await_unbound(&stage.team).await;
+    let after = [uid(world, &places[0]).await?, uid(world, &places[1]).await?];
+    ensure!(before == after, "{before:?} became {after:?}");
+    // Out of sight or not, the original does not hang once the workspace is bound again.
+    world.bind(&stage.team).await?;
+    let original = secrets().at("default", "lamp");
+    stage.team.plane.delete(&original).await?;
+    await_held(&stage.team.plane, "default", "lamp", None).await;
+    let after = [uid(world, &places[0]).await?, uid(world, &places[1]).await?];
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+async fn an_object_is_not_taken_back_while_nobody_can_say_whether_its_workspace_is_bound(
+    world: &World,
+) -> Result<()> {
+    let stage = world.related(json!({"related": up()})).await?;
+    let places = lit(&stage, "lamp").await?;
+    let fault = Fault::new(
+        Matcher {
+            verb: Some("list".to_owned()),
+            resource: Some("apibindings".to_owned()),
+            agent: Some("hawser".to_owned()),
+            ..Matcher::default()
+        },
+        Action::Status {
+            code: 503,
+            when: When::Before,
+        },
+    );
+    world.playground.faults().add(fault);
+    stage.team.delete(&stage.kind, "lamp").await?;
+    eventually(SOON, "it is asked more than once", async || {
+        let struck: u64 = world.playground.faults().struck().iter().sum();
+        ensure!(struck > 1, "it is asked {struck} times");
+        Ok(())
+    })
+    .await;
+    for place in &places {
+        uid(world, place).await?;
+    }
+    ensure!(finalizers(&stage.team.plane, "lamp").await? == json!([FINALIZER]));
+    world.playground.faults().clear();
+    stage.team.await_gone(&stage.kind, "lamp").await;
+    for place in &places {
+        ensure!(world.service.find(place).await?.is_none(), "{place}");
+    }
+    Ok(())
+}
+
+async fn a_workspace_that_is_deleted_comes_to_its_end_and_copies_are_kept_where_it_hides_why(
+    world: &World,
+) -> Result<()> {
+    let stage = world
+        .related(json!({"related": up(), "enableWorkspacePaths": true}))
+        .await?;
+    let places = lit(&stage, "lamp").await?;
+    let secret = secrets().at("default", "lamp");
+    let free = json!({"metadata": {"finalizers": null}});
+    let workspace = "/apis/tenancy.kcp.io/v1alpha1/workspaces/team";
+    world.org.delete(workspace).await?;
+    stage.team.await_gone(&stage.kind, "lamp").await;
+    // What of a workspace is claimed no longer nobody but its owner can let go.
+    if let Ok(Some(_)) = stage.team.plane.find(&secret).await {
+        stage.team.plane.merge(&secret, free).await?;
+    }
+    eventually(SOON, "the workspace is gone", async || {
+        let found = world.org.find(workspace).await?;
+        ensure!(found.is_none(), "it is there");
+        Ok(())
+    })
+    .await;
+    for place in &places {
+        uid(world, place).await?;
+    }
+    Ok(())
+}
+
+const OBJECTS: usize = 40;
+
+async fn deletions_that_are_held_keep_what_travels_with_their_objects(world: &World) -> Result<()> {
+    let stage = world.related(json!({"related": up()})).await?;
+    let mut teams = vec![stage.team.clone()];
+    for name in ["second", "third", "fourth"] {
+        teams.push(world.team(name).await?);
+    }
+    let lamps: Vec<(&Team, String)> = (0..OBJECTS)
+        .map(|number| (&teams[number % teams.len()], format!("lamp{number}")))
+        .collect();
+    for (team, name) in &lamps {
+        put(&team.plane, "default", name, "1").await?;
+        team.make(&stage.kind, name, json!({"up": name})).await;
+    }
+    for (team, name) in &lamps {
+        await_held(&world.service, &team.cluster, name, Some("1")).await;
+    }
+    for (team, name) in &lamps {
+        team.delete(&stage.kind, name).await?;
+    }
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    let condition = eventually(SOON, "deletions are held", async || {
+        let found = world.service.get(&at).await?;
+        let condition = found["status"]["conditions"][0].clone();
+        ensure!(condition["reason"] == "DeletionsHeld", "{condition}");
+        Ok(condition)
+    })
+    .await;
+    let mut left = 0;
+    eventually(SOON, "no more of them go", async || {
+        let before = std::mem::replace(&mut left, still(&stage, &lamps).await?.len());
+        world.await_marker(&stage.kind, &stage.team).await;
+        ensure!(left == before, "{before} became {left}");
+        Ok(())
+    })
+    .await;
+    ensure!(left >= OBJECTS / 4, "{left} are left");
+    for (team, name) in still(&stage, &lamps).await? {
+        let secret = held(&world.service, &team.cluster, name).await?;
+        ensure!(secret.is_some(), "{name} is held without its Secret");
+        let finalizers = finalizers(&team.plane, name).await?;
+        ensure!(finalizers == json!([FINALIZER]), "{name} has {finalizers}");
+    }
+    let message = condition["message"].as_str().unwrap_or_default();
+    let (_, id) = message
+        .split_once(&format!("{APPROVAL}: "))
+        .context("no id")?;
+    let id = id.split([';', ' ']).next().unwrap_or_default();
+    let approved = json!({"metadata": {"annotations": {APPROVAL: id}}});
+    world.service.merge(&at, approved).await?;
+    for (team, name) in &lamps {
+        team.await_gone(&stage.kind, name).await;
+        ensure!(held(&world.service, &team.cluster, name).await?.is_none());
+        ensure!(finalizers(&team.plane, name).await?.is_null());
+    }
+    Ok(())
+}
+
+/// The lamps that still have a copy.
+async fn still<'l>(
+    stage: &Stage<'_>,
+    lamps: &'l [(&'l Team, String)],
+) -> Result<Vec<(&'l Team, &'l str)>> {
+    let mut left = Vec::new();
+    for (team, name) in lamps {
+        if stage
+            .world
+            .copy(&stage.kind, team.of(name))
+            .await?
+            .is_some()
+        {
+            left.push((*team, name.as_str()));
+        }
+    }
+    Ok(left)
+}
+
+fn filtered() -> Value {
+    json!({"filter": {"resource": {"matchLabels": {"sync": "yes"}}}, "related": up()})
+}
+
+async fn make_labelled(team: &Team, kind: &Kind, name: &str) {
+    let mut object = kind.object(name, json!({"up": name}));
+    object["metadata"]["labels"] = json!({"sync": "yes"});
+    team.make_at(&kind.within("default"), &object).await;
+}
+
+/// Lamps with a Secret each, of which none is wanted any more.
+async fn left_the_filter(stage: &Stage<'_>, names: &[&str]) -> Result<()> {
+    let (team, kind) = (&stage.team, &stage.kind);
+    for name in names {
+        put(&team.plane, "default", name, "1").await?;
+        make_labelled(team, kind, name).await;
+        await_held(&stage.world.service, stage.home(), name, Some("1")).await;
+        let leaves = json!({"metadata": {"labels": {"sync": "no"}}, "spec": {"size": 2}});
+        team.patch(kind, name, leaves).await?;
+    }
+    make_labelled(team, kind, "marker").await;
+    stage.world.await_copy(kind, team.of("marker")).await;
+    Ok(())
+}
+
+async fn what_leaves_the_filter_lets_go_of_originals_that_are_deleted(world: &World) -> Result<()> {
+    let mut stage = world.related(filtered()).await?;
+    left_the_filter(&stage, &["lamp", "lantern", "candle"]).await?;
+    let team = stage.team.plane.clone();
+    let home = stage.home().to_owned();
+    team.delete(&secrets().at("default", "lamp")).await?;
+    await_held(&team, "default", "lamp", None).await;
+    await_held(&world.service, &home, "lamp", None).await;
+    // It makes no difference whether anybody is at work then.
+    stage.agent.kill().await?;
+    team.delete(&secrets().at("default", "lantern")).await?;
+    stage.agent = world.start_agent()?;
+    await_held(&team, "default", "lantern", None).await;
+    await_held(&world.service, &home, "lantern", None).await;
+    // All else stays as it was.
+    let copy = world.await_copy(&stage.kind, stage.of("lamp")).await;
+    has(&copy, "/spec/size", &Value::Null)?;
+    ensure!(held(&world.service, &home, "candle").await?.is_some());
+    ensure!(finalizers(&team, "candle").await? == json!([FINALIZER]));
+    Ok(())
+}
+
+async fn an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too(
+    world: &World,
+) -> Result<()> {
+    let stage = world.related(filtered()).await?;
+    left_the_filter(&stage, &["lamp"]).await?;
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    let removed = json!({"spec": {"related": []}});
+    world.service.merge(&at, removed).await?;
+    await_released(&stage.team.plane, "lamp").await;
+    await_held(&world.service, stage.home(), "lamp", None).await;
+    world.await_copy(&stage.kind, stage.of("lamp")).await;
+    Ok(())
+}
+
+/// What a workspace says to the claim on its Secrets.
+async fn claim(team: &Team, state: &str) -> Result<()> {
+    let at = format!("{BINDINGS}/{EXPORT}");
+    let binding = team.plane.get(&at).await?;
+    let mut claims = binding["spec"]["permissionClaims"].clone();
+    for claim in claims.as_array_mut().context("no claims")? {
+        if claim["resource"] == "secrets" {
+            claim["state"] = state.into();
+        }
+    }
+    let patch = json!({"spec": {"permissionClaims": claims}});
+    team.plane.merge(&at, patch).await?;
+    Ok(())
+}
+
+async fn originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again(
+    world: &World,
+) -> Result<()> {
+    let mut stage = world.related(json!({"related": up()})).await?;
+    let team = stage.team.clone();
+    for name in ["lamp", "lantern"] {
+        lit(&stage, name).await?;
+    }
+    claim(&team, "Rejected").await?;
+    world.await_still(&stage.kind, &team).await;
+    for name in ["lamp", "lantern"] {
+        let copy = held(&world.service, stage.home(), name).await?;
+        ensure!(copy.is_some(), "{name} went");
+        ensure!(finalizers(&team.plane, name).await? == json!([FINALIZER]));
+    }
+    // With its object it goes, and that an original is still held is remembered.
+    team.delete(&stage.kind, "lamp").await?;
+    team.await_gone(&stage.kind, "lamp").await;
+    ensure!(held(&world.service, stage.home(), "lamp").await?.is_none());
+    claim(&team, "Accepted").await?;
+    await_released(&team.plane, "lamp").await;
+    // What was there all the time goes on as if nothing had been.
+    let changed = json!({"stringData": {"k": "2"}});
+    let at = secrets().at("default", "lantern");
+    team.plane.merge(&at, changed).await?;
+    await_held(&world.service, stage.home(), "lantern", Some("2")).await;
+    // The same over a restart.
+    claim(&team, "Rejected").await?;
+    world.await_still(&stage.kind, &team).await;
+    team.delete(&stage.kind, "lantern").await?;
+    team.await_gone(&stage.kind, "lantern").await;
+    stage.agent.kill().await?;
+    claim(&team, "Accepted").await?;
+    stage.agent = world.start_agent()?;
+    await_released(&team.plane, "lantern").await;
+    let states = format!("/api/v1/namespaces/{}/secrets", world.namespace);
+    eventually(SOON, "nothing of them is remembered", async || {
+        let all = world.service.list(&states).await?;
+        let names = all
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str());
+        let left = names.filter(|name| name.starts_with("obj-state-")).count();
+        // Markers have states of their own.
+        let markers = world.service.list(&stage.kind.everywhere()).await?.len();
+        ensure!(left == markers, "{left} states for {markers} objects");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+/// What `hawser orphans` says, and whether it succeeds.
+async fn orphans(world: &World, action: &[&str]) -> Result<(bool, String)> {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
+    command
+        .arg("orphans")
+        .args(action)
+        .arg(format!("--namespace={}", world.namespace))
+        .arg(format!(
+            "--kubeconfig={}",
+            world.service_kubeconfig().display()
+        ))
+        .arg(format!(
+            "--kcp-kubeconfig={}",
+            world.kcp_kubeconfig()?.display()
+        ))
+        .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
+        .arg(format!("--agent-name={}", world.agent));
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
+}
+
+async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
+    world: &World,
+) -> Result<()> {
+    let stage = world.related(json!({"related": up()})).await?;
+    let other = world.team("other").await?;
+    put(&other.plane, "default", "stays", "1").await?;
+    other
+        .make(&stage.kind, "stays", json!({"up": "stays"}))
+        .await;
+    await_held(&world.service, &other.cluster, "stays", Some("1")).await;
+    let places = lit(&stage, "lamp").await?;
+    let (fine, said) = orphans(world, &["list"]).await?;
+    ensure!(fine && said.contains("0 orphans"), "{said}");
+    world.unbind(&stage.team).await?;
+    await_unbound(&stage.team).await;
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    eventually(SOON, "the owner is told", async || {
+        let found = world.service.get(&at).await?;
+        let message = found["status"]["conditions"][0]["message"].as_str();
+        let message = message.context("no message")?;
+        let told = message.contains(stage.home()) && message.contains("hawser orphans");
+        ensure!(told, "{message}");
+        Ok(())
+    })
+    .await;
+    let (fine, said) = orphans(world, &["list"]).await?;
+    ensure!(
+        fine && said.contains("3 orphans of 1 workspaces; 1 workspaces bind"),
+        "{said}"
+    );
+    for name in [&places[0], &places[1]] {
+        let name = name.rsplit('/').next().unwrap_or_default();
+        ensure!(said.contains(name), "{name} is not in {said}");
+    }
+    for (confirm, succeeds) in [(None, true), (Some("--confirm=2"), false)] {
+        let action: Vec<&str> = ["remove"].into_iter().chain(confirm).collect();
+        let (fine, said) = orphans(world, &action).await?;
+        ensure!(fine == succeeds, "{said}");
+        for place in &places {
+            uid(world, place).await?;
+        }
+    }
+    let (fine, said) = orphans(world, &["remove", "--confirm=3"]).await?;
+    ensure!(fine, "{said}");
+    for place in &places {
+        ensure!(
+            world.service.find(place).await?.is_none(),
+            "{place}: {said}"
+        );
+    }
+    let (_, said) = orphans(world, &["list"]).await?;
+    ensure!(said.contains("0 orphans"), "{said}");
+    // Nothing of others is gone.
+    ensure!(
+        held(&world.service, &other.cluster, "stays")
+            .await?
+            .is_some()
+    );
+    world.await_copy(&stage.kind, other.of("stays")).await;
+    Ok(())
+}
