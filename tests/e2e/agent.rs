@@ -59,6 +59,7 @@ macro_rules! on_the_playground {
 mod budgets;
 mod crash;
 mod events;
+mod fairness;
 mod faults;
 mod filters;
 mod lifecycle;

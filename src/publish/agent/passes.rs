@@ -22,7 +22,6 @@ use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::queue::{self, Urgency, Work};
 use hawser_runtime::cluster::wire::Wire;
-use hawser_runtime::process::lease::Fence;
 use hawser_sync::decide::Question;
 use hawser_sync::reason::Class;
 use hawser_sync::subject::Fate;
@@ -62,8 +61,6 @@ pub struct Passes {
     pub wire: Wire<Arc<Places>>,
     pub finished: Box<dyn Finished>,
     pub braking: Arc<Braking>,
-    /// Closes when another agent may be the one to write.
-    pub fence: Fence,
 }
 
 /// How long the deletion of a copy waits for the news that its workspace unbinds.
@@ -120,7 +117,6 @@ impl Passes {
         let cluster = WhileAtWork {
             wire: &self.wire,
             publication: &publication,
-            fence: &self.fence,
             braking: &self.braking,
             workspaces: &self.workspaces,
             workspace: &id.cluster,
@@ -227,19 +223,25 @@ fn outcome(report: &Report) -> queue::Outcome {
     }
 }
 
-/// The wire, for as long as the publication is at work and this is the agent to do it.
+/// The wire on behalf of a workspace, for as long as the publication is at work.
 struct WhileAtWork<'a> {
     wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
-    fence: &'a Fence,
     braking: &'a Braking,
     workspaces: &'a Workspaces,
-    workspace: &'a str,
+    workspace: &'a Arc<str>,
     /// Whether a copy was to be deleted.
     asked: AtomicBool,
 }
 
 impl WhileAtWork<'_> {
+    fn goes_on(&self) -> Result<(), String> {
+        if self.publication.is_stopped() {
+            return Err("no longer published so".to_owned());
+        }
+        Ok(())
+    }
+
     /// Objects go into deletion with the binding that brought them, and the two are told by watches
     /// that know nothing of each other: the binding's word is waited for.
     async fn stays_bound(&self) -> Result<(), Failure> {
@@ -256,13 +258,8 @@ impl WhileAtWork<'_> {
 
 impl Cluster for WhileAtWork<'_> {
     async fn send(&self, request: &Request) -> Answer {
-        if self.publication.is_stopped() {
-            return Answer::Failed(Failure::Unavailable("no longer published so".to_owned()));
-        }
-        if request.writes()
-            && let Err(fenced) = self.fence.check()
-        {
-            return Answer::Failed(Failure::Unavailable(fenced.to_string()));
+        if let Err(why) = self.goes_on() {
+            return Answer::Failed(Failure::Unavailable(why));
         }
         if let Request::Delete { key, .. } = request
             && *key.kind == *self.publication.local_kind
@@ -276,7 +273,10 @@ impl Cluster for WhileAtWork<'_> {
                 return Answer::Failed(Failure::Held(format!("{hold} has to be approved first")));
             }
         }
-        let answer = self.wire.send(request).await;
+        // Much may have happened when its turn has come.
+        let goes_on = || self.goes_on();
+        let errand = self.wire.errand(self.workspace, &goes_on);
+        let answer = errand.send(request).await;
         self.publication.lost_copy(request, &answer);
         if self.publication.allowed(request, &answer) {
             self.braking.stir();
