@@ -235,13 +235,6 @@ struct WhileAtWork<'a> {
 }
 
 impl WhileAtWork<'_> {
-    fn goes_on(&self) -> Result<(), String> {
-        if self.publication.is_stopped() {
-            return Err("no longer published so".to_owned());
-        }
-        Ok(())
-    }
-
     /// Objects go into deletion with the binding that brought them, and the two are told by watches
     /// that know nothing of each other: the binding's word is waited for.
     async fn stays_bound(&self) -> Result<(), Failure> {
@@ -258,7 +251,7 @@ impl WhileAtWork<'_> {
 
 impl Cluster for WhileAtWork<'_> {
     async fn send(&self, request: &Request) -> Answer {
-        if let Err(why) = self.goes_on() {
+        if let Err(why) = self.publication.goes_on() {
             return Answer::Failed(Failure::Unavailable(why));
         }
         if let Request::Delete { key, .. } = request
@@ -274,7 +267,7 @@ impl Cluster for WhileAtWork<'_> {
             }
         }
         // Much may have happened when its turn has come.
-        let goes_on = || self.goes_on();
+        let goes_on = || self.publication.goes_on();
         let errand = self.wire.errand(self.workspace, &goes_on);
         let answer = errand.send(request).await;
         self.publication.lost_copy(request, &answer);

@@ -116,10 +116,7 @@ impl Sweep {
         };
         let anchor = self.anchor(publication, &remote);
         let workspace = remote.cluster.as_str().into();
-        let goes_on = || match publication.is_stopped() {
-            true => Err("no longer published so".to_owned()),
-            false => Ok(()),
-        };
+        let goes_on = || publication.goes_on();
         let errand = self.wire.errand(&workspace, &goes_on);
         let read = errand.send(&Request::Read { key: anchor }).await;
         let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {

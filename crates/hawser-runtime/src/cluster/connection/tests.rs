@@ -174,14 +174,15 @@ async fn a_call_that_gets_no_turn_is_given_up_in_time() {
 async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
     let ground = Ground::start().await;
     let open = Arc::new(AtomicBool::new(true));
-    let may = |open: &AtomicBool| match open.load(Ordering::Relaxed) {
-        true => Ok(()),
-        false => Err("another one leads".to_owned()),
-    };
     let asked = Arc::clone(&open);
+    let may = move || {
+        let open = asked.load(Ordering::Relaxed);
+        open.then_some(())
+            .ok_or_else(|| "another one leads".to_owned())
+    };
     let limits = Limits {
         in_flight: 1,
-        guard: Some(Arc::new(move || may(&asked))),
+        guard: Some(Arc::new(may)),
         ..Limits::default()
     };
     let service = Connection::new(ground.service_config().await, limits).unwrap();

@@ -191,10 +191,6 @@ impl<W> Line<W> {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> Tenant {
-        Some(name.into())
-    }
-
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -307,22 +303,23 @@ mod tests {
     #[test]
     fn a_pause_of_one_tenant_is_not_one_of_another() {
         let mut line = Line::<()>::new(4);
-        line.hold_tenant(&named("a"), at(30), at(0));
-        assert_eq!(line.held_for(&named("a"), at(10)), Some(at(20)));
-        assert_eq!(line.held_for(&named("b"), at(10)), None);
+        let [a, b]: [Tenant; 2] = ["a", "b"].map(|name| Some(name.into()));
+        line.hold_tenant(&a, at(30), at(0));
+        assert_eq!(line.held_for(&a, at(10)), Some(at(20)));
+        assert_eq!(line.held_for(&b, at(10)), None);
         assert_eq!(line.held_for(&None, at(10)), None);
         line.hold(at(15));
-        assert_eq!(line.held_for(&named("a"), at(10)), Some(at(20)));
-        assert_eq!(line.held_for(&named("b"), at(10)), Some(at(5)));
+        assert_eq!(line.held_for(&a, at(10)), Some(at(20)));
+        assert_eq!(line.held_for(&b, at(10)), Some(at(5)));
         assert_eq!(line.held_for(&None, at(15)), None);
-        assert_eq!(line.held_for(&named("a"), at(30)), None);
+        assert_eq!(line.held_for(&a, at(30)), None);
     }
 
     #[test]
     fn tenants_of_whom_nothing_is_left_are_forgotten() {
         let mut line = Line::<()>::new(4);
         for number in 0..10_000_u64 {
-            let tenant = named(&number.to_string());
+            let tenant = Some(number.to_string().into());
             line.hold_tenant(&tenant, at(number + 10), at(number));
         }
         assert!(line.tenants.len() <= FEW + 1, "{}", line.tenants.len());
