@@ -60,6 +60,7 @@ mod budgets;
 mod crash;
 mod deep;
 mod events;
+mod fairness;
 mod faults;
 mod filters;
 mod lifecycle;

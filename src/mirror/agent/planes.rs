@@ -39,6 +39,7 @@ impl Planes {
                 per_second: ends.per_second,
                 observer: Some(observer),
                 agent: AGENT,
+                ..Limits::default()
             };
             Connection::new(config, limits)
         };

@@ -1,5 +1,6 @@
 //! What feeds tell that is about no single object: slices, bindings, published resources, types.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, watch};
@@ -66,6 +67,8 @@ pub struct Control {
     pub workspaces: Arc<Workspaces>,
     pub publishing: Arc<Publishing>,
     pub export: watch::Sender<Seen>,
+    /// Kinds of which a first list has come and been heard of whole.
+    pub listed: watch::Sender<HashSet<Arc<Gvk>>>,
     /// Told when more is known than before, or a workspace has come or left.
     pub complete: Arc<Notify>,
 }
@@ -119,6 +122,8 @@ impl Control {
             self.dispatch.completed(source);
             self.complete.notify_one();
         }
+        self.listed
+            .send_if_modified(|listed| listed.insert(Arc::clone(kind)));
     }
 
     fn moved(&self, moved: Moved) {

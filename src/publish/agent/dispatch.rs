@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use tokio::sync::mpsc;
@@ -29,6 +30,8 @@ pub struct Dispatch {
     cache: Arc<Cache>,
     pub queue: Queue<SubjectId>,
     running: RwLock<Arc<Running>>,
+    /// Whether passes are run. An agent that stands by queues none.
+    at_work: AtomicBool,
     news: mpsc::UnboundedSender<News>,
     /// What published resources share of related objects.
     pub company: Company,
@@ -86,11 +89,21 @@ impl Dispatch {
             cache: Arc::clone(cache),
             queue,
             running: RwLock::default(),
+            at_work: AtomicBool::new(false),
             news,
             company: Company::new(namespace),
             control,
         };
         (Arc::new(dispatch), heard)
+    }
+
+    /// Passes are run from now on; whoever says so sees to it that all that is known is queued.
+    pub fn begin(&self) {
+        self.at_work.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::SeqCst)
     }
 
     pub fn running(&self) -> Arc<Running> {
@@ -219,6 +232,9 @@ impl Dispatch {
     }
 
     fn add(&self, id: SubjectId, urgency: Urgency) {
+        if !self.is_at_work() {
+            return;
+        }
         // Objects of workspaces that do not take part come to their turn when these do.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
             let tenant = Arc::clone(&id.cluster);

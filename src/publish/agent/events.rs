@@ -1,7 +1,7 @@
 //! Events on the objects of consumers: what came of a pass, in plain words.
 //!
 //! A pass makes one event at most. It says nothing of the provider's side but what [`plain`] lets
-//! through of a refusal. Events are worth little: they are sent one at a time on a lane of their own,
+//! through of a refusal. Events are worth little: they are sent on a lane of their own, one of a tenant at a time,
 //! within a rate an object and a rate a tenant, and whatever goes wrong drops them.
 
 use crate::publish::related;

@@ -23,7 +23,6 @@ use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::queue::{self, Urgency, Work};
 use hawser_runtime::cluster::wire::Wire;
-use hawser_runtime::process::lease::Fence;
 use hawser_sync::decide::Question;
 use hawser_sync::reason::Class;
 use hawser_sync::subject::{Fate, Labels};
@@ -64,8 +63,6 @@ pub struct Passes {
     pub finished: Box<dyn Finished>,
     pub bonds: Bonds,
     pub braking: Arc<Braking>,
-    /// Closes when another agent may be the one to write.
-    pub fence: Fence,
 }
 
 /// How long an object that was refused waits, where nothing happens to it.
@@ -127,7 +124,6 @@ impl Passes {
         let cluster = WhileAtWork {
             wire: &self.wire,
             publication: &publication,
-            fence: &self.fence,
             braking: &self.braking,
             retraction: &retraction,
         };
@@ -234,29 +230,26 @@ fn outcome(report: &Report) -> queue::Outcome {
     }
 }
 
-/// The wire, for as long as the publication is at work and this is the agent to do it.
+/// The wire on behalf of a workspace, for as long as the publication is at work.
 struct WhileAtWork<'a> {
     wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
-    fence: &'a Fence,
     braking: &'a Braking,
     retraction: &'a Retraction<'a>,
 }
 
 impl Cluster for WhileAtWork<'_> {
     async fn send(&self, request: &Request) -> Answer {
-        if self.publication.is_stopped() {
-            return Answer::Failed(Failure::Unavailable("no longer published so".to_owned()));
-        }
-        if request.writes()
-            && let Err(fenced) = self.fence.check()
-        {
-            return Answer::Failed(Failure::Unavailable(fenced.to_string()));
+        if let Err(why) = self.publication.goes_on() {
+            return Answer::Failed(Failure::Unavailable(why));
         }
         if let Err(failure) = self.retraction.allows(request).await {
             return Answer::Failed(failure);
         }
-        let answer = self.wire.send(request).await;
+        // Much may have happened when its turn has come.
+        let goes_on = || self.publication.goes_on();
+        let errand = self.wire.errand(self.workspace, &goes_on);
+        let answer = errand.send(request).await;
         self.publication.lost_copy(request, &answer);
         if self.publication.allowed(request, &answer) {
             self.braking.stir();

@@ -1,5 +1,6 @@
 //! All of the agent together, from start to end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -44,7 +45,7 @@ use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 use hawser_sync::{Scope, Store as _};
-use kube_lang::object::Object;
+use kube_lang::object::{Gvk, Object};
 
 /// What ends an agent for good.
 #[derive(Debug, thiserror::Error)]
@@ -76,14 +77,18 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     let health = Arc::new(Health::missing(GATES));
     let _pages = pages(&options, &metrics, &health, &stop).await?;
     let _beats = AbortOnDropHandle::new(tokio::spawn(beating(Arc::clone(&health))));
-    let planes = Planes::connect(&options, &metrics)?;
+    let fence = match options.leader_election {
+        LeaderElection::Off => Fence::always_open(),
+        LeaderElection::On => Fence::closed(),
+    };
+    let planes = Planes::connect(&options, &metrics, &fence)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
     };
     health.found("kcp");
     let agent = Agent::assemble(options, &planes, located, &metrics);
-    agent.run(&health, stop).await
+    agent.run(fence, &health, stop).await
 }
 
 async fn pages(
@@ -126,6 +131,7 @@ impl Planes {
     pub(super) fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
+        fence: &Fence,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
@@ -135,6 +141,7 @@ impl Planes {
             let limits = Limits {
                 in_flight,
                 observer: Some(Arc::new(observer)),
+                guard: Some(fence.guard()),
                 ..Limits::default()
             };
             let connection = Connection::new(config, limits)?;
@@ -170,6 +177,8 @@ struct Agent {
     braking: Arc<Braking>,
     complete: Arc<Notify>,
     metrics: Arc<Metrics>,
+    /// Kinds of which a first list was heard of.
+    listed: watch::Receiver<HashSet<Arc<Gvk>>>,
     /// Watches of control kinds, and the task that hears them.
     feeds: Vec<Arc<feeds::Watched>>,
     control: AbortOnDropHandle<()>,
@@ -238,11 +247,8 @@ impl Agent {
                 export_workspace.clone(),
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
-                if options.disabled.contains(&Controller::ApiResourceSchema) {
-                    Authority::Reads
-                } else {
-                    Authority::Writes
-                },
+                // Until this agent is at work.
+                Authority::Reads,
             ),
             conditions: Arc::clone(&conditions),
             braking: Arc::clone(&braking),
@@ -277,6 +283,7 @@ impl Agent {
             feeds.watch(export),
         ];
         let (export_seen, seen) = watch::channel(export::Seen::Unknown);
+        let (listed, heard_of_lists) = watch::channel(HashSet::new());
         let (stopped, complete) = (CancellationToken::new(), Arc::new(Notify::new()));
         let counted = Arc::clone(metrics);
         let exporter = Exporter {
@@ -298,6 +305,7 @@ impl Agent {
             workspaces: Arc::clone(&workspaces),
             publishing: Arc::clone(&publishing),
             export: export_seen,
+            listed,
             complete: Arc::clone(&complete),
         };
         let disabled = options.disabled.contains(&Controller::ApiExport);
@@ -315,32 +323,43 @@ impl Agent {
             braking,
             complete,
             metrics: Arc::clone(metrics),
+            listed: heard_of_lists,
             feeds: watched,
             control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
             stopped,
         }
     }
 
-    async fn run(self, health: &Health, stop: CancellationToken) -> Result<(), AgentError> {
-        for feed in &self.feeds {
-            tokio::select! {
-                () = feed.completed() => {}
-                () = stop.cancelled() => return Ok(()),
-            }
+    async fn run(
+        self,
+        fence: Fence,
+        health: &Arc<Health>,
+        stop: CancellationToken,
+    ) -> Result<(), AgentError> {
+        tokio::select! {
+            () = self.control_listed() => {}
+            () = stop.cancelled() => return Ok(()),
         }
-        health.found("caches");
+        if self.options.leader_election == LeaderElection::Off {
+            self.publishing.take_over();
+        }
+        // Who stands by knows all that the leader knows, and writes nothing.
+        let mut drained = JoinSet::new();
+        drained.spawn(Arc::clone(&self.publishing).work());
+        let filling = filling(Arc::clone(&self.publishing), Arc::clone(health));
+        let _filling = AbortOnDropHandle::new(tokio::spawn(filling));
         let leadership = tokio::select! {
-            leadership = self.lead() => leadership,
+            leadership = self.lead(fence) => leadership,
             () = stop.cancelled() => return Ok(()),
         };
+        if leadership.is_some() {
+            self.publishing.take_over();
+        }
         let lost = leadership
             .as_ref()
             .map_or_else(CancellationToken::new, |l| l.lost().clone());
-        let fence = leadership
-            .as_ref()
-            .map_or_else(Fence::always_open, |l| l.fence().clone());
         info!(name = self.options.agent_name, "at work");
-        let work = self.work(fence);
+        let work = self.work(drained);
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),
             () = lost.cancelled() => Err(AgentError::LeadershipLost),
@@ -355,8 +374,21 @@ impl Agent {
         ended
     }
 
+    /// Waits until all published resources, types, slices and exports are known by name.
+    async fn control_listed(&self) {
+        let mut listed = self.listed.clone();
+        let whole = |listed: &HashSet<Arc<Gvk>>| {
+            let mut kinds = self.feeds.iter().map(|feed| feed.table().kind());
+            kinds.all(|kind| listed.contains(kind))
+        };
+        if listed.wait_for(whole).await.is_err() {
+            // Nobody listens to what feeds tell: the process is about to end.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Waits until this agent is the one to work; none where nobody else could be.
-    async fn lead(&self) -> Option<Leadership> {
+    async fn lead(&self, fence: Fence) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
@@ -365,12 +397,13 @@ impl Agent {
             name: format!("syncagent.{}", self.options.agent_name),
             identity: lease::identity(),
             terms: Terms::USUAL,
+            fence,
             metrics: Arc::clone(&self.metrics),
         };
         Some(elect(self.service.clone(), options).await)
     }
 
-    fn work(self, fence: Fence) -> Work {
+    fn work(self, mut drained: JoinSet<()>) -> Work {
         let (recorder, sender) = events::line(Timestamp::now);
         let sweep = Sweep {
             agent: self.options.agent_name.clone(),
@@ -378,7 +411,6 @@ impl Agent {
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
             wire: Wire::new(Arc::clone(&self.places)),
-            fence: fence.clone(),
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics),
             braking: Arc::clone(&self.braking),
@@ -401,12 +433,9 @@ impl Agent {
                 },
             }),
             braking: self.braking,
-            fence,
         });
         let dispatch = Arc::clone(&self.dispatch);
         let numbers = watch_numbers(self.metrics, self.cache, self.dispatch, recorder);
-        let mut drained = JoinSet::new();
-        drained.spawn(Arc::clone(&self.publishing).work());
         drained.spawn(passes.work(WORKERS));
         if let Some((exporter, wires)) = self.exporter {
             drained.spawn(exporter.run(wires));
@@ -462,6 +491,17 @@ async fn beating(health: Arc<Health>) {
         beats.tick().await;
         health.beat();
     }
+}
+
+/// How often is looked whether the caches are complete.
+const LOOK_ROUND: Duration = Duration::from_millis(100);
+
+/// Says that the caches are complete, once they are.
+async fn filling(publishing: Arc<Publishing>, health: Arc<Health>) {
+    while !publishing.is_complete() {
+        tokio::time::sleep(LOOK_ROUND).await;
+    }
+    health.found("caches");
 }
 
 fn pace() -> Pace {

@@ -497,6 +497,14 @@ impl Publication {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
+    /// Whether requests are still sent for it, or why not.
+    pub fn goes_on(&self) -> Result<(), String> {
+        if self.is_stopped() {
+            return Err("no longer published so".to_owned());
+        }
+        Ok(())
+    }
+
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

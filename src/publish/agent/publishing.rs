@@ -23,7 +23,9 @@ use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
 use super::passes::whole;
 use super::publication::{Plan, Publication};
-use super::schemas::{CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched};
+use super::schemas::{
+    Authority, CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched,
+};
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{Agent as Identity, Compiled};
@@ -164,6 +166,47 @@ impl Publishing {
         }
         self.tell_members();
         self.tell_kinds();
+    }
+
+    /// Keeps in step what was only looked at so far, on behalf of no other agent any more.
+    pub fn take_over(&self) {
+        if !self
+            .options
+            .disabled
+            .contains(&Controller::ApiResourceSchema)
+        {
+            self.schemas.begin_writing();
+        }
+        for (name, known) in self.known.lock().iter_mut() {
+            let key = self.published.table().scope("").key(None, name);
+            if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key)) {
+                self.braking.resume(&running.local_kind, &object);
+            }
+            // Whether its schema stands there is looked at before the export is written.
+            known.member.progress = Progress::Pending;
+            self.wake(name);
+        }
+        self.tell_members();
+        self.dispatch.begin();
+        for publication in self.dispatch.running().all() {
+            self.again(publication);
+        }
+    }
+
+    /// Whether all is known that passes ask for. What a server does not list is not waited for: owners
+    /// are told of it.
+    pub fn is_complete(&self) -> bool {
+        if self.queue.depth().ready() > 0 || self.queue.busy() > 0 {
+            return false;
+        }
+        let endpoints = self.workspaces.endpoints().len();
+        let known = self.known.lock();
+        let mut running = known.values().filter_map(|known| known.running.as_ref());
+        let begun = running.all(|publication| {
+            publication.sources().len() == endpoints || !publication.unseen().is_empty()
+        });
+        let listed = |feed: &Arc<Feed>| feed.is_complete() || feed.health().problem.is_some();
+        begun && self.feeds.all().iter().all(listed)
     }
 
     fn wake(&self, name: &Arc<str>) {
@@ -307,11 +350,7 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         // Where somebody else makes the schemas, theirs is the one that counts.
-        let schema = if self
-            .options
-            .disabled
-            .contains(&Controller::ApiResourceSchema)
-        {
+        let schema = if settled.authority == Authority::Reads {
             let Some(recorded) = manifest.recorded.clone() else {
                 self.stop(name);
                 self.note(name, |known| known.member.progress = Progress::Pending);
@@ -457,7 +496,7 @@ impl Publishing {
         }
         let namespace = &self.options.namespace;
         let new = Publication::prepare(plan, &self.sides, &self.service, &self.feeds, namespace);
-        if known.running.is_none() {
+        if known.running.is_none() && self.dispatch.is_at_work() {
             self.braking.resume(&new.local_kind, object);
         }
         known.running = Some(Arc::clone(&new));
@@ -482,7 +521,9 @@ impl Publishing {
             return;
         }
         self.tell_kinds();
-        info!(publishedresource = %name, "its objects are kept in step from now on");
+        if self.dispatch.is_at_work() {
+            info!(publishedresource = %name, "its objects are kept in step from now on");
+        }
         self.attach(&publication);
         self.follow_related(publication).await;
     }
@@ -543,8 +584,11 @@ impl Publishing {
         }
     }
 
-    /// What owners are told of one.
+    /// What owners are told of one, by the agent that is at work.
     fn report(&self, known: &mut Known) {
+        if !self.dispatch.is_at_work() {
+            return;
+        }
         let member = &known.member;
         if let SchemaFact::Published(schema) = &known.facts.schema
             && !self.options.disabled.contains(&Controller::ApiExport)

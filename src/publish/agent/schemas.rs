@@ -67,6 +67,8 @@ pub struct Settled {
     pub remote_is_namespaced: bool,
     /// The CRD that it was made from; none for a kind that is no custom resource.
     pub crd: Option<(String, CrdPrint)>,
+    /// Whether this agent has seen to it that the schema stands there.
+    pub authority: Authority,
     /// What does not hold it up but should be known, in words for the owner.
     pub warnings: Vec<String>,
 }
@@ -89,7 +91,7 @@ pub struct Schemas {
     /// Of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
-    authority: Authority,
+    authority: Mutex<Authority>,
     memos: Memos,
     /// The trouble that owners were told of last, by the uid of the published resource.
     told: Mutex<HashMap<String, String>>,
@@ -119,10 +121,16 @@ impl Schemas {
             workspace,
             discovery,
             agent: agent.into(),
-            authority,
+            authority: Mutex::new(authority),
             memos: Memos::default(),
             told: Mutex::default(),
         }
+    }
+
+    /// Writes from now on, and tells owners what others may have told them before.
+    pub fn begin_writing(&self) {
+        *self.authority.lock() = Authority::Writes;
+        self.told.lock().clear();
     }
 
     /// Sees to it that the schema of a published resource stands in kcp and its name in the status.
@@ -150,14 +158,18 @@ impl Schemas {
         trust: Trust,
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
+        let authority = *self.authority.lock();
         let known = match trust {
             Trust::Memory => self.recall(&manifest.uid, asked, watched),
             Trust::Nothing => None,
         };
-        let mut settled = match known {
+        let mut settled = match known.filter(|known| known.authority == authority) {
             Some(settled) => settled,
-            None => self.establish(manifest, asked).await?,
+            None => self.establish(manifest, asked, authority).await?,
         };
+        if authority == Authority::Reads {
+            return Ok(settled);
+        }
         match self.record(manifest, &settled.schema).await {
             Ok(()) => {}
             Err(error @ SchemaError::Forbidden { .. }) => {
@@ -226,7 +238,12 @@ impl Schemas {
         holds.then(|| settled.clone())
     }
 
-    async fn establish(&self, manifest: &Manifest, asked: u64) -> Result<Settled, SchemaError> {
+    async fn establish(
+        &self,
+        manifest: &Manifest,
+        asked: u64,
+        authority: Authority,
+    ) -> Result<Settled, SchemaError> {
         let before = match self.memos.lock().get(&manifest.uid) {
             Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
                 Before::CustomResource
@@ -242,8 +259,8 @@ impl Schemas {
             self.memos.lock().remove(&manifest.uid);
         }
         let definition = definition?;
-        let (mut settled, published) = self.project(&definition, &manifest.spec)?;
-        if self.authority == Authority::Writes {
+        let (mut settled, published) = self.project(&definition, &manifest.spec, authority)?;
+        if authority == Authority::Writes {
             settled.warnings.extend(self.offer(&published).await?);
         }
         let memo = Memo {
@@ -259,6 +276,7 @@ impl Schemas {
         &self,
         definition: &Definition,
         spec: &PublishedResourceSpec,
+        authority: Authority,
     ) -> Result<(Settled, PublishedSchema), SchemaError> {
         let crd = &definition.crd;
         let projected = projection::project(crd, spec)?;
@@ -291,6 +309,7 @@ impl Schemas {
             remote_plural: projected.crd.spec.names.plural.clone(),
             remote_is_namespaced: projected.crd.spec.is_namespaced(),
             crd: print.map(|print| (crd.metadata.name.clone(), print)),
+            authority,
             warnings,
         };
         Ok((settled, published))
@@ -332,7 +351,7 @@ impl Schemas {
 
     /// Writes the name of the schema into the status, if it is not there.
     async fn record(&self, manifest: &Manifest, schema: &str) -> Result<(), SchemaError> {
-        if manifest.recorded.as_deref() == Some(schema) || self.authority == Authority::Reads {
+        if manifest.recorded.as_deref() == Some(schema) {
             return Ok(());
         }
         let written = self

@@ -22,7 +22,6 @@ use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
 use hawser_runtime::cluster::wire::Wire;
-use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
@@ -39,7 +38,6 @@ pub struct Sweep {
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
     pub wire: Wire<Arc<Places>>,
-    pub fence: Fence,
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<Metrics>,
     /// Told that owners should be told of something.
@@ -142,19 +140,19 @@ impl Sweep {
 
     async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
         let anchor = self.anchor(publication, remote);
-        let read = self.wire.send(&Request::Read { key: anchor }).await;
+        let workspace = remote.cluster.as_str().into();
+        let goes_on = || publication.goes_on();
+        let errand = self.wire.errand(&workspace, &goes_on);
+        let read = errand.send(&Request::Read { key: anchor }).await;
         let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
             return;
         };
-        if publication.is_stopped() || self.fence.check().is_err() {
-            return;
-        }
         let name = Arc::clone(&key.name);
         let request = Request::Delete {
             key,
             uid: uid.into(),
         };
-        let answer = self.wire.send(&request).await;
+        let answer = errand.send(&request).await;
         self.cache.learn(&request, &answer);
         match answer {
             Answer::Gone | Answer::Object(_) => {

@@ -24,6 +24,8 @@ on_both_grounds!(
 );
 
 on_the_playground!(
+    a_standby_has_listed_everything_before_it_takes_over,
+    an_agent_is_not_ready_before_it_has_listed_everything,
     metrics_and_probes_say_how_it_stands,
     it_ends_in_time_in_the_middle_of_its_work,
     it_ends_in_time_also_while_kcp_does_not_answer,
@@ -340,6 +342,77 @@ async fn a_standby_takes_over_when_the_leader_is_told_to_end(world: &World) -> R
     ensure!(took < Duration::from_secs(12), "{took:?}");
     world.await_marker(&kind, &team).await;
     second.kill().await?;
+    Ok(())
+}
+
+async fn a_standby_has_listed_everything_before_it_takes_over(world: &World) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let published = world.publish(&kind, json!({})).await?;
+    let elected = || {
+        world
+            .launch()
+            .map(|launch| launch.arg("--enable-leader-election"))
+    };
+    let first = elected()?.spawn()?;
+    world.await_published(&published).await;
+    let team = world.team("team").await?;
+    world.await_marker(&kind, &team).await;
+    let health = Port::reserve()?;
+    let _second = elected()?
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
+        .spawn()?;
+    let before = world.requests().mark();
+    await_ready(&health).await;
+    let lists = |mark| {
+        let mut all = world.agents_requests(mark);
+        all.retain(|one| {
+            one.verb == "list" || one.verb == "watch" && one.query.contains("sendInitialEvents")
+        });
+        all
+    };
+    let listed: Vec<_> = lists(before).into_iter().map(|one| one.resource).collect();
+    for resource in [&*kind.plural, "apibindings", "namespaces", "secrets"] {
+        ensure!(listed.iter().any(|one| one == resource), "{listed:?}");
+    }
+    let mark = world.requests().mark();
+    first.stop(SOON).await?;
+    world.await_marker(&kind, &team).await;
+    ensure!(lists(mark).is_empty(), "{:#?}", lists(mark));
+    // What is published from now on is published by the other one.
+    let widgets = world
+        .install(&super::definition(&world.group, "widgets", "Widget"))
+        .await?;
+    let published = world.publish(&widgets, json!({})).await?;
+    world.await_published(&published).await;
+    world.await_marker(&widgets, &team).await;
+    Ok(())
+}
+
+async fn an_agent_is_not_ready_before_it_has_listed_everything(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.marker("marker").await;
+    let hangs = Matcher {
+        resource: Some(stage.kind.plural.clone()),
+        verb: Some("watch".to_owned()),
+        cluster: Some("*".to_owned()),
+        ..Matcher::default()
+    };
+    let fault = Fault::new(hangs, Action::Latency(Duration::from_mins(5)));
+    world.playground.faults().add(fault);
+    let health = Port::reserve()?;
+    let _second = world
+        .launch()?
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
+        .spawn()?;
+    eventually(SOON, "its list hangs", async || {
+        ensure!(world.playground.faults().struck()[0] > 0, "not yet");
+        Ok(())
+    })
+    .await;
+    let (code, text) = page(&health, "/readyz").await?;
+    ensure!(code == 503 && text.contains("caches"), "{code}: {text}");
+    world.playground.faults().clear();
+    await_ready(&health).await;
     Ok(())
 }
 

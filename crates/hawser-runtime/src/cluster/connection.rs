@@ -46,6 +46,9 @@ pub trait Observer: Send + Sync {
     fn measured(&self, _call: &Method, _code: Option<u16>, _took: Duration, _sent: usize) {}
 }
 
+/// Whether a call may be sent now, or why not.
+pub type Guard<'g> = dyn Fn() -> Result<(), String> + Send + Sync + 'g;
+
 /// How a connection behaves.
 #[derive(Clone)]
 pub struct Limits {
@@ -54,6 +57,8 @@ pub struct Limits {
     /// Calls a second to one server, watches counted and leases not; none for as many as there are.
     pub per_second: Option<NonZeroU32>,
     pub observer: Option<Arc<dyn Observer>>,
+    /// Asked right before each write is sent, those of leases excepted.
+    pub guard: Option<Arc<Guard<'static>>>,
     /// Who asks, for those who read the logs of servers.
     pub agent: &'static str,
 }
@@ -64,6 +69,7 @@ impl Default for Limits {
             in_flight: 64,
             per_second: None,
             observer: None,
+            guard: None,
             agent: AGENT,
         }
     }
@@ -77,6 +83,8 @@ pub struct Connection {
     server: Arc<Server>,
     /// Without a slash at its end.
     base: Arc<str>,
+    /// For whom it is asked; none for nobody in particular.
+    tenant: Option<Arc<str>>,
 }
 
 /// One origin as one account reaches it.
@@ -102,9 +110,9 @@ pub struct Call {
 pub enum CallClass {
     /// Waits for its turn; given up where the server asked to be left alone.
     Work,
-    /// Dropped rather than waiting.
+    /// Has a few turns of its own, and is dropped rather than waiting.
     Event,
-    /// Never waits.
+    /// Never waits, and no guard stops it: it is about who may write.
     Lease,
 }
 
@@ -188,9 +196,18 @@ impl Reply {
     pub fn refusal(&self) -> Refusal {
         Refusal::read(self.status, &self.body)
     }
+
+    /// Whether it is a document of the API, and not the words of something before it.
+    fn is_status(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Kind {
+            kind: String,
+        }
+        serde_json::from_slice::<Kind>(&self.body).is_ok_and(|found| found.kind == "Status")
+    }
 }
 
-/// Why there is no answer. Whether a write took effect is not known, but for `Held` and `Address`.
+/// Why there is no answer. Whether a write took effect is known only of what was not sent: it did not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("no answer within {} seconds", .0.as_secs())]
@@ -200,9 +217,14 @@ pub enum CallError {
     /// The answer began, and did not come to its end.
     #[error("the answer broke off: {0}")]
     Broken(String),
-    /// Not sent: the server asked to be left alone for this long, or nothing may wait.
+    /// Not sent: the server asked to be left alone for this long.
     #[error("not sent: the server asked for a pause of {} ms more", .0.as_millis())]
     Held(Duration),
+    #[error("not sent: too many requests to the server are unanswered")]
+    NoTurn,
+    /// Not sent: a guard did not let it pass.
+    #[error("not sent: {0}")]
+    Withheld(String),
     #[error("not sent: {0:?} is no address")]
     Address(String),
 }
@@ -240,6 +262,7 @@ impl Connection {
             account,
             server,
             base: base.into(),
+            tenant: None,
         })
     }
 
@@ -269,9 +292,32 @@ impl Connection {
         Self::within(Arc::clone(&self.account), url)
     }
 
+    /// The same on behalf of a tenant: of the calls under way it has a share, and what holds it up
+    /// holds up nobody else.
+    #[must_use]
+    pub fn of(&self, tenant: &Arc<str>) -> Self {
+        Self {
+            tenant: Some(Arc::clone(tenant)),
+            ..self.clone()
+        }
+    }
+
     /// Sends a call and reads its whole answer.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
-        let _turn = self.server.lane.turn(call.class).await?;
+        self.call_if(&|| Ok(()), call).await
+    }
+
+    /// The same, unless a guard forbids it when the turn of the call has come.
+    pub async fn call_if(&self, guard: &Guard<'_>, call: Call) -> Result<Reply, CallError> {
+        let (tenant, class) = (&self.tenant, call.class);
+        let _turn = self.server.lane.turn(tenant, class).await?;
+        guard().map_err(CallError::Withheld)?;
+        if let Some(guard) = &self.account.limits.guard
+            && call.method != Method::GET
+            && class != CallClass::Lease
+        {
+            guard().map_err(CallError::Withheld)?;
+        }
         let begun = Instant::now();
         let (method, sent) = (call.method.clone(), call.body.len());
         let answered = within(
@@ -283,7 +329,7 @@ impl Connection {
         let code = answered.as_ref().ok().map(|reply| reply.status);
         self.observe(&method, code, begun, sent);
         if let Ok(reply) = &answered {
-            self.server.lane.answered(reply);
+            self.server.lane.answered(tenant, class, reply);
         }
         answered
     }
@@ -296,7 +342,8 @@ impl Connection {
     /// Asks for a list, whose items are read as they arrive. The answer may take as long as it wants,
     /// but nothing of it may take longer than `patience`.
     pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, AskError> {
-        let turn = self.server.lane.turn(call.class).await?;
+        let (tenant, class) = (&self.tenant, call.class);
+        let turn = self.server.lane.turn(tenant, class).await?;
         let begun = Instant::now();
         let answered = within(begun + patience, patience, self.send(call)).await;
         let code = answered.as_ref().ok().map(|r| r.status().as_u16());
@@ -308,7 +355,7 @@ impl Connection {
             return Ok(Page::new(response, patience));
         }
         let reply = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, whole(response)).await?;
-        self.server.lane.answered(&reply);
+        self.server.lane.answered(tenant, class, &reply);
         Err(reply.refusal().into())
     }
 

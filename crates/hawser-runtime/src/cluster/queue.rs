@@ -97,18 +97,22 @@ pub struct Work<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// A queue for so many workers. One tenant can hold half of them, so that the others always find
-    /// one free soon.
+    /// A queue for so many workers. One tenant can hold a quarter of them, and all tenants together
+    /// whose keys take long half, so that the others always find one free soon.
     pub fn new(workers: usize) -> Self {
-        Self::with_share(workers / 2)
+        Self::of(Fair::new(workers / 4).with_slow(workers / 2))
     }
 
     /// A queue of which one tenant can hold so many workers, and at least one.
     pub fn with_share(per_tenant: usize) -> Self {
+        Self::of(Fair::new(per_tenant))
+    }
+
+    fn of(fair: Fair<K>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(State {
-                    fair: Fair::new(per_tenant),
+                    fair,
                     closed: false,
                 }),
                 changed: Notify::new(),

@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::connection::{AskError, Call, CallError, Connection, REQUEST_TIMEOUT, Refusal, Reply};
+use super::connection::{AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply};
 use super::document;
 use hawser_sync::subject::Labels;
 use hawser_sync::{Answer, Cluster, Failure, Key, Request, Scope};
@@ -36,6 +36,14 @@ impl<T: Atlas + ?Sized> Atlas for Arc<T> {
 /// Sends the requests of passes.
 pub struct Wire<A> {
     atlas: A,
+}
+
+/// The wire on behalf of a tenant, for as long as a guard lets its requests pass. It is asked right
+/// before each is sent.
+pub struct Errand<'w, A> {
+    wire: &'w Wire<A>,
+    tenant: Option<&'w Arc<str>>,
+    guard: &'w Guard<'w>,
 }
 
 /// What may stand in a segment of a path as it is.
@@ -83,8 +91,29 @@ impl<A: Atlas> Wire<A> {
         &self.atlas
     }
 
+    pub fn errand<'w>(&'w self, tenant: &'w Arc<str>, guard: &'w Guard<'w>) -> Errand<'w, A> {
+        Errand {
+            wire: self,
+            tenant: Some(tenant),
+            guard,
+        }
+    }
+}
+
+impl<A: Atlas> Errand<'_, A> {
+    fn place(&self, scope: &Scope) -> Option<Place> {
+        let place = self.wire.atlas.place(scope)?;
+        Some(match self.tenant {
+            Some(tenant) => Place {
+                connection: place.connection.of(tenant),
+                ..place
+            },
+            None => place,
+        })
+    }
+
     async fn list(&self, scope: &Scope, labels: &Labels) -> Answer {
-        let Some(place) = self.atlas.place(scope) else {
+        let Some(place) = self.place(scope) else {
             return nowhere(scope);
         };
         let path = collection(&scope.kind, None, &place.resource);
@@ -130,6 +159,17 @@ impl<A: Atlas> Wire<A> {
 
 impl<A: Atlas> Cluster for Wire<A> {
     async fn send(&self, request: &Request) -> Answer {
+        let errand = Errand {
+            wire: self,
+            tenant: None,
+            guard: &|| Ok(()),
+        };
+        errand.send(request).await
+    }
+}
+
+impl<A: Atlas> Cluster for Errand<'_, A> {
+    async fn send(&self, request: &Request) -> Answer {
         let key = match request {
             Request::Find { scope, labels } => return self.list(scope, labels).await,
             Request::Read { key }
@@ -140,13 +180,11 @@ impl<A: Atlas> Cluster for Wire<A> {
             | Request::Delete { key, .. } => key,
         };
         let scope = key.scope();
-        let Some(place) = self.atlas.place(&scope) else {
+        let Some(place) = self.place(&scope) else {
             return nowhere(&scope);
         };
-        let reply = place
-            .connection
-            .call(call(request, key, &place.resource))
-            .await;
+        let call = call(request, key, &place.resource);
+        let reply = place.connection.call_if(self.guard, call).await;
         match reply {
             Ok(reply) => answer(request, key, &reply),
             Err(error) => unanswered(&error),

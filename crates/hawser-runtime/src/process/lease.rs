@@ -42,6 +42,8 @@ pub struct LeaseOptions {
     /// Nobody else's, ever.
     pub identity: String,
     pub terms: Terms,
+    /// Opened when the Lease is held, for as long as nobody else can hold it.
+    pub fence: Fence,
     pub metrics: Arc<Metrics>,
 }
 
@@ -126,7 +128,8 @@ impl Leadership {
         options: Arc<LeaseOptions>,
         sent: Instant,
     ) -> Self {
-        let fence = Fence::until(options.terms.safe_until(sent));
+        let fence = options.fence.clone();
+        fence.extend(options.terms.safe_until(sent));
         let lost = CancellationToken::new();
         let stop = CancellationToken::new();
         let keeper = {

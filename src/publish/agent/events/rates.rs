@@ -12,6 +12,8 @@ const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(10);
 /// A tenant that does not accept events is left alone for this time.
 const QUIET: Duration = Duration::from_mins(10);
+/// One that does not answer to them, for this time.
+const LATE: Duration = Duration::from_mins(1);
 /// So many events are remembered; what is new beyond that is dropped.
 const MOST: usize = 10_000;
 /// How often what is too old is forgotten.
@@ -80,6 +82,12 @@ impl Rates {
     /// A tenant does not accept events.
     pub(super) fn refused(&mut self, tenant: &Arc<str>, now: Duration) {
         let until = now.saturating_add(QUIET);
+        self.quiet_until.insert(Arc::clone(tenant), until);
+    }
+
+    /// A tenant takes too long for events.
+    pub(super) fn late(&mut self, tenant: &Arc<str>, now: Duration) {
+        let until = now.saturating_add(LATE);
         self.quiet_until.insert(Arc::clone(tenant), until);
     }
 
@@ -170,6 +178,9 @@ mod tests {
         assert_eq!(rates.allow(&a, 1, at(599)), None);
         assert_eq!(rates.allow(&b, 2, at(599)), ONCE);
         assert_eq!(rates.allow(&a, 1, at(600)), ONCE);
+        rates.late(&a, at(700));
+        assert_eq!(rates.allow(&a, 3, at(759)), None);
+        assert_eq!(rates.allow(&a, 3, at(760)), ONCE);
     }
 
     #[test]

@@ -1,11 +1,16 @@
-//! The way of events to the servers: a bounded line and one sender.
+//! The way of events to the servers: a bounded line, and one event of a tenant at a time.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -25,6 +30,8 @@ use super::rates::{Counted, Rates};
 const LINE: usize = 512;
 /// An event that takes longer is given up: the next one is worth more.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Events on their way at the same time, each of another tenant.
+const AT_ONCE: usize = 16;
 
 /// An event to be sent.
 #[derive(Clone, Debug)]
@@ -42,9 +49,11 @@ pub struct Recorder {
     shared: Arc<Shared>,
 }
 
-/// Sends what recorders take, one event at a time.
+/// Sends what recorders take. Of a tenant one event is on its way, and others wait behind it.
 pub struct Sender {
     line: mpsc::Receiver<(Note, Counted)>,
+    under_way: FuturesUnordered<BoxFuture<'static, (Arc<str>, Delivery)>>,
+    behind: HashMap<Arc<str>, VecDeque<(Note, Counted)>>,
     shared: Arc<Shared>,
     clock: fn() -> Timestamp,
 }
@@ -96,6 +105,8 @@ pub fn line(clock: fn() -> Timestamp) -> (Recorder, Sender) {
     };
     let sender = Sender {
         line: receiver,
+        under_way: FuturesUnordered::new(),
+        behind: HashMap::new(),
         shared,
         clock,
     };
@@ -153,50 +164,102 @@ impl Sender {
         while self.one().await.is_some() {}
     }
 
-    /// Sends one event; none once the last recorder is gone.
+    /// Goes on until one event more has come to its end; none once the last recorder is gone.
     async fn one(&mut self) -> Option<()> {
-        let (note, counted) = self.line.recv().await?;
-        let counter = match self.send(&note, counted).await {
-            Delivery::Sent => &self.shared.sent,
-            Delivery::Failed => &self.shared.failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        Some(())
+        loop {
+            let ended = tokio::select! {
+                next = self.line.recv(), if self.under_way.len() < AT_ONCE => match next {
+                    Some((note, counted)) => {
+                        self.take(note, counted);
+                        continue;
+                    }
+                    None => self.under_way.next().await,
+                },
+                ended = self.under_way.next(), if !self.under_way.is_empty() => ended,
+            };
+            let (tenant, delivery) = ended?;
+            self.ended(tenant, delivery);
+            return Some(());
+        }
     }
 
-    async fn send(&self, note: &Note, counted: Counted) -> Delivery {
-        let unique = Uuid::new_v4().simple().to_string();
-        let draft = Draft {
-            about: &note.about,
-            telling: &note.telling,
-            counted,
-            now: (self.clock)(),
-            unique: &unique[..16],
-        };
-        let path = collection(
-            &Gvk::new("", "v1", "Event"),
-            Some(note.about.namespace()),
-            "events",
-        );
-        let call = Call::post(path, &draft.object()).class(CallClass::Event);
-        let answered = tokio::time::timeout(TIMEOUT, note.connection.call(call)).await;
-        let reply = match answered {
-            Ok(Ok(reply)) if reply.is_success() => return Delivery::Sent,
-            Ok(Ok(reply)) => Some(reply.refusal()),
-            Ok(Err(_)) | Err(_) => None,
-        };
-        if reply.as_ref().is_some_and(is_not_accepted) {
-            let now = self.shared.now();
-            let tenant = &note.about.key.cluster;
-            self.shared.rates.lock().refused(tenant, now);
+    fn take(&mut self, note: Note, counted: Counted) {
+        match self.behind.entry(Arc::clone(&note.about.key.cluster)) {
+            Entry::Occupied(mut behind) => behind.get_mut().push_back((note, counted)),
+            Entry::Vacant(first) => {
+                first.insert(VecDeque::new());
+                self.send(note, counted);
+            }
         }
-        Delivery::Failed
+    }
+
+    fn send(&self, note: Note, counted: Counted) {
+        let clock = self.clock;
+        let sent = async move {
+            let delivery = deliver(&note, counted, clock()).await;
+            (note.about.key.cluster, delivery)
+        };
+        self.under_way.push(sent.boxed());
+    }
+
+    /// What is left of the tenant comes next, unless it would fare no better.
+    fn ended(&mut self, tenant: Arc<str>, delivery: Delivery) {
+        let shared = &self.shared;
+        let counter = match delivery {
+            Delivery::Sent => &shared.sent,
+            Delivery::Failed | Delivery::Late | Delivery::Refused => &shared.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let now = shared.now();
+        match delivery {
+            Delivery::Sent | Delivery::Failed => {
+                let next = self.behind.get_mut(&tenant).and_then(VecDeque::pop_front);
+                if let Some((note, counted)) = next {
+                    return self.send(note, counted);
+                }
+            }
+            Delivery::Late => shared.rates.lock().late(&tenant, now),
+            Delivery::Refused => shared.rates.lock().refused(&tenant, now),
+        }
+        let dropped = self.behind.remove(&tenant).unwrap_or_default().len();
+        let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
+        shared.failed.fetch_add(dropped, Ordering::Relaxed);
+    }
+}
+
+async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
+    let unique = Uuid::new_v4().simple().to_string();
+    let draft = Draft {
+        about: &note.about,
+        telling: &note.telling,
+        counted,
+        now,
+        unique: &unique[..16],
+    };
+    let path = collection(
+        &Gvk::new("", "v1", "Event"),
+        Some(note.about.namespace()),
+        "events",
+    );
+    let call = Call::post(path, &draft.object()).class(CallClass::Event);
+    let connection = note.connection.of(&note.about.key.cluster);
+    match tokio::time::timeout(TIMEOUT, connection.call(call)).await {
+        Ok(Ok(reply)) if reply.is_success() => Delivery::Sent,
+        Ok(Ok(reply)) if reply.status == 429 => Delivery::Late,
+        Ok(Ok(reply)) if is_not_accepted(&reply.refusal()) => Delivery::Refused,
+        Ok(_) => Delivery::Failed,
+        Err(_) => Delivery::Late,
     }
 }
 
 enum Delivery {
     Sent,
+    /// Refused or lost, which says nothing of other events.
     Failed,
+    /// Not answered in time, or told to come later.
+    Late,
+    /// The tenant does not accept events.
+    Refused,
 }
 
 /// Whether the workspace takes no events at all, and not just none in a namespace that goes away.

@@ -4,10 +4,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout};
 
 use super::{CallClass, CallError, Limits, Reply};
+
+mod line;
+
+use line::{Line, Tenant};
 
 /// The pause after a refusal that names none.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,12 +19,48 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A pause shorter than this is waited out in line.
 const WAITED_OUT: Duration = Duration::from_millis(100);
+/// How long a call waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Events under way at the same time. They take no turn of other calls.
+const EVENTS: usize = 16;
 
 pub(super) struct Lane {
     origin: String,
-    turns: Semaphore,
-    held_until: Mutex<Option<Instant>>,
+    begun: Instant,
+    line: Mutex<Line<oneshot::Sender<()>>>,
+    events: Semaphore,
     rate: Option<Rate>,
+}
+
+/// The right to have a call under way, given back when it is dropped.
+pub(super) struct Turn<'l> {
+    _place: Option<Place<'l>>,
+    _event: Option<SemaphorePermit<'l>>,
+}
+
+/// A place in the line, before and after its turn has come.
+struct Place<'l> {
+    lane: &'l Lane,
+    tenant: Tenant,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let now = self.lane.now();
+        let mut line = self.lane.line.lock();
+        line.leave(&self.tenant, self.number, now);
+        let admitted = line.admit(now);
+        drop(line);
+        tell(admitted);
+    }
+}
+
+fn tell(admitted: Vec<oneshot::Sender<()>>) {
+    for waiter in admitted {
+        // Who has stopped waiting gives the place back.
+        let _ = waiter.send(());
+    }
 }
 
 /// So many calls a second, and twice as many at once where there were none for a while.
@@ -52,8 +92,9 @@ impl Lane {
     pub(super) fn new(origin: &str, limits: &Limits) -> Self {
         Self {
             origin: origin.to_owned(),
-            turns: Semaphore::new(limits.in_flight.max(1)),
-            held_until: Mutex::new(None),
+            begun: Instant::now(),
+            line: Mutex::new(Line::new(limits.in_flight)),
+            events: Semaphore::new(EVENTS),
             rate: limits.per_second.map(Rate::new),
         }
     }
@@ -69,49 +110,97 @@ impl Lane {
         &self.origin
     }
 
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     /// Waits for a turn. While the server wants a pause nothing waits here: the caller has other
     /// things to do.
     pub(super) async fn turn(
         &self,
+        tenant: &Tenant,
         class: CallClass,
-    ) -> Result<Option<SemaphorePermit<'_>>, CallError> {
-        if class == CallClass::Lease {
-            return Ok(None);
-        }
-        self.free(class).await?;
-        let turn = match class {
-            CallClass::Event => self.turns.try_acquire().ok(),
-            _ => self.turns.acquire().await.ok(),
+    ) -> Result<Turn<'_>, CallError> {
+        let (place, event) = match class {
+            CallClass::Lease => (None, None),
+            CallClass::Event => {
+                if let Some(left) = self.line.lock().held_for(tenant, self.now()) {
+                    return Err(CallError::Held(left));
+                }
+                let event = self.events.try_acquire();
+                (None, Some(event.map_err(|_| CallError::NoTurn)?))
+            }
+            CallClass::Work => {
+                self.free(tenant).await?;
+                (Some(self.place(tenant).await?), None)
+            }
         };
-        let turn = turn.ok_or(CallError::Held(Duration::ZERO))?;
-        self.paced().await;
-        self.free(class).await?;
-        Ok(Some(turn))
+        if class != CallClass::Lease {
+            self.paced().await;
+        }
+        if class == CallClass::Work {
+            self.free(tenant).await?;
+        }
+        Ok(Turn {
+            _place: place,
+            _event: event,
+        })
     }
 
-    async fn free(&self, class: CallClass) -> Result<(), CallError> {
-        let held_until = *self.held_until.lock();
-        let Some(left) = held_until.map(|until| until.saturating_duration_since(Instant::now()))
-        else {
-            return Ok(());
-        };
-        if class == CallClass::Event && !left.is_zero() || left > WAITED_OUT {
-            return Err(CallError::Held(left));
+    /// A place in the line whose turn has come.
+    async fn place(&self, tenant: &Tenant) -> Result<Place<'_>, CallError> {
+        let (place, called) = self.enter(tenant);
+        match timeout(PATIENCE, called).await {
+            Ok(Ok(())) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(CallError::NoTurn),
         }
-        tokio::time::sleep(left).await;
-        Ok(())
     }
 
-    /// Takes from an answer whether the server wants a pause.
-    pub(super) fn answered(&self, reply: &Reply) {
+    fn enter(&self, tenant: &Tenant) -> (Place<'_>, oneshot::Receiver<()>) {
+        let (waiter, called) = oneshot::channel();
+        let now = self.now();
+        let mut line = self.line.lock();
+        let place = Place {
+            lane: self,
+            tenant: tenant.clone(),
+            number: line.enter(tenant, waiter, now),
+        };
+        let admitted = line.admit(now);
+        drop(line);
+        tell(admitted);
+        (place, called)
+    }
+
+    async fn free(&self, tenant: &Tenant) -> Result<(), CallError> {
+        let held = self.line.lock().held_for(tenant, self.now());
+        match held {
+            None => Ok(()),
+            Some(left) if left > WAITED_OUT => Err(CallError::Held(left)),
+            Some(left) => {
+                tokio::time::sleep(left).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes from an answer whether the server wants a pause, and from whom.
+    ///
+    /// What limits a server as a whole answers in plain words, before anything looks at the request. A
+    /// `Status` comes from behind it, where webhooks of the tenant may have the word.
+    pub(super) fn answered(&self, tenant: &Tenant, class: CallClass, reply: &Reply) {
         let pause = match (reply.status, reply.retry_after) {
             (429, pause) => pause.unwrap_or(PAUSE),
             (503, Some(pause)) => pause,
             _ => return,
         };
-        let until = Instant::now() + pause.min(LONGEST_PAUSE);
-        let mut held_until = self.held_until.lock();
-        *held_until = Some(held_until.map_or(until, |held| held.max(until)));
+        let now = self.now();
+        let until = now + pause.min(LONGEST_PAUSE);
+        let mut line = self.line.lock();
+        if !reply.is_status() {
+            line.hold(until);
+        } else if class != CallClass::Event {
+            line.hold_tenant(tenant, until, now);
+        }
     }
 }
 
@@ -129,7 +218,7 @@ mod tests {
         let begun = Instant::now();
         let mut sent = Vec::new();
         for _ in 0..20 {
-            lane.turn(CallClass::Work).await.unwrap();
+            lane.turn(&None, CallClass::Work).await.unwrap();
             sent.push(begun.elapsed().as_millis());
         }
         assert_eq!(sent[..10], [0; 10]);
@@ -139,7 +228,7 @@ mod tests {
         tokio::time::advance(Duration::from_mins(1)).await;
         let begun = Instant::now();
         for _ in 0..11 {
-            lane.turn(CallClass::Work).await.unwrap();
+            lane.turn(&None, CallClass::Work).await.unwrap();
         }
         assert_eq!(begun.elapsed().as_millis(), 200);
     }

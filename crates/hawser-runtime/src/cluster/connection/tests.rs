@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -86,37 +87,139 @@ async fn a_request_for_patience_holds_the_whole_lane_and_nothing_is_sent_meanwhi
 }
 
 #[tokio::test]
+async fn a_refusal_of_one_tenant_holds_up_nobody_else() {
+    let ground = Ground::start().await;
+    let refused = Action::Status {
+        code: 429,
+        when: When::Before,
+    };
+    let faults = ground.playground.faults();
+    faults.add(fault("get", "namespaces", refused).once());
+    let [a, b] = ["a", "b"].map(|tenant| ground.service.of(&tenant.into()));
+    let get = || Call::get("/api/v1/namespaces/default");
+    assert_eq!(a.call(get()).await.unwrap().status, 429);
+    assert!(matches!(a.call(get()).await, Err(CallError::Held(_))));
+    assert_eq!(b.call(get()).await.unwrap().status, 200);
+    assert_eq!(ground.service.call(get()).await.unwrap().status, 200);
+}
+
+/// An answer that asks for patience.
+fn patience(status: u16, body: &'static str, seconds: u64) -> Reply {
+    Reply {
+        status,
+        body: Bytes::from_static(body.as_bytes()),
+        retry_after: Some(Duration::from_secs(seconds)),
+    }
+}
+
+/// What the filter of a kube-apiserver says when it has too much to do.
+const TOO_MANY: &str = "Too many requests, please try again later.\n";
+/// What a webhook of a workspace may make it say.
+const DENIED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429}"#;
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_ends_and_calls_are_sent_again() {
     let lane = lane::Lane::new("https://here", &one());
-    let refused = |seconds| Reply {
-        status: 503,
-        body: Bytes::new(),
-        retry_after: Some(Duration::from_secs(seconds)),
-    };
-    tokio::time::pause();
-    lane.answered(&refused(5));
-    lane.answered(&refused(2));
+    let refused = |seconds| lane.answered(&None, CallClass::Work, &patience(503, "", seconds));
+    refused(5);
+    refused(2);
     assert!(
-        matches!(lane.turn(CallClass::Work).await, Err(CallError::Held(left)) if left.as_secs() >= 4)
+        matches!(lane.turn(&None, CallClass::Work).await, Err(CallError::Held(left)) if left.as_secs() >= 4)
     );
     tokio::time::advance(Duration::from_secs(5)).await;
-    assert!(lane.turn(CallClass::Work).await.is_ok());
-    lane.answered(&refused(100_000));
+    assert!(lane.turn(&None, CallClass::Work).await.is_ok());
+    refused(100_000);
     tokio::time::advance(Duration::from_secs(30)).await;
-    assert!(lane.turn(CallClass::Work).await.is_ok());
+    assert!(lane.turn(&None, CallClass::Work).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_too_much_to_do_holds_everybody_and_a_webhook_its_own_workspace() {
+    let lane = lane::Lane::new("https://here", &one());
+    let [a, b] = ["a", "b"].map(|tenant| Some(tenant.into()));
+    lane.answered(&a, CallClass::Work, &patience(429, DENIED, 5));
+    assert!(lane.turn(&a, CallClass::Work).await.is_err());
+    assert!(lane.turn(&b, CallClass::Work).await.is_ok());
+    lane.answered(&b, CallClass::Work, &patience(429, TOO_MANY, 5));
+    for tenant in [&a, &b, &None] {
+        let turn = lane.turn(tenant, CallClass::Work).await;
+        assert!(matches!(turn, Err(CallError::Held(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_neither_waits_for_a_write_nor_delays_one() {
+    let lane = lane::Lane::new("https://here", &one());
+    let tenant = Some("a".into());
+    let event = lane.turn(&tenant, CallClass::Event).await.unwrap();
+    let turn = lane.turn(&tenant, CallClass::Work).await.unwrap();
+    assert!(lane.turn(&tenant, CallClass::Event).await.is_ok());
+    assert!(lane.turn(&None, CallClass::Lease).await.is_ok());
+    drop((event, turn));
+    lane.answered(&tenant, CallClass::Event, &patience(429, DENIED, 5));
+    assert!(lane.turn(&tenant, CallClass::Work).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_gets_no_turn_is_given_up_in_time() {
+    let lane = lane::Lane::new("https://here", &one());
+    let turn = lane.turn(&None, CallClass::Work).await.unwrap();
+    let late = lane.turn(&None, CallClass::Work).await;
+    assert!(matches!(late, Err(CallError::NoTurn)));
+    drop(turn);
+    assert!(lane.turn(&None, CallClass::Work).await.is_ok());
 }
 
 #[tokio::test]
-async fn an_event_does_not_wait_for_a_turn() {
-    let lane = lane::Lane::new("https://here", &one());
-    let turn = lane.turn(CallClass::Work).await.unwrap();
-    assert!(matches!(
-        lane.turn(CallClass::Event).await,
-        Err(CallError::Held(_))
-    ));
-    assert!(lane.turn(CallClass::Lease).await.is_ok());
-    drop(turn);
-    assert!(lane.turn(CallClass::Event).await.is_ok());
+async fn what_may_be_sent_is_asked_when_the_turn_has_come() {
+    let ground = Ground::start().await;
+    let open = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&open);
+    let may = move || {
+        let open = asked.load(Ordering::Relaxed);
+        open.then_some(())
+            .ok_or_else(|| "another one leads".to_owned())
+    };
+    let limits = Limits {
+        in_flight: 1,
+        guard: Some(Arc::new(may)),
+        ..Limits::default()
+    };
+    let service = Connection::new(ground.service_config().await, limits).unwrap();
+    let slow = Action::Latency(Duration::from_secs(1));
+    let faults = ground.playground.faults();
+    faults.add(fault("get", "namespaces", slow).once());
+    let mark = ground.playground.requests().mark();
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}});
+    let create = || Call::post("/api/v1/namespaces", &body);
+    let get = || Call::get("/api/v1/namespaces/default");
+    let slow = service.call(get());
+    let (write, lease) = (create(), create().class(CallClass::Lease));
+    let (read, stopped) = (get(), get());
+    let closing = async {
+        let begun = || faults.struck() == [1];
+        while !begun() {
+            tokio::task::yield_now().await;
+        }
+        let late = async {
+            let no = || Err("no longer published".to_owned());
+            tokio::join!(
+                service.call(write),
+                service.call(read),
+                service.call_if(&no, stopped)
+            )
+        };
+        let close = async { open.store(false, Ordering::Relaxed) };
+        tokio::join!(late, close).0
+    };
+    let (first, (write, read, stopped)) = tokio::join!(slow, closing);
+    assert_eq!(first.unwrap().status, 200);
+    let withheld = |why: &str| Err(CallError::Withheld(why.to_owned()));
+    assert_eq!(write, withheld("another one leads"));
+    assert_eq!(read.unwrap().status, 200);
+    assert_eq!(stopped, withheld("no longer published"));
+    assert_eq!(ground.playground.requests().since(mark).len(), 2);
+    assert_eq!(service.call(lease).await.unwrap().status, 201);
 }
 
 #[tokio::test]

@@ -15,6 +15,11 @@ use super::{Depth, Outcome, Urgency};
 const FORGIVEN: u32 = 5;
 const BREATH: Duration = Duration::from_secs(1);
 
+/// A key that runs for longer makes its tenant slow,
+const LONG: Duration = Duration::from_secs(5);
+/// for so long after it has ended.
+const REMEMBERED: Duration = Duration::from_mins(1);
+
 /// An empty queue gives its memory back when it once held more than this.
 const KEPT_SLOTS: usize = 1024;
 
@@ -27,6 +32,10 @@ pub struct Fair<K> {
     free: Vec<u32>,
     /// Keys that are not ready before a time.
     delayed: BTreeSet<(Duration, u32)>,
+    /// Keys that run and have not been found to run for long, by the time at which they were taken.
+    taken: BTreeSet<(Duration, u32)>,
+    /// When it is looked whether a tenant is still slow.
+    forgiving: BTreeSet<(Duration, TenantId)>,
     turns: Turns,
     seq: u64,
     running: usize,
@@ -61,6 +70,10 @@ struct Slot<K> {
     urgency: Urgency,
     state: State,
     failures: u32,
+    /// When it was taken last.
+    taken: Duration,
+    /// Whether it runs for long.
+    long: bool,
     /// When it ran last.
     finished: Duration,
 }
@@ -116,9 +129,21 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             slots: Vec::new(),
             free: Vec::new(),
             delayed: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            forgiving: BTreeSet::new(),
             turns: Turns::new(per_tenant),
             seq: 0,
             running: 0,
+        }
+    }
+
+    /// Lets so many keys of tenants run at once whose keys take long, and at least one: any number of
+    /// such tenants leaves the rest to the others.
+    #[must_use]
+    pub fn with_slow(self, of_slow: usize) -> Self {
+        Self {
+            turns: self.turns.with_slow(of_slow),
+            ..self
         }
     }
 
@@ -136,6 +161,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
     /// The next key, if one may run now.
     pub fn take(&mut self, now: Duration) -> Take<K> {
         self.promote(now);
+        self.time(now);
         let Some(place) = self.turns.next() else {
             return match self.delayed.first() {
                 Some((at, _)) => Take::Wait(*at),
@@ -150,6 +176,9 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             again: None,
             fate: Fate::Wanted,
         };
+        slot.taken = now;
+        slot.long = false;
+        self.taken.insert((now, place.slot));
         Take::Key(Taken {
             key: slot.key.clone(),
             tenant: Arc::clone(self.turns.name(slot.tenant)),
@@ -161,6 +190,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
 
     /// What came of a key that was taken. `random` spreads the back-off.
     pub fn done(&mut self, key: &K, outcome: Outcome, now: Duration, random: u64) {
+        self.time(now);
         let Some(id) = self.index.get(key).copied() else {
             return;
         };
@@ -173,6 +203,13 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         slot.finished = now;
         self.running -= 1;
         self.turns.finished(slot.tenant);
+        if slot.long {
+            let forgiven = now.saturating_add(REMEMBERED);
+            self.turns.took_long(slot.tenant, forgiven);
+            self.forgiving.insert((forgiven, slot.tenant));
+        } else {
+            self.taken.remove(&(slot.taken, id));
+        }
         let outcome = match fate {
             Fate::Wanted => outcome,
             Fate::Forgotten => Outcome::Settled,
@@ -330,6 +367,8 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             urgency,
             state: State::Delayed(Duration::MAX),
             failures: 0,
+            taken: Duration::ZERO,
+            long: false,
             finished: Duration::ZERO,
         };
         let id = if let Some(id) = self.free.pop() {
@@ -365,6 +404,25 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             }
             self.delayed.remove(&(at, id));
             self.line_up(id, at);
+        }
+    }
+
+    /// Finds out who has become slow, and who is no longer.
+    fn time(&mut self, now: Duration) {
+        while let Some(&(taken, id)) = self.taken.first()
+            && now.saturating_sub(taken) >= LONG
+        {
+            self.taken.pop_first();
+            if let Some(slot) = self.slots[id as usize].as_mut() {
+                slot.long = true;
+                self.turns.takes_long(slot.tenant);
+            }
+        }
+        while let Some(&(at, tenant)) = self.forgiving.first()
+            && at <= now
+        {
+            self.forgiving.pop_first();
+            self.turns.forgive(tenant, now);
         }
     }
 

@@ -375,6 +375,63 @@ fn lower_lanes_get_every_eighth_turn() {
 }
 
 #[test]
+fn any_number_of_tenants_whose_keys_take_long_leaves_room_for_the_others() {
+    let at = Duration::from_secs;
+    let mut fair = Fair::new(4).with_slow(8);
+    let tenants: Vec<Arc<str>> = ('a'..='d').map(|name| name.to_string().into()).collect();
+    for key in 0..80 {
+        fair.add(key, &tenants[key % 4], Urgency::Live, at(0));
+    }
+    let take = |fair: &mut Fair<usize>, now: Duration| match fair.take(now) {
+        Take::Key(taken) => Some(taken.key),
+        Take::Wait(_) | Take::Empty => None,
+    };
+    let mut running: Vec<usize> = std::iter::from_fn(|| take(&mut fair, at(0))).collect();
+    assert_eq!(running.len(), 16);
+    // They run for long; nobody follows them before half of them have ended.
+    for _ in 0..8 {
+        assert_eq!(take(&mut fair, at(6)), None);
+        let ended = running.swap_remove(0);
+        fair.done(&ended, Outcome::Settled, at(6), MIDDLE);
+    }
+    assert_eq!(take(&mut fair, at(6)), None);
+    let quiet: Arc<str> = "z".into();
+    for key in 100..110 {
+        fair.add(key, &quiet, Urgency::Initial, at(6));
+    }
+    let taken: Vec<usize> = std::iter::from_fn(|| take(&mut fair, at(6))).collect();
+    assert_eq!(taken, [100, 101, 102, 103]);
+    let ended = running.swap_remove(0);
+    fair.done(&ended, Outcome::Settled, at(6), MIDDLE);
+    assert!(take(&mut fair, at(6)).is_some_and(|key| key < 80));
+    assert_eq!(take(&mut fair, at(6)), None);
+}
+
+#[test]
+fn a_tenant_is_slow_for_a_minute_after_a_key_that_took_long() {
+    let at = Duration::from_secs;
+    let mut fair = Fair::new(4).with_slow(1);
+    let [slow, other]: [Arc<str>; 2] = ["a".into(), "b".into()];
+    fair.add(0, &slow, Urgency::Live, at(0));
+    assert!(matches!(fair.take(at(0)), Take::Key(_)));
+    fair.add_after(9, &slow, Urgency::Live, at(1000));
+    fair.done(&0, Outcome::Settled, at(7), MIDDLE);
+    for key in 1..4 {
+        fair.add(key, &slow, Urgency::Live, at(8));
+    }
+    assert!(matches!(fair.take(at(9)), Take::Key(_)));
+    assert!(!matches!(fair.take(at(9)), Take::Key(_)));
+    fair.add(5, &other, Urgency::Live, at(9));
+    assert!(matches!(fair.take(at(9)), Take::Key(taken) if taken.key == 5));
+    for key in [1, 5] {
+        fair.done(&key, Outcome::Settled, at(10), MIDDLE);
+    }
+    assert!(matches!(fair.take(at(66)), Take::Key(taken) if taken.key == 2));
+    assert!(!matches!(fair.take(at(66)), Take::Key(_)));
+    assert!(matches!(fair.take(at(67)), Take::Key(taken) if taken.key == 3));
+}
+
+#[test]
 fn what_is_forgotten_does_not_come_back_unless_it_is_added_again() {
     check(
         "0 add a1 live
@@ -545,7 +602,7 @@ async fn a_closed_queue_ends_its_workers_and_hands_out_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_one_tenant_delays_another_one_by_a_turn() {
-    let queue = Queue::new(4);
+    let queue = Queue::new(8);
     for key in 0..1000 {
         queue.add(key, &tenant("busy"), Urgency::Live);
     }

@@ -1,4 +1,5 @@
-//! Whose turn it is: tenants in a round, three lanes, and how much of one tenant may run at once.
+//! Whose turn it is: tenants in a round, three lanes, and how much may run at once of one tenant, and of
+//! all together whose keys take long.
 //!
 //! Knows slots of waiting keys by number only, and no clock.
 
@@ -22,8 +23,15 @@ pub(super) struct Place {
     pub(super) slot: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TenantId(u32);
+
+/// How a tenant's keys run. Slow ones have a share of what may run, all of them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    Quick,
+    Slow,
+}
 
 /// Who waits for what.
 ///
@@ -32,6 +40,9 @@ pub(super) struct TenantId(u32);
 #[derive(Debug)]
 pub(super) struct Turns {
     per_tenant: usize,
+    of_slow: usize,
+    /// How many keys of slow tenants run.
+    slow_running: usize,
     ids: HashMap<Arc<str>, u32>,
     tenants: Vec<Tenant>,
     free: Vec<u32>,
@@ -41,8 +52,8 @@ pub(super) struct Turns {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// The tenants that may have a turn, in the order in which they joined.
-    round: BTreeMap<u64, u32>,
+    /// The tenants that may have a turn, by their pace, in the order in which they joined.
+    rounds: [BTreeMap<u64, u32>; 2],
     /// How much is ready, that of tenants included which may run no more at the moment.
     waiting: usize,
     /// How many turns others had while something waited here.
@@ -55,6 +66,11 @@ struct Tenant {
     /// Keys of this tenant, waiting or running. Without any it is forgotten.
     keys: usize,
     running: usize,
+    /// How many of its keys run for long.
+    long: usize,
+    /// When it is forgotten that a key of it ran for long.
+    forgiven: Option<Duration>,
+    pace: Pace,
     lines: [BTreeSet<Place>; LANES],
     /// Its place in the round of each lane.
     joined: [Option<u64>; LANES],
@@ -64,12 +80,20 @@ impl Turns {
     pub(super) fn new(per_tenant: usize) -> Self {
         Self {
             per_tenant: per_tenant.max(1),
+            of_slow: usize::MAX,
+            slow_running: 0,
             ids: HashMap::new(),
             tenants: Vec::new(),
             free: Vec::new(),
             lanes: Default::default(),
             joined: 0,
         }
+    }
+
+    /// Lets so many keys of slow tenants run at once, and at least one.
+    pub(super) fn with_slow(self, of_slow: usize) -> Self {
+        let of_slow = of_slow.max(1);
+        Self { of_slow, ..self }
     }
 
     /// Counts one more key of a tenant.
@@ -87,6 +111,9 @@ impl Turns {
             name: Arc::clone(name),
             keys: 0,
             running: 0,
+            long: 0,
+            forgiven: None,
+            pace: Pace::Quick,
             lines: Default::default(),
             joined: [None; LANES],
         };
@@ -134,11 +161,13 @@ impl Turns {
     /// Takes the key whose turn it is; it counts as running until [`Self::finished`].
     pub(super) fn next(&mut self) -> Option<Place> {
         let lane = self.choose()?;
-        let (_, id) = self.lanes[lane].round.pop_first()?;
+        let (turn, id) = self.first(lane)?;
         let tenant = &mut self.tenants[id as usize];
+        self.lanes[lane].rounds[tenant.pace as usize].remove(&turn);
         tenant.joined[lane] = None;
         let place = tenant.lines[lane].pop_first()?;
         tenant.running += 1;
+        self.slow_running += usize::from(tenant.pace == Pace::Slow);
         self.lanes[lane].waiting -= 1;
         for (index, other) in self.lanes.iter_mut().enumerate() {
             other.passed_over = if index == lane || other.waiting == 0 {
@@ -152,8 +181,50 @@ impl Turns {
     }
 
     pub(super) fn finished(&mut self, TenantId(id): TenantId) {
-        self.tenants[id as usize].running -= 1;
+        let tenant = &mut self.tenants[id as usize];
+        tenant.running -= 1;
+        self.slow_running -= usize::from(tenant.pace == Pace::Slow);
         self.rejoin(id);
+    }
+
+    /// A key of a tenant runs for long.
+    pub(super) fn takes_long(&mut self, TenantId(id): TenantId) {
+        self.tenants[id as usize].long += 1;
+        self.set_pace(id, Pace::Slow);
+    }
+
+    /// A key that ran for long has ended. Its tenant is slow until it is forgiven.
+    pub(super) fn took_long(&mut self, TenantId(id): TenantId, forgiven: Duration) {
+        let tenant = &mut self.tenants[id as usize];
+        tenant.long -= 1;
+        tenant.forgiven = Some(forgiven);
+    }
+
+    /// What a tenant was slow for is forgotten, unless it was slow again since.
+    pub(super) fn forgive(&mut self, TenantId(id): TenantId, now: Duration) {
+        let tenant = &mut self.tenants[id as usize];
+        if tenant.long == 0 && tenant.forgiven.is_some_and(|at| at <= now) {
+            tenant.forgiven = None;
+            self.set_pace(id, Pace::Quick);
+        }
+    }
+
+    fn set_pace(&mut self, id: u32, pace: Pace) {
+        let tenant = &mut self.tenants[id as usize];
+        if tenant.pace == pace {
+            return;
+        }
+        for (lane, joined) in self.lanes.iter_mut().zip(tenant.joined) {
+            if let Some(turn) = joined {
+                lane.rounds[tenant.pace as usize].remove(&turn);
+                lane.rounds[pace as usize].insert(turn, id);
+            }
+        }
+        match pace {
+            Pace::Slow => self.slow_running += tenant.running,
+            Pace::Quick => self.slow_running -= tenant.running,
+        }
+        tenant.pace = pace;
     }
 
     /// How much is ready in each lane.
@@ -170,9 +241,18 @@ impl Turns {
             .min()
     }
 
+    /// Whose turn is next in a lane.
+    fn first(&self, lane: usize) -> Option<(u64, u32)> {
+        let [quick, slow] = &self.lanes[lane].rounds;
+        let slow = slow.first_key_value();
+        let slow = slow.filter(|_| self.slow_running < self.of_slow);
+        let first = quick.first_key_value().into_iter().chain(slow).min()?;
+        Some((*first.0, *first.1))
+    }
+
     /// The most urgent lane, unless a lower one has been passed over long enough.
     fn choose(&self) -> Option<usize> {
-        let open = || (0..LANES).filter(|lane| !self.lanes[*lane].round.is_empty());
+        let open = || (0..LANES).filter(|lane| self.first(*lane).is_some());
         let overdue = open()
             .rev()
             .filter(|lane| self.lanes[*lane].passed_over >= PATIENCE)
@@ -189,10 +269,10 @@ impl Turns {
                 None if belongs => {
                     self.joined += 1;
                     *joined = Some(self.joined);
-                    self.lanes[lane].round.insert(self.joined, id);
+                    self.lanes[lane].rounds[tenant.pace as usize].insert(self.joined, id);
                 }
                 Some(turn) if !belongs => {
-                    self.lanes[lane].round.remove(turn);
+                    self.lanes[lane].rounds[tenant.pace as usize].remove(turn);
                     *joined = None;
                 }
                 _ => {}

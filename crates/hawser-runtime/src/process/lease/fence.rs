@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::cluster::connection::Guard;
+
 /// Open for as long as nobody else can hold the Lease, and not a moment longer: it closes by itself when it is
 /// not extended, also while everything else of the process stands still. Cheap to clone and to ask.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ struct Inner {
 
 /// A write that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not written: another agent may lead by now")]
+#[error("another agent may lead")]
 pub struct Fenced;
 
 // === impl Fence ===
@@ -36,15 +38,19 @@ impl Fence {
         }))
     }
 
-    /// Open until then.
-    pub(super) fn until(then: Instant) -> Self {
-        let fence = Self(Arc::new(Inner {
+    /// For a candidate: closed until it is elected.
+    pub fn closed() -> Self {
+        Self(Arc::new(Inner {
             begun: Instant::now(),
             until: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-        }));
-        fence.extend(then);
-        fence
+        }))
+    }
+
+    /// Asks it on behalf of everything that a connection writes.
+    pub fn guard(&self) -> Arc<Guard<'static>> {
+        let fence = self.clone();
+        Arc::new(move || fence.check().map_err(|fenced| fenced.to_string()))
     }
 
     /// Whether a write may begin now.
@@ -78,7 +84,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_fence_that_is_not_extended_closes_by_itself() {
-        let fence = Fence::until(Instant::now() + Duration::from_secs(12));
+        let fence = Fence::closed();
+        assert_eq!(fence.check(), Err(Fenced));
+        fence.extend(Instant::now() + Duration::from_secs(12));
         advance(Duration::from_secs(11)).await;
         assert_eq!(fence.check(), Ok(()));
         let other = fence.clone();
@@ -91,7 +99,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_closed_fence_stays_closed() {
-        let fence = Fence::until(Instant::now() + Duration::from_secs(12));
+        let fence = Fence::closed();
+        fence.extend(Instant::now() + Duration::from_secs(12));
         fence.close();
         assert_eq!(fence.check(), Err(Fenced));
         fence.extend(Instant::now() + Duration::from_secs(12));

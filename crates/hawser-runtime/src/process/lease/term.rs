@@ -268,7 +268,8 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
         "count": 1,
     });
     let path = format!("/api/v1/namespaces/{namespace}/events");
-    let call = Call::post(path, &event).class(CallClass::Event);
+    // Also told by who may no longer write.
+    let call = Call::post(path, &event).class(CallClass::Lease);
     let sent = timeout(terms.renew_deadline / 10, connection.ask(call)).await;
     match sent {
         Ok(Ok(_)) => {}

@@ -49,6 +49,7 @@ impl Scene {
             name: "syncagent.one".to_owned(),
             identity: identity.to_owned(),
             terms,
+            fence: Fence::closed(),
             metrics: Arc::clone(&self.metrics),
         };
         elect(self.ground.service.clone(), options)

@@ -157,6 +157,41 @@ async fn a_full_line_drops_and_never_waits() {
 }
 
 #[tokio::test]
+async fn a_workspace_whose_events_are_slow_delays_nobody_elses() {
+    let mut office = Office::open().await;
+    let mut hangs = fault("create", "events", Action::Latency(Duration::from_mins(5)));
+    hangs.matcher.cluster = Some("root".to_owned());
+    office.ground.playground.faults().add(hangs);
+    for name in ["one", "two", "three"] {
+        office.recorder.record(office.note("slow", name));
+    }
+    let elsewhere = |name| Note {
+        connection: office.ground.service.clone(),
+        ..office.note("quick", name)
+    };
+    for note in ["four", "five"].map(elsewhere) {
+        office.recorder.record(note);
+    }
+    office.sender.one().await.unwrap();
+    office.sender.one().await.unwrap();
+    let counts = Counts {
+        sent: 2,
+        ..Counts::default()
+    };
+    assert_eq!(office.recorder.counts(), counts);
+    // The slow one is given up with all that waits behind it, and left alone for a while.
+    office.sender.one().await.unwrap();
+    office.recorder.record(office.note("slow", "six"));
+    let counts = Counts {
+        sent: 2,
+        failed: 3,
+        held_back: 1,
+        ..Counts::default()
+    };
+    assert_eq!(office.recorder.counts(), counts);
+}
+
+#[tokio::test]
 async fn the_sender_ends_when_nobody_can_record_any_more() {
     let Office {
         ground,

@@ -1,0 +1,288 @@
+//! Who is slow or refused is alone with it, and what may be sent is decided when it is sent.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kcp_playground::server::{Action, Fault, LoggedRequest, Matcher, When};
+use serde_json::json;
+use testbed::process::{Reason, Signal};
+use testbed::{Launch, eventually};
+
+use super::stage::Stage;
+use super::world::{Counted as _, RENEWED_TOKEN, RENEWED_USER, Team, World};
+use super::{SOON, definition};
+
+on_the_playground!(
+    a_workspace_that_is_refused_holds_up_nobody_else,
+    workspaces_that_do_not_answer_hold_up_nobody_else,
+    workspaces_whose_copies_hang_hold_up_nobody_else,
+    what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
+    a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
+);
+
+/// Objects of a workspace in trouble: more than may be worked on at once.
+const MANY: usize = 40;
+/// What the agent has on its way to a server at most.
+const IN_FLIGHT: u64 = 32;
+/// Longer than any request is waited for.
+const NEVER: Action = Action::Latency(Duration::from_mins(5));
+
+/// The finalizers of one workspace's objects.
+fn marks_of(stage: &Stage<'_>, team: &Team) -> Matcher {
+    Matcher {
+        verb: Some("patch".to_owned()),
+        cluster: Some(team.cluster.clone()),
+        resource: Some(stage.kind.plural.clone()),
+        ..Matcher::default()
+    }
+}
+
+/// The creation of copies, of one workspace's objects or of all.
+fn copies_of(stage: &Stage<'_>, team: Option<&Team>) -> Matcher {
+    Matcher {
+        verb: Some("create".to_owned()),
+        cluster: Some(String::new()),
+        resource: Some(stage.kind.plural.clone()),
+        namespace: team.map(|team| team.cluster.clone()),
+        ..Matcher::default()
+    }
+}
+
+async fn make_many(stage: &Stage<'_>, team: &Team) {
+    for number in 0..MANY {
+        let name = format!("lamp{number}");
+        team.make(&stage.kind, &name, json!({"size": 1})).await;
+    }
+}
+
+fn struck(world: &World) -> u64 {
+    world.playground.faults().struck().iter().sum()
+}
+
+async fn await_struck(world: &World, least: u64) {
+    eventually(SOON, "requests are struck", async || {
+        let struck = struck(world);
+        ensure!(struck >= least, "{struck} so far");
+        Ok(())
+    })
+    .await;
+}
+
+/// A life in another workspace: objects, changes, status.
+async fn lives(stage: &Stage<'_>, team: &Team) -> Result<()> {
+    let world = stage.world;
+    for name in ["table", "chair", "sofa"] {
+        team.make(&stage.kind, name, json!({"size": 1})).await;
+        let copy = world.await_copy(&stage.kind, team.of(name)).await;
+        team.patch(&stage.kind, name, json!({"spec": {"size": 2}}))
+            .await?;
+        world
+            .await_in_copy(&stage.kind, team.of(name), "/spec/size", json!(2))
+            .await;
+        let status = format!("{}/status", stage.place(&copy));
+        let lit = json!({"status": {"lit": true}});
+        world.service.merge(&status, lit).await?;
+        team.await_in(&stage.kind, name, "/status/lit", json!(true))
+            .await;
+    }
+    Ok(())
+}
+
+async fn a_workspace_that_is_refused_holds_up_nobody_else(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let other = world.team("other").await?;
+    world.await_marker(&stage.kind, &other).await;
+    let refused = Action::Status {
+        code: 429,
+        when: When::Before,
+    };
+    let fault = Fault::new(marks_of(&stage, &stage.team), refused);
+    world.playground.faults().add(fault);
+    make_many(&stage, &stage.team).await;
+    await_struck(world, 1).await;
+    lives(&stage, &other).await?;
+    ensure!(world.copy(&stage.kind, stage.of("lamp0")).await?.is_none());
+    // Nothing of the other one was held back, not even to be tried again.
+    let log = stage.agent.log();
+    let mut held = log.lines().filter(|line| line.contains("not sent"));
+    let held = held.find(|line| line.contains(&other.cluster));
+    ensure!(held.is_none(), "{held:?}");
+    world.playground.faults().clear();
+    for number in 0..MANY {
+        stage.copy(&format!("lamp{number}")).await;
+    }
+    Ok(())
+}
+
+/// Two workspaces whose requests hang leave the agent enough to work for a third one.
+async fn two_hang(world: &World, what: fn(&Stage<'_>, &Team) -> Matcher) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (second, third) = (world.team("second").await?, world.team("third").await?);
+    world.await_marker(&stage.kind, &third).await;
+    world.await_marker(&stage.kind, &second).await;
+    stage.marker("marker").await;
+    for team in [&stage.team, &second] {
+        let fault = Fault::new(what(&stage, team), NEVER);
+        world.playground.faults().add(fault);
+    }
+    for team in [&stage.team, &second] {
+        make_many(&stage, team).await;
+    }
+    await_struck(world, 2).await;
+    lives(&stage, &third).await?;
+    let struck = struck(world);
+    ensure!(struck < IN_FLIGHT, "{struck} requests hang");
+    Ok(())
+}
+
+async fn workspaces_that_do_not_answer_hold_up_nobody_else(world: &World) -> Result<()> {
+    two_hang(world, marks_of).await
+}
+
+async fn workspaces_whose_copies_hang_hold_up_nobody_else(world: &World) -> Result<()> {
+    two_hang(world, |stage, team| copies_of(stage, Some(team))).await
+}
+
+async fn what_waits_for_its_turn_is_not_sent_once_it_is_disabled(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (second, quiet) = (world.team("second").await?, world.team("quiet").await?);
+    let crd = definition(&world.group, "widgets", "Widget");
+    let widgets = world.install(&crd).await?;
+    let published = world.publish(&widgets, json!({})).await?;
+    world.await_published(&published).await;
+    world.await_marker(&widgets, &quiet).await;
+    let slow = Action::Latency(Duration::from_secs(10));
+    let fault = Fault::new(copies_of(&stage, None), slow);
+    world.playground.faults().add(fault);
+    let mark = world.requests().mark();
+    for team in [&stage.team, &second] {
+        make_many(&stage, team).await;
+    }
+    await_struck(world, 16).await;
+    let at = format!("{}/{}", super::world::PUBLISHED, stage.published);
+    let off = json!({"spec": {"synchronization": {"enabled": false}}});
+    world.service.merge(&at, off).await?;
+    world.await_noticed(&widgets, &quiet).await?;
+    // Each object has a state, written before its copy is made: those that wait are of gadgets.
+    let states_of_gadgets = async || -> Result<usize> {
+        let states = format!("/api/v1/namespaces/{}/secrets", world.namespace);
+        let states = world.service.list(&states).await?.len();
+        Ok(states - world.service.list(&widgets.everywhere()).await?.len())
+    };
+    let remembered = states_of_gadgets().await?;
+    let sent = struck(world);
+    ensure!(sent < 2 * MANY as u64, "all {sent} were sent already");
+    eventually(SOON, "what was sent is answered", async || {
+        let requests = world.agents_requests(mark);
+        let creates = requests
+            .iter()
+            .filter(|one| one.verb == "create" && one.resource == stage.kind.plural);
+        let answered = creates.count() as u64;
+        ensure!(answered == sent, "{answered} of {sent}");
+        Ok(())
+    })
+    .await;
+    world.await_still(&widgets, &quiet).await;
+    ensure!(struck(world) == sent, "{sent} became {}", struck(world));
+    let now = states_of_gadgets().await?;
+    ensure!(now == remembered, "{remembered} became {now}");
+    Ok(())
+}
+
+/// An agent that the request log tells from others by its user.
+fn by_another_user(world: &World) -> Result<Launch> {
+    let write = |name: &str, url: &str| -> Result<PathBuf> {
+        let kubeconfig = world
+            .playground
+            .kubeconfig_at(url, RENEWED_USER, RENEWED_TOKEN);
+        let file = world.directory.path().join(name);
+        fs::write(&file, kubeconfig.to_string())?;
+        Ok(file)
+    };
+    let kcp = format!("{}/clusters/root:org", world.playground.kcp_url());
+    let kcp = write("other.kcp.kubeconfig", &kcp)?;
+    let service = write("other.service.kubeconfig", world.playground.service_url())?;
+    Ok(world
+        .launch()?
+        .arg(format!("--kcp-kubeconfig={}", kcp.display()))
+        .arg(format!("--kubeconfig={}", service.display())))
+}
+
+async fn a_leader_that_was_suspended_sends_nothing_when_it_wakes_up(world: &World) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let published = world.publish(&kind, json!({})).await?;
+    let first = by_another_user(world)?
+        .arg("--enable-leader-election")
+        .spawn()?;
+    world.await_published(&published).await;
+    let team = world.team("team").await?;
+    let second = world.team("second").await?;
+    world.await_marker(&kind, &team).await;
+    let lease = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{}/leases/syncagent.{}",
+        world.namespace, world.agent
+    );
+    let holder = async || -> Result<String> {
+        let lease = world.service.get(&lease).await?;
+        let holder = lease["spec"]["holderIdentity"].as_str();
+        Ok(holder.unwrap_or_default().to_owned())
+    };
+    let before = holder().await?;
+    let standby = world.launch()?.arg("--enable-leader-election").spawn()?;
+    standby.await_log(SOON, "standing by").await?;
+    let stage = Stage {
+        world,
+        kind,
+        published,
+        team,
+        agent: standby,
+    };
+    let slow = Action::Latency(Duration::from_secs(5));
+    let fault = Fault::new(copies_of(&stage, None), slow);
+    world.playground.faults().add(fault);
+    let mark = world.requests().mark();
+    for team in [&stage.team, &second] {
+        make_many(&stage, team).await;
+    }
+    let of_first = |mark| -> Vec<LoggedRequest> {
+        let mut all = world.requests().since(mark);
+        all.retain(|one| one.user == RENEWED_USER && one.is_write());
+        all
+    };
+    eventually(SOON, "copies wait to be made", async || {
+        let states = of_first(mark)
+            .iter()
+            .filter(|one| one.verb == "create" && one.resource == "secrets")
+            .count();
+        ensure!(states >= 32, "{states} objects are so far");
+        Ok(())
+    })
+    .await;
+    first.signal(Signal::Stop)?;
+    world.playground.faults().clear();
+    eventually(SOON, "the other one leads", async || {
+        let holder = holder().await?;
+        ensure!(
+            !holder.is_empty() && holder != before,
+            "{holder} still leads"
+        );
+        Ok(())
+    })
+    .await;
+    world.await_marker(&stage.kind, &stage.team).await;
+    let mark = world.requests().mark();
+    first.signal(Signal::Continue)?;
+    let exit = first.wait(SOON).await?;
+    ensure!(exit.reason == Reason::Code(1), "{:?}", exit.reason);
+    let mut sent = of_first(mark);
+    // It asks for the Lease once more, and says that it no longer leads.
+    sent.retain(|one| one.resource != "leases");
+    sent.retain(|one| one.resource != "events" || one.namespace != world.namespace);
+    ensure!(sent.is_empty(), "{sent:#?}");
+    for number in 0..MANY {
+        stage.copy(&format!("lamp{number}")).await;
+    }
+    Ok(())
+}
