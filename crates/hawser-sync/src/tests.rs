@@ -280,6 +280,67 @@ fn a_related_target_that_we_did_not_make_is_neither_overwritten_nor_deleted() {
 }
 
 #[test]
+fn what_somebody_makes_first_in_the_place_of_a_related_copy_is_theirs() {
+    for mine in [json!({}), json!({"data": {"k": "theirs"}})] {
+        let (stage, front) = with(|front| front.related = true);
+        let (config, target) = front.config();
+        stage.world.put(&config, &mine);
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        // The caches have not heard of it when the copy is made.
+        let theirs = json!({"data": {"k": "theirs", "more": "theirs"}});
+        stage.world.put(&target, &theirs);
+        stage.pass(&front);
+        let reports = stage.settle();
+        assert_eq!(reports[0].outcomes[2].reason.code, Code::AdoptionRefused);
+        stage
+            .world
+            .patch(&config, json!({"data": {"k": "mine", "more": "mine"}}));
+        stage.settle();
+        stage.world.delete(&front.source());
+        stage.settle();
+        let left = stage.world.get(&target).unwrap();
+        assert_eq!(left.as_value()["data"], theirs["data"]);
+    }
+}
+
+#[test]
+fn a_related_copy_is_known_again_where_the_process_was_killed_right_after_making_it() {
+    for content in [
+        json!({}),
+        json!({"data": {"k": "v"}}),
+        json!({"metadata": {"labels": {"mine": "1"}}}),
+    ] {
+        let (stage, front) = with(|front| front.related = true);
+        let (config, target) = front.config();
+        stage.world.put(&config, &content);
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        for n in 0.. {
+            assert!(n < 20, "the copy is made");
+            let fault = HashMap::from([(stage.world.sent() + n, Fault::CrashAfter)]);
+            stage.world.plan_faults(fault);
+            stage.pass(&front);
+            stage.world.plan_faults(HashMap::new());
+            let made = stage.world.get(&target).is_some();
+            stage.cache.restart(&stage.world, 0);
+            if made {
+                break;
+            }
+        }
+        let reports = stage.settle();
+        assert_eq!(reports[0].outcomes[2].reason.code, Code::InStep);
+        stage.world.delete(&front.source());
+        stage.settle();
+        assert!(stage.world.get(&target).is_none(), "{content}");
+    }
+}
+
+#[test]
 fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     for deleted in [false, true] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
@@ -298,22 +359,79 @@ fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     }
 }
 
-#[test]
-fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
+/// A copy in step, and an object that somebody made with its labels.
+fn cloned(changed: bool) -> (Stage, Front, Key) {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    if changed {
+        // Its uid is remembered from now on, not only its name.
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 1, "more": 1}}));
+        stage.settle();
+    }
     let labels = copy(&stage, &front)["metadata"]["labels"].clone();
-    let twin = svc("Thing", "copies", "a-twin");
+    let clone = svc("Thing", "copies", "a-clone");
     stage.world.put(
-        &twin,
+        &clone,
         &json!({"spec": {"size": 5}, "metadata": {"labels": labels}}),
     );
+    (stage, front, clone)
+}
+
+#[test]
+fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
+    for changed in [false, true] {
+        let (stage, front, clone) = cloned(changed);
+        let before = stage.world.get(&clone);
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 2}}));
+        stage.settle();
+        assert_eq!(copy(&stage, &front)["spec"]["size"], json!(2));
+        assert_eq!(stage.world.get(&clone), before);
+        stage.world.delete(&front.source());
+        stage.settle();
+        assert_eq!(stage.world.get(&front.copy_key()), None);
+        assert_eq!(stage.world.get(&front.source()), None);
+        assert_eq!(stage.world.get(&front.memory()), None);
+        assert_eq!(stage.world.get(&clone), before);
+    }
+}
+
+#[test]
+fn a_copy_that_vanishes_is_made_again_and_its_clone_does_not_become_it() {
+    for (changed, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (stage, front, clone) = cloned(changed);
+        let before = stage.world.get(&clone);
+        stage.settle();
+        stage.world.delete(&front.copy_key());
+        if restarted {
+            stage.cache.restart(&stage.world, 0);
+        }
+        stage.settle();
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 2}}));
+        stage.settle();
+        assert_eq!(copy(&stage, &front)["spec"]["size"], json!(2));
+        assert_eq!(stage.world.get(&clone), before);
+    }
+}
+
+#[test]
+fn a_copy_that_was_restored_under_its_name_is_the_copy() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    let restored = stage.world.get(&front.copy_key()).unwrap().into_value();
+    stage.world.delete(&front.copy_key());
+    stage.world.put(&front.copy_key(), &restored);
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
     stage.settle();
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
-    let twin = stage.world.get(&twin).unwrap();
-    assert_eq!(twin.as_value()["spec"], json!({"size": 5}));
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert!(stage.leftovers().is_empty());
 }
 
 // === what is not ours in what is ours ===
