@@ -11,11 +11,13 @@ use super::look::{PassView, Store};
 use super::memo::{Memo, Print};
 use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
 use super::reason::{Class, Code};
-use super::request::{Answer, Effect, Request};
+use super::request::{Answer, Effect, Failure, Request};
 use super::subject::{
-    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Scope, Source, StatusFlow,
+    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Policy, Scope, Source,
+    StatusFlow,
 };
 use super::view::{Found, Seen, View as _};
+use super::Report;
 
 fn one() -> (Stage, Front) {
     let front = Front::new("c1", "a");
@@ -802,6 +804,136 @@ fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
     let source = stage.world.get(&front.source()).unwrap();
     assert_eq!(source.as_value()["status"], json!({"ready": true}));
     stage.settle();
+}
+
+/// The requests about one object in a pass in which every write to it is refused, and what the pass
+/// comes to.
+fn refused(stage: &Stage, front: &Front, key: &Key, failure: &Failure) -> (Vec<String>, Report) {
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.world.refuse(key, failure.clone());
+    stage.world.take_log();
+    let report = stage.pass(front);
+    let log = stage.world.take_log();
+    let about = log.iter().filter(|request| request.key() == Some(key));
+    stage.world.relent();
+    (about.map(|r| r.verb().to_owned()).collect(), report)
+}
+
+fn refusals() -> [(Failure, usize); 5] {
+    [
+        (Failure::Unavailable("500".into()), 1),
+        (Failure::NotFound, 1),
+        (Failure::Invalid("422".into()), 1),
+        (Failure::Forbidden("403".into()), 1),
+        // What was known of it may be out of date, once.
+        (Failure::Conflict, 2),
+    ]
+}
+
+#[test]
+fn a_write_that_is_refused_ends_the_pass_and_one_that_conflicts_is_made_once_more() {
+    let mirrored = |front: &mut Front| {
+        let adoption = front.policy.adoption;
+        front.policy = Policy::mirrored();
+        front.policy.adoption = adoption;
+    };
+    let as_is = |_: &mut Front| {};
+    type Change = fn(&mut Front);
+    for (change, verb) in [
+        (as_is as Change, "patch"),
+        (mirrored as Change, "update"),
+        (as_is as Change, "update status"),
+    ] {
+        for (failure, times) in refusals() {
+            let (stage, front) = with(change);
+            stage
+                .world
+                .put(&front.source(), &json!({"spec": {"size": 1}}));
+            stage.settle();
+            let key = if verb == "update status" {
+                let status = json!({"ready": true});
+                stage.world.set_status(&front.copy_key(), status);
+                front.source()
+            } else {
+                let spec = json!({"spec": {"size": 2}});
+                stage.world.patch(&front.source(), spec);
+                front.copy_key()
+            };
+            if failure == Failure::NotFound && verb == "update status" {
+                // What has no status to be written.
+                continue;
+            }
+            let (about, report) = refused(&stage, &front, &key, &failure);
+            let writes = about.iter().filter(|sent| *sent != "get").count();
+            assert_eq!(writes, times, "{verb} {failure}: {about:?}");
+            assert!(about.len() < 2 * times, "{verb} {failure}: {about:?}");
+            assert!(about.contains(&verb.to_owned()), "{verb}: {about:?}");
+            let class = report.outcomes[0].reason.code.class();
+            assert!(matches!(class, Class::Retry | Class::Refused), "{report:?}");
+            assert!(report.recheck.is_some());
+            stage.settle();
+            assert_eq!(code(&stage, &front), Code::InStep);
+        }
+    }
+}
+
+#[test]
+fn a_finalizer_a_state_or_a_copy_that_cannot_be_written_is_not_insisted_on() {
+    for (failure, times) in refusals() {
+        let (_, front) = one();
+        for key in [front.source(), front.memory(), front.copy_key()] {
+            let (stage, front) = one();
+            stage
+                .world
+                .put(&front.source(), &json!({"spec": {"size": 1}}));
+            let (about, report) = refused(&stage, &front, &key, &failure);
+            // What a create does not find is the namespace, which is looked at.
+            let creates = failure == Failure::NotFound && key != front.source();
+            let times = if creates { 2 } else { times };
+            let writes = about.iter().filter(|sent| *sent != "get").count();
+            assert!((1..=times).contains(&writes), "{key} {failure}: {about:?}");
+            assert!(about.len() <= 2 * times, "{key} {failure}: {about:?}");
+            assert!(report.requests < 10, "{key} {failure}: {report:?}");
+            let class = report.outcomes[0].reason.code.class();
+            assert!(matches!(class, Class::Retry | Class::Refused), "{report:?}");
+            stage.settle();
+            assert_eq!(code(&stage, &front), Code::InStep);
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_is_not_answered_is_not_asked_for_again_in_the_same_pass() {
+    for key in [|f: &Front| f.copy_key(), |f: &Front| f.memory(), |f: &Front| f.source()] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage.world.delete(&front.source());
+        let failure = Failure::Unavailable("503".into());
+        let (about, report) = refused(&stage, &front, &key(&front), &failure);
+        assert_eq!(about.len(), 1, "{about:?}");
+        assert_eq!(report.outcomes[0].reason.code, Code::NoAnswer);
+        stage.settle();
+        assert!(stage.leftovers().is_empty());
+    }
+}
+
+#[test]
+fn a_report_that_is_not_answered_is_made_by_another_pass() {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, _) = front.credentials();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    let failure = Failure::Unavailable("503".into());
+    let (about, report) = refused(&stage, &front, &front.source(), &failure);
+    assert_eq!(about, ["get", "patch"]);
+    assert_eq!(report.outcomes[0].reason.code, Code::NoAnswer);
+    assert!(report.recheck.is_some());
+    assert_eq!(Memo::of(&report, 1), None);
+    stage.settle();
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.annotation("t/related"), Some("a-out"));
 }
 
 #[test]

@@ -53,8 +53,8 @@ pub trait View {
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
     /// What the answer of `get` for this key rests on.
     fn proof(&self, key: &Key) -> Proof;
-    /// What became of this very request in this pass: done while it is the last write to its
-    /// object, failed as long as nothing newer is known of its object.
+    /// What became of this very request in this pass: done while it is the last write to its object,
+    /// failed where it, or a write to its object that nobody may repeat in this pass, failed.
     fn note(&self, request: &Request) -> Option<Note>;
     /// Whether this object was written in this pass.
     fn wrote(&self, key: &Key) -> bool;
