@@ -63,6 +63,9 @@ pub(super) fn content(
         Ok(change) => change,
         Err(look) => return Ok(Turn::look(look).of(key)),
     };
+    if let Some(delete) = replacement(pass, link, copy, &change) {
+        return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+    }
     let announcement = announcement(pass, link, copy, &desired, &change);
     let request = patch(link, source, copy, change);
     if let Some(request) = request
@@ -80,6 +83,26 @@ pub(super) fn content(
     let again = again(pass, link, source, copy, &desired);
     let memory = remembered.then(|| remember(pass, link, copy, desired, again));
     in_step(pass, link, source, copy, memory.flatten())
+}
+
+/// The deletion of a copy that no server would change as it has to be: it is made anew once it is gone.
+/// Only of one that is known to have been made here.
+fn replacement(pass: &Pass<'_>, link: &Link, copy: &Copy, change: &Change) -> Option<Request> {
+    let (Change::Merge(body) | Change::Overwrite(body)) = change;
+    let Some(CopyRecord::Created { uid, .. }) = pass.entry(link).map(|entry| &entry.copy) else {
+        return None;
+    };
+    if link.policy.identity != Identity::Memory || copy.object.uid() != Some(&**uid) {
+        return None;
+    }
+    let changed = effective(body, Some(copy.object.as_value()));
+    let mut fields = changed.keys();
+    fields
+        .any(|field| link.rules.is_final(&copy.object, field))
+        .then(|| Request::Delete {
+            key: copy.key.clone(),
+            uid: Arc::clone(uid),
+        })
 }
 
 /// Whether what another pass announced was made in this one.
