@@ -113,12 +113,7 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
 
 /// Adds the report, without what has been done in this pass already. What failed and may go better is
 /// for another pass, which links that are at rest would not lead to.
-fn report(
-    front: &impl Dialect,
-    subject: &Subject,
-    decision: &mut Decision,
-    view: &PassView<'_>,
-) {
+fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view: &PassView<'_>) {
     for step in front.report(subject, &decision.outcomes, view) {
         let reason = match view.note(&step.request) {
             None => {

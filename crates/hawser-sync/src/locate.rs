@@ -89,9 +89,8 @@ fn choose(
     let record = pass.entry(link).map(|entry| &entry.copy);
     let uid = record.and_then(CopyRecord::uid);
     let recorded = record.and_then(CopyRecord::key);
-    let is_recorded = |key: &Key, object: &Object| {
-        recorded == Some(key) || uid.is_some() && object.uid() == uid
-    };
+    let is_recorded =
+        |key: &Key, object: &Object| recorded == Some(key) || uid.is_some() && object.uid() == uid;
     if let [(key, object, _)] = &*ours
         && is_recorded(key, object)
     {

@@ -152,9 +152,7 @@ impl<'a> PassView<'a> {
                 }
                 // A kind without a status to be written.
                 (Failure::NotFound, Request::ReplaceStatus { .. }) => {}
-                (failure, _)
-                    if failure.is_conflict() && self.looked_again.insert(key.clone()) =>
-                {
+                (failure, _) if failure.is_conflict() && self.looked_again.insert(key.clone()) => {
                     self.doubtful.insert(key.clone());
                     return;
                 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use kube_lang::object::Object;
 
+use super::Report;
 use super::look::{PassView, Store};
 use super::memo::{Memo, Print};
 use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
@@ -17,7 +18,6 @@ use super::subject::{
     StatusFlow,
 };
 use super::view::{Found, Seen, View as _};
-use super::Report;
 
 fn one() -> (Stage, Front) {
     let front = Front::new("c1", "a");
@@ -904,7 +904,11 @@ fn a_finalizer_a_state_or_a_copy_that_cannot_be_written_is_not_insisted_on() {
 
 #[test]
 fn a_deletion_that_is_not_answered_is_not_asked_for_again_in_the_same_pass() {
-    for key in [|f: &Front| f.copy_key(), |f: &Front| f.memory(), |f: &Front| f.source()] {
+    for key in [
+        |f: &Front| f.copy_key(),
+        |f: &Front| f.memory(),
+        |f: &Front| f.source(),
+    ] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage.world.delete(&front.source());
         let failure = Failure::Unavailable("503".into());

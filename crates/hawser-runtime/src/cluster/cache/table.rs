@@ -105,7 +105,6 @@ struct Entry {
     version: u64,
     uid: Box<str>,
     print: Print,
-    in_deletion: bool,
     /// Where it stands in the index.
     indexed: Option<u64>,
     body: Box<[u8]>,
@@ -385,9 +384,9 @@ impl Table {
         if known.is_some_and(|entry| entry.version > *version) {
             return None;
         }
-        let was_going = known.is_some_and(|entry| entry.in_deletion) || object.in_deletion();
-        // Where a label is asked for, its removal looks like a deletion of the object.
-        let witnessed = self.coverage.labelled.is_none() || was_going;
+        // Where a label is asked for, its removal looks like a deletion of the object, also of one that is
+        // in deletion.
+        let witnessed = self.coverage.labelled.is_none();
         let known = state.take(key);
         let before = state
             .graves
@@ -502,7 +501,6 @@ impl State {
             answered,
             uid: uid.into(),
             print,
-            in_deletion: object.in_deletion(),
             indexed,
             body: serde_json::to_vec(object.as_value())
                 .expect("a JSON value has no keys but strings")
