@@ -8,10 +8,11 @@ use futures::future::join_all;
 use super::decide::{Decision, Outcome, Question, RETRY, decide};
 use super::look::{Listening, PassView, Store};
 use super::memo::Print;
-use super::reason::{Code, Reason};
+use super::pass::reason_of;
+use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Request, Step};
 use super::subject::{LinkId, Subject};
-use super::view::View;
+use super::view::{Note, View};
 
 /// Where requests go. Implemented over real control planes, and over a model in tests.
 pub trait Cluster: Sync {
@@ -83,7 +84,7 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
         Ok(subject) => {
             let mut decision = decide(&subject, view);
             if decision.steps.is_empty() {
-                decision.steps = reported(front, &subject, &decision, view);
+                report(front, &subject, &mut decision, view);
             }
             decision
         }
@@ -110,16 +111,27 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
     decision
 }
 
-/// The report, without what has been tried in this pass already.
-fn reported(
-    front: &impl Dialect,
-    subject: &Subject,
-    decision: &Decision,
-    view: &PassView<'_>,
-) -> Vec<Step> {
-    let mut steps = front.report(subject, &decision.outcomes, view);
-    steps.retain(|step| view.note(&step.request).is_none());
-    steps
+/// Adds the report, without what has been done in this pass already. What failed and may go better is
+/// for another pass, which links that are at rest would not lead to.
+fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view: &PassView<'_>) {
+    for step in front.report(subject, &decision.outcomes, view) {
+        let reason = match view.note(&step.request) {
+            None => {
+                decision.steps.push(step);
+                continue;
+            }
+            Some(Note::Done) => continue,
+            Some(Note::Failed(failure)) => reason_of(&step.request, &failure),
+        };
+        if reason.code.class() != Class::Retry {
+            continue;
+        }
+        decision.recheck = Some(RETRY);
+        let outcomes = decision.outcomes.iter_mut();
+        for outcome in outcomes.filter(|outcome| outcome.reason.code.class() == Class::Settled) {
+            outcome.reason = reason.clone();
+        }
+    }
 }
 
 fn finished(

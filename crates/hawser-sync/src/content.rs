@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use kube_lang::object::{Object, merge_patch, numbers};
+use kube_lang::object::{Object, numbers};
 
 use super::announce::{Announced, effective};
 use super::create::claim;
 use super::memory::{CopyRecord, Entry, Snapshot};
+use super::merge::{NOT_CONTENT, lay_over, merge, overwrite, string_map};
 use super::pass::{
     Change as Recorded, Pass, Sight, Turn, locked, reason_of, shed, too_deep, unlocked,
     without_shed,
@@ -66,6 +67,9 @@ pub(super) fn content(
         Ok(change) => change,
         Err(look) => return Ok(Turn::look(look).of(key)),
     };
+    if let Some(delete) = replacement(pass, link, copy, &change) {
+        return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+    }
     let announcement = announcement(pass, link, copy, &desired, &change);
     let request = patch(link, source, copy, change);
     if let Some(request) = request
@@ -83,6 +87,26 @@ pub(super) fn content(
     let again = again(pass, link, source, copy, &desired);
     let memory = remembered.then(|| remember(pass, link, copy, desired, again));
     in_step(pass, link, source, copy, memory.flatten())
+}
+
+/// The deletion of a copy that no server would change as it has to be: it is made anew once it is gone.
+/// Only of one that is known to have been made here.
+fn replacement(pass: &Pass<'_>, link: &Link, copy: &Copy, change: &Change) -> Option<Request> {
+    let (Change::Merge(body) | Change::Overwrite(body)) = change;
+    let Some(CopyRecord::Created { uid, .. }) = pass.entry(link).map(|entry| &entry.copy) else {
+        return None;
+    };
+    if link.policy.identity != Identity::Memory || copy.object.uid() != Some(&**uid) {
+        return None;
+    }
+    let changed = effective(body, Some(copy.object.as_value()));
+    let mut fields = changed.keys();
+    fields
+        .any(|field| link.rules.is_final(&copy.object, field))
+        .then(|| Request::Delete {
+            key: copy.key.clone(),
+            uid: Arc::clone(uid),
+        })
 }
 
 /// Whether what another pass announced was made in this one.
@@ -417,89 +441,4 @@ fn carries(object: &Object, marks: &Metadata) -> bool {
         && annotations
             .into_iter()
             .all(|name| object.annotation(name).is_some())
-}
-
-/// Adds what a second patch sets to a first one. It removes nothing.
-fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
-    for (field, value) in second {
-        match (patch.get_mut(&field), value) {
-            (Some(Value::Object(there)), Value::Object(more)) => lay_over(there, more),
-            (_, value) => {
-                patch.insert(field, value);
-            }
-        }
-    }
-}
-
-/// What of the top level is not content.
-const NOT_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
-
-/// The merge patch of what changed from one state of the source to another.
-pub(super) fn merge(base: &Object, desired: &Object) -> Map<String, Value> {
-    let content = |field: &str| !NOT_CONTENT.contains(&field);
-    let mut patch = merge_patch::diff_of(base.root(), desired.root(), content);
-    let mut metadata = Map::new();
-    for field in ["labels", "annotations"] {
-        // Compared as maps even where one side has none: a missing map must never become a null
-        // that takes everybody's keys with it.
-        let keys = merge_patch::diff(&string_map(base, field), &string_map(desired, field));
-        if !keys.is_empty() {
-            metadata.insert(field.into(), keys.into());
-        }
-    }
-    if !metadata.is_empty() {
-        patch.insert("metadata".into(), metadata.into());
-    }
-    patch
-}
-
-fn string_map(object: &Object, field: &str) -> Map<String, Value> {
-    let map = object.root().get("metadata").and_then(|m| m.get(field));
-    map.and_then(Value::as_object).cloned().unwrap_or_default()
-}
-
-/// The merge patch of what the source has and the copy has not: the source wins where they
-/// differ, and what only the copy has stays.
-pub(super) fn overwrite(live: &Object, desired: &Object) -> Map<String, Value> {
-    let mut patch = Map::new();
-    for (field, value) in desired.root() {
-        if !NOT_CONTENT.contains(&field.as_str()) {
-            missing(&mut patch, field, live.root().get(field), value);
-        }
-    }
-    let mut metadata = Map::new();
-    for field in ["labels", "annotations"] {
-        let desired = Value::Object(string_map(desired, field));
-        let live = Value::Object(string_map(live, field));
-        missing(&mut metadata, field, Some(&live), &desired);
-    }
-    if !metadata.is_empty() {
-        patch.insert("metadata".into(), metadata.into());
-    }
-    patch
-}
-
-fn missing(patch: &mut Map<String, Value>, field: &str, live: Option<&Value>, want: &Value) {
-    match (live, want) {
-        // A merge patch cannot set a null, and an API server stores none.
-        (_, Value::Null) => {}
-        (Some(Value::Object(live)), Value::Object(want)) => {
-            let mut inner = Map::new();
-            for (field, want) in want {
-                missing(&mut inner, field, live.get(field), want);
-            }
-            if !inner.is_empty() {
-                patch.insert(field.to_owned(), inner.into());
-            }
-        }
-        (Some(live), want) if numbers::same(live, want) => {}
-        _ => {
-            patch.insert(field.to_owned(), want.clone());
-        }
-    }
-}
-
-/// Whether everything that is desired is there already.
-pub fn agrees(desired: &Object, live: &Object) -> bool {
-    overwrite(live, desired).is_empty()
 }

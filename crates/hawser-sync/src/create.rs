@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use super::content::agrees;
 use super::memory::{CopyRecord, Entry, Snapshot};
+use super::merge::equals;
 use super::pass::{Change, Pass, Sight, Turn, hold, locked, too_deep};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
@@ -183,7 +183,7 @@ pub(super) fn adopt(
     }
     let desired = link.rules.desired(source, Some(object))?;
     let made = match link.policy.adoption {
-        Adoption::Equal(made) if agrees(&desired, object) => made,
+        Adoption::Equal(made) if equals(&desired, object) => made,
         Adoption::Never | Adoption::Equal(_) => {
             return Err(Reason::new(Code::AdoptionRefused, key.to_string()));
         }

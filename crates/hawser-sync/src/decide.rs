@@ -303,12 +303,15 @@ impl Pass<'_> {
             }
         };
         if let Some(reason) = problem {
+            // What may be written by another pass is waited for.
+            if reason.code.class() != Class::Retry {
+                self.go_on_unremembered();
+            }
             for outcome in outcomes {
                 if self.changes.contains_key(&outcome.link) {
                     outcome.reason = reason.clone();
                 }
             }
-            self.go_on_unremembered();
         }
     }
 

@@ -20,6 +20,7 @@ mod locate;
 pub mod look;
 pub mod memo;
 pub mod memory;
+mod merge;
 mod pass;
 pub mod reason;
 mod related;
@@ -30,13 +31,13 @@ pub mod view;
 
 pub use act::{Cluster, Dialect, Report, run};
 pub use announce::Announced;
-pub use content::agrees;
 pub use decide::{Decision, Outcome, decide};
 #[cfg(test)]
 use kube_lang::object::Object;
 pub use look::{PassView, Store};
 pub use memo::{Memo, Print, Prints};
 pub use memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
+pub use merge::equals;
 pub use reason::{Code, Reason};
 pub use request::{Answer, Effect, Failure, Request, Step};
 pub use rules::{Made, Marks, Metadata, Owner, Rules};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kube_lang::object::Object;
 
-use super::content::agrees;
 use super::memory::{CopyRecord, Entry};
+use super::merge::{agrees, equals};
 use super::pass::{Pass, Sight};
 use super::reason::Reason;
 use super::request::Request;
@@ -77,31 +77,39 @@ pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> L
     }
 }
 
-/// Of several objects with our marks, the one that was made as the copy: by its recorded uid, by
-/// its recorded name, by the name that the rules give, or else the oldest. The others are copies
-/// of the copy that somebody made with its labels.
+/// Of the objects with our marks, the one that was made as the copy: by its recorded uid, by its
+/// recorded name, by the name that the rules give, or, where nothing is recorded, the oldest. The others
+/// are copies of the copy that somebody made with its labels, also once the copy itself is gone.
 fn choose(
     pass: &Pass<'_>,
     link: &Link,
     source: Option<&Object>,
     mut ours: Vec<(Key, Arc<Object>, Made)>,
 ) -> Option<(Key, Arc<Object>, Made)> {
-    if ours.len() > 1 {
-        let record = pass.entry(link).map(|entry| &entry.copy);
-        let uid = record.and_then(CopyRecord::uid);
-        let recorded = record.and_then(CopyRecord::key);
-        let placed = source.and_then(|source| link.rules.place(source).ok());
-        ours.sort_by_cached_key(|(key, object, _)| {
-            (
-                uid.is_none() || object.uid() != uid,
-                recorded != Some(key),
-                placed.as_ref() != Some(key),
-                born(object),
-                key.clone(),
-            )
-        });
+    let record = pass.entry(link).map(|entry| &entry.copy);
+    let uid = record.and_then(CopyRecord::uid);
+    let recorded = record.and_then(CopyRecord::key);
+    let is_recorded =
+        |key: &Key, object: &Object| recorded == Some(key) || uid.is_some() && object.uid() == uid;
+    if let [(key, object, _)] = &*ours
+        && is_recorded(key, object)
+    {
+        return ours.pop();
     }
-    ours.into_iter().next()
+    let placed = source.and_then(|source| link.rules.place(source).ok());
+    let is_gone = |key: &Key| pass.proof(key) == Proof::Witnessed && pass.get(key) == Seen::Absent;
+    if recorded.is_some() || placed.as_ref().is_some_and(is_gone) {
+        ours.retain(|(key, object, _)| is_recorded(key, object) || placed.as_ref() == Some(key));
+    }
+    ours.into_iter().min_by_key(|(key, object, _)| {
+        (
+            uid.is_none() || object.uid() != uid,
+            recorded != Some(key),
+            placed.as_ref() != Some(key),
+            born(object),
+            key.clone(),
+        )
+    })
 }
 
 fn born(object: &Object) -> String {
@@ -189,24 +197,23 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
 /// Whether the memory says that this object is our copy, and how it became that.
 fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Made> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
-    let says_the_same = || {
-        let snapshot = entry.snapshot.as_ref();
-        snapshot.is_some_and(|snapshot| agrees(snapshot.object(), object))
-    };
+    let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
     match &entry.copy {
         CopyRecord::Created { uid, .. } if same(uid) => Some(Made::Created),
         // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
         CopyRecord::Created { key: made, .. } => {
             let last = link.policy.identity == Identity::Memory
                 && matches!(link.source, Source::Unwanted(_));
-            (last && made == key && says_the_same()).then_some(Made::Created)
+            let same = || remembered().is_some_and(|desired| equals(&desired, object));
+            (last && made == key && same()).then_some(Made::Created)
         }
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
         CopyRecord::Unrecorded => Some(Made::Created),
         // Killed between making it and recording its uid: it is what we were about to make.
         CopyRecord::Intended(intended) => {
-            (intended == key && says_the_same()).then_some(Made::Created)
+            let same = || remembered().is_some_and(|desired| agrees(&desired, object));
+            (intended == key && same()).then_some(Made::Created)
         }
     }
 }

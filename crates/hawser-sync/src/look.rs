@@ -33,7 +33,13 @@ pub struct PassView<'a> {
     seen: HashMap<Key, Option<Arc<Object>>>,
     found: HashMap<(Scope, Labels), List>,
     doubtful: HashSet<Key>,
-    failed: HashMap<Ticket, (Failure, Option<Key>)>,
+    /// What was looked at because a write to it showed that what was known is out of date. Once.
+    looked_again: HashSet<Key>,
+    failed: HashMap<Ticket, Failure>,
+    /// Creates that fail for as long as this namespace is not looked at.
+    homeless: HashMap<Ticket, Key>,
+    /// What nothing more is written to in this pass, and what the last write was answered.
+    given_up: HashMap<Key, Failure>,
     last_write: HashMap<Key, Ticket>,
     /// What the caches answered when they were asked first. A pass is about one state of them,
     /// whatever they are told meanwhile: what is remembered at its end is what was carried over in its
@@ -54,7 +60,10 @@ impl<'a> PassView<'a> {
             seen: HashMap::new(),
             found: HashMap::new(),
             doubtful: HashSet::new(),
+            looked_again: HashSet::new(),
             failed: HashMap::new(),
+            homeless: HashMap::new(),
+            given_up: HashMap::new(),
             last_write: HashMap::new(),
             caches: RefCell::default(),
         }
@@ -101,7 +110,6 @@ impl<'a> PassView<'a> {
                         self.observe(key, Some(Arc::clone(object)));
                     }
                     self.found.insert((scope.clone(), labels.clone()), list);
-                    self.failed.remove(&request.ticket());
                 }
             }
             Answer::Failed(failure) => self.refused(request, failure),
@@ -119,30 +127,50 @@ impl<'a> PassView<'a> {
 
     fn observe(&mut self, key: &Key, object: Option<Arc<Object>>) {
         self.doubtful.remove(key);
-        self.failed
-            .retain(|_, (_, about)| about.as_ref() != Some(key));
+        self.homeless.retain(|ticket, namespace| {
+            let waits = namespace != key;
+            if !waits {
+                self.failed.remove(ticket);
+            }
+            waits
+        });
         self.seen.insert(key.clone(), object);
     }
 
+    /// Takes a failure. A write that shows that what was known is out of date is followed by one look at
+    /// its object, and may then be made once more. What else failed, or fails again, is for another pass:
+    /// a server in trouble is not asked for the same again at once.
     fn refused(&mut self, request: &Request, failure: Failure) {
-        let about = match (&failure, request) {
-            // What a create does not find is the namespace.
-            (Failure::NotFound, Request::Create { key, .. }) => key.namespace_key(),
-            (Failure::NotFound, Request::ReplaceStatus { .. }) => None,
-            (failure, request) if failure.look_again() && request.writes() => {
-                self.doubtful.extend(request.key().cloned());
-                return;
+        let ticket = request.ticket();
+        if let (true, Some(key)) = (request.writes(), request.key()) {
+            match (&failure, request) {
+                // What a create does not find is the namespace.
+                (Failure::NotFound, Request::Create { .. }) => {
+                    if let Some(namespace) = key.namespace_key()
+                        && self.looked_again.insert(namespace.clone())
+                    {
+                        self.doubtful.insert(namespace.clone());
+                        self.homeless.insert(ticket, namespace);
+                    }
+                }
+                // A kind without a status to be written.
+                (Failure::NotFound, Request::ReplaceStatus { .. }) => {}
+                (failure, _) if failure.is_conflict() && self.looked_again.insert(key.clone()) => {
+                    self.doubtful.insert(key.clone());
+                    return;
+                }
+                // Whether a write without an answer was carried out is not known, and what is not there
+                // cannot be written.
+                (Failure::Unavailable(_) | Failure::NotFound, _) => {
+                    self.given_up.insert(key.clone(), failure.clone());
+                }
+                (failure, _) if failure.is_conflict() => {
+                    self.given_up.insert(key.clone(), failure.clone());
+                }
+                _ => {}
             }
-            (_, request) => request.key().cloned(),
-        };
-        if failure == Failure::NotFound {
-            self.doubtful.extend(about.clone());
         }
-        // A write without an answer may have been executed.
-        if matches!(failure, Failure::Unavailable(_)) && request.writes() {
-            self.doubtful.extend(request.key().cloned());
-        }
-        self.failed.insert(request.ticket(), (failure, about));
+        self.failed.insert(ticket, failure);
     }
 }
 
@@ -190,11 +218,19 @@ impl View for PassView<'_> {
 
     fn note(&self, request: &Request) -> Option<Note> {
         let ticket = request.ticket();
-        if let Some((failure, _)) = self.failed.get(&ticket) {
-            return Some(Note::Failed(failure.clone()));
+        let key = request.key().filter(|_| request.writes());
+        if key.and_then(|key| self.last_write.get(key)) == Some(&ticket) {
+            return Some(Note::Done);
         }
-        let last = request.key().and_then(|key| self.last_write.get(key));
-        (request.writes() && last == Some(&ticket)).then_some(Note::Done)
+        let failed = self.failed.get(&ticket).cloned();
+        let given_up = || {
+            Some(match self.given_up.get(key?)? {
+                // Of another request: that it is not found says nothing of this one.
+                Failure::NotFound => Failure::Conflict,
+                failure => failure.clone(),
+            })
+        };
+        failed.or_else(given_up).map(Note::Failed)
     }
 
     fn wrote(&self, key: &Key) -> bool {

@@ -58,6 +58,8 @@ struct State {
     /// Every change of every object, in order.
     events: Vec<(u64, Key, Option<Arc<Object>>)>,
     faults: HashMap<usize, Fault>,
+    /// What every write to an object is answered.
+    refused: HashMap<Key, Failure>,
     crashed: bool,
     sent: usize,
     log: Vec<Request>,
@@ -126,6 +128,16 @@ impl World {
         self.0.lock().faults = faults;
     }
 
+    /// Every write to this object is refused from now on.
+    pub(super) fn refuse(&self, key: &Key, failure: Failure) {
+        self.0.lock().refused.insert(key.clone(), failure);
+    }
+
+    /// Nothing is refused any more.
+    pub(super) fn relent(&self) {
+        self.0.lock().refused.clear();
+    }
+
     pub(super) fn take_log(&self) -> Vec<Request> {
         std::mem::take(&mut self.0.lock().log)
     }
@@ -177,6 +189,10 @@ impl Cluster for World {
         }
         state.inspect(request);
         state.log.push(request.clone());
+        let refused = request.key().filter(|_| request.writes());
+        if let Some(failure) = refused.and_then(|key| state.refused.get(key)) {
+            return Answer::Failed(failure.clone());
+        }
         let answer = state.execute(request);
         if fault.is_some() {
             state.crashed = fault == Some(Fault::CrashAfter);

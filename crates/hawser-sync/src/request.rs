@@ -207,11 +207,11 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the object has to be looked at again before anything else is decided.
-    pub fn look_again(&self) -> bool {
+    /// Whether it says that something else is there than was known.
+    pub fn is_conflict(&self) -> bool {
         matches!(
             self,
-            Self::NotFound | Self::Conflict | Self::AlreadyExists | Self::OtherIncarnation
+            Self::Conflict | Self::AlreadyExists | Self::OtherIncarnation
         )
     }
 }

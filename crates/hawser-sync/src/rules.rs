@@ -37,6 +37,11 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// which is not the same as an empty one.
     fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason>;
 
+    /// Whether no server ever changes this field of the top level of an object that is there.
+    fn is_final(&self, _live: &Object, _field: &str) -> bool {
+        false
+    }
+
     /// What is set by the same write that carries the status. Other values than these are no reason to
     /// write; where the whole object is written, their not being there at all is.
     fn status_marks(&self, _from: &Object, _to: &Object) -> Metadata {

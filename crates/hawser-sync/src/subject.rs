@@ -296,8 +296,8 @@ pub enum Identity {
 pub enum Adoption {
     /// Refuse.
     Never,
-    /// Take it where its content already is what it should be, else refuse; as if we had made it, or as
-    /// what was there.
+    /// Take it where its content is what it should be and nothing else, and is not empty; else refuse. As
+    /// if we had made it, or as what was there.
     Equal(Made),
     /// Take it, keep its content, remember the source's.
     Keep,

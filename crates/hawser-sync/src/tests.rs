@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 
 use kube_lang::object::Object;
 
+use super::Report;
 use super::look::{PassView, Store};
 use super::memo::{Memo, Print};
 use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
 use super::reason::{Class, Code};
-use super::request::{Answer, Effect, Request};
+use super::request::{Answer, Effect, Failure, Request};
 use super::subject::{
-    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Scope, Source, StatusFlow,
+    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Policy, Scope, Source,
+    StatusFlow,
 };
 use super::view::{Found, Seen, View as _};
 
@@ -280,6 +282,67 @@ fn a_related_target_that_we_did_not_make_is_neither_overwritten_nor_deleted() {
 }
 
 #[test]
+fn what_somebody_makes_first_in_the_place_of_a_related_copy_is_theirs() {
+    for mine in [json!({}), json!({"data": {"k": "theirs"}})] {
+        let (stage, front) = with(|front| front.related = true);
+        let (config, target) = front.config();
+        stage.world.put(&config, &mine);
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        // The caches have not heard of it when the copy is made.
+        let theirs = json!({"data": {"k": "theirs", "more": "theirs"}});
+        stage.world.put(&target, &theirs);
+        stage.pass(&front);
+        let reports = stage.settle();
+        assert_eq!(reports[0].outcomes[2].reason.code, Code::AdoptionRefused);
+        stage
+            .world
+            .patch(&config, json!({"data": {"k": "mine", "more": "mine"}}));
+        stage.settle();
+        stage.world.delete(&front.source());
+        stage.settle();
+        let left = stage.world.get(&target).unwrap();
+        assert_eq!(left.as_value()["data"], theirs["data"]);
+    }
+}
+
+#[test]
+fn a_related_copy_is_known_again_where_the_process_was_killed_right_after_making_it() {
+    for content in [
+        json!({}),
+        json!({"data": {"k": "v"}}),
+        json!({"metadata": {"labels": {"mine": "1"}}}),
+    ] {
+        let (stage, front) = with(|front| front.related = true);
+        let (config, target) = front.config();
+        stage.world.put(&config, &content);
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 1}}));
+        stage.cache.deliver(&stage.world, |_| true);
+        for n in 0.. {
+            assert!(n < 20, "the copy is made");
+            let fault = HashMap::from([(stage.world.sent() + n, Fault::CrashAfter)]);
+            stage.world.plan_faults(fault);
+            stage.pass(&front);
+            stage.world.plan_faults(HashMap::new());
+            let made = stage.world.get(&target).is_some();
+            stage.cache.restart(&stage.world, 0);
+            if made {
+                break;
+            }
+        }
+        let reports = stage.settle();
+        assert_eq!(reports[0].outcomes[2].reason.code, Code::InStep);
+        stage.world.delete(&front.source());
+        stage.settle();
+        assert!(stage.world.get(&target).is_none(), "{content}");
+    }
+}
+
+#[test]
 fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     for deleted in [false, true] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
@@ -298,22 +361,79 @@ fn a_copy_whose_labels_were_removed_is_marked_again_and_never_orphaned() {
     }
 }
 
-#[test]
-fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
+/// A copy in step, and an object that somebody made with its labels.
+fn cloned(changed: bool) -> (Stage, Front, Key) {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    if changed {
+        // Its uid is remembered from now on, not only its name.
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 1, "more": 1}}));
+        stage.settle();
+    }
     let labels = copy(&stage, &front)["metadata"]["labels"].clone();
-    let twin = svc("Thing", "copies", "a-twin");
+    let clone = svc("Thing", "copies", "a-clone");
     stage.world.put(
-        &twin,
+        &clone,
         &json!({"spec": {"size": 5}, "metadata": {"labels": labels}}),
     );
+    (stage, front, clone)
+}
+
+#[test]
+fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
+    for changed in [false, true] {
+        let (stage, front, clone) = cloned(changed);
+        let before = stage.world.get(&clone);
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 2}}));
+        stage.settle();
+        assert_eq!(copy(&stage, &front)["spec"]["size"], json!(2));
+        assert_eq!(stage.world.get(&clone), before);
+        stage.world.delete(&front.source());
+        stage.settle();
+        assert_eq!(stage.world.get(&front.copy_key()), None);
+        assert_eq!(stage.world.get(&front.source()), None);
+        assert_eq!(stage.world.get(&front.memory()), None);
+        assert_eq!(stage.world.get(&clone), before);
+    }
+}
+
+#[test]
+fn a_copy_that_vanishes_is_made_again_and_its_clone_does_not_become_it() {
+    for (changed, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (stage, front, clone) = cloned(changed);
+        let before = stage.world.get(&clone);
+        stage.settle();
+        stage.world.delete(&front.copy_key());
+        if restarted {
+            stage.cache.restart(&stage.world, 0);
+        }
+        stage.settle();
+        stage
+            .world
+            .patch(&front.source(), json!({"spec": {"size": 2}}));
+        stage.settle();
+        assert_eq!(copy(&stage, &front)["spec"]["size"], json!(2));
+        assert_eq!(stage.world.get(&clone), before);
+    }
+}
+
+#[test]
+fn a_copy_that_was_restored_under_its_name_is_the_copy() {
+    let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+    let restored = stage.world.get(&front.copy_key()).unwrap().into_value();
+    stage.world.delete(&front.copy_key());
+    stage.world.put(&front.copy_key(), &restored);
     stage
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
     stage.settle();
     assert_eq!(copy(&stage, &front)["spec"], json!({"size": 2}));
-    let twin = stage.world.get(&twin).unwrap();
-    assert_eq!(twin.as_value()["spec"], json!({"size": 5}));
+    stage.world.delete(&front.source());
+    stage.settle();
+    assert!(stage.leftovers().is_empty());
 }
 
 // === what is not ours in what is ours ===
@@ -851,6 +971,140 @@ fn a_conflict_is_looked_at_again_at_once_and_nobody_hears_of_it() {
     let source = stage.world.get(&front.source()).unwrap();
     assert_eq!(source.as_value()["status"], json!({"ready": true}));
     stage.settle();
+}
+
+/// The requests about one object in a pass in which every write to it is refused, and what the pass
+/// comes to.
+fn refused(stage: &Stage, front: &Front, key: &Key, failure: &Failure) -> (Vec<String>, Report) {
+    stage.cache.deliver(&stage.world, |_| true);
+    stage.world.refuse(key, failure.clone());
+    stage.world.take_log();
+    let report = stage.pass(front);
+    let log = stage.world.take_log();
+    let about = log.iter().filter(|request| request.key() == Some(key));
+    stage.world.relent();
+    (about.map(|r| r.verb().to_owned()).collect(), report)
+}
+
+fn refusals() -> [(Failure, usize); 5] {
+    [
+        (Failure::Unavailable("500".into()), 1),
+        (Failure::NotFound, 1),
+        (Failure::Invalid("422".into()), 1),
+        (Failure::Forbidden("403".into()), 1),
+        // What was known of it may be out of date, once.
+        (Failure::Conflict, 2),
+    ]
+}
+
+#[test]
+fn a_write_that_is_refused_ends_the_pass_and_one_that_conflicts_is_made_once_more() {
+    let mirrored = |front: &mut Front| {
+        let adoption = front.policy.adoption;
+        front.policy = Policy::mirrored();
+        front.policy.adoption = adoption;
+    };
+    let as_is = |_: &mut Front| {};
+    type Change = fn(&mut Front);
+    for (change, verb) in [
+        (as_is as Change, "patch"),
+        (mirrored as Change, "update"),
+        (as_is as Change, "update status"),
+    ] {
+        for (failure, times) in refusals() {
+            let (stage, front) = with(change);
+            stage
+                .world
+                .put(&front.source(), &json!({"spec": {"size": 1}}));
+            stage.settle();
+            let key = if verb == "update status" {
+                let status = json!({"ready": true});
+                stage.world.set_status(&front.copy_key(), status);
+                front.source()
+            } else {
+                let spec = json!({"spec": {"size": 2}});
+                stage.world.patch(&front.source(), spec);
+                front.copy_key()
+            };
+            if failure == Failure::NotFound && verb == "update status" {
+                // What has no status to be written.
+                continue;
+            }
+            let (about, report) = refused(&stage, &front, &key, &failure);
+            let writes = about.iter().filter(|sent| *sent != "get").count();
+            assert_eq!(writes, times, "{verb} {failure}: {about:?}");
+            assert!(about.len() < 2 * times, "{verb} {failure}: {about:?}");
+            assert!(about.contains(&verb.to_owned()), "{verb}: {about:?}");
+            let class = report.outcomes[0].reason.code.class();
+            assert!(matches!(class, Class::Retry | Class::Refused), "{report:?}");
+            assert!(report.recheck.is_some());
+            stage.settle();
+            assert_eq!(code(&stage, &front), Code::InStep);
+        }
+    }
+}
+
+#[test]
+fn a_finalizer_a_state_or_a_copy_that_cannot_be_written_is_not_insisted_on() {
+    for (failure, times) in refusals() {
+        let (_, front) = one();
+        for key in [front.source(), front.memory(), front.copy_key()] {
+            let (stage, front) = one();
+            stage
+                .world
+                .put(&front.source(), &json!({"spec": {"size": 1}}));
+            let (about, report) = refused(&stage, &front, &key, &failure);
+            // What a create does not find is the namespace, which is looked at.
+            let creates = failure == Failure::NotFound && key != front.source();
+            let times = if creates { 2 } else { times };
+            let writes = about.iter().filter(|sent| *sent != "get").count();
+            assert!((1..=times).contains(&writes), "{key} {failure}: {about:?}");
+            assert!(about.len() <= 2 * times, "{key} {failure}: {about:?}");
+            assert!(report.requests < 10, "{key} {failure}: {report:?}");
+            let class = report.outcomes[0].reason.code.class();
+            assert!(matches!(class, Class::Retry | Class::Refused), "{report:?}");
+            stage.settle();
+            assert_eq!(code(&stage, &front), Code::InStep);
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_is_not_answered_is_not_asked_for_again_in_the_same_pass() {
+    for key in [
+        |f: &Front| f.copy_key(),
+        |f: &Front| f.memory(),
+        |f: &Front| f.source(),
+    ] {
+        let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
+        stage.world.delete(&front.source());
+        let failure = Failure::Unavailable("503".into());
+        let (about, report) = refused(&stage, &front, &key(&front), &failure);
+        assert_eq!(about.len(), 1, "{about:?}");
+        assert_eq!(report.outcomes[0].reason.code, Code::NoAnswer);
+        stage.settle();
+        assert!(stage.leftovers().is_empty());
+    }
+}
+
+#[test]
+fn a_report_that_is_not_answered_is_made_by_another_pass() {
+    let (stage, front) = with(|front| front.related = true);
+    let (out, _) = front.credentials();
+    stage
+        .world
+        .put(&front.source(), &json!({"spec": {"size": 1}}));
+    stage.settle();
+    stage.world.put(&out, &json!({"data": {"k": "out"}}));
+    let failure = Failure::Unavailable("503".into());
+    let (about, report) = refused(&stage, &front, &front.source(), &failure);
+    assert_eq!(about, ["get", "patch"]);
+    assert_eq!(report.outcomes[0].reason.code, Code::NoAnswer);
+    assert!(report.recheck.is_some());
+    assert_eq!(Memo::of(&report, 1), None);
+    stage.settle();
+    let source = stage.world.get(&front.source()).unwrap();
+    assert_eq!(source.annotation("t/related"), Some("a-out"));
 }
 
 #[test]

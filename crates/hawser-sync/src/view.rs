@@ -55,8 +55,8 @@ pub trait View {
     fn proof(&self, key: &Key) -> Proof;
     /// Whether an object that is absent was seen to end: it was in deletion, or held by nobody.
     fn ended(&self, key: &Key) -> bool;
-    /// What became of this very request in this pass: done while it is the last write to its
-    /// object, failed as long as nothing newer is known of its object.
+    /// What became of this very request in this pass: done while it is the last write to its object,
+    /// failed where it, or a write to its object that nobody may repeat in this pass, failed.
     fn note(&self, request: &Request) -> Option<Note>;
     /// Whether this object was written in this pass.
     fn wrote(&self, key: &Key) -> bool;

@@ -21,7 +21,7 @@ use hawser_sync::reason::Class;
 use hawser_sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
 use hawser_sync::{
     Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request,
-    Rules as _, Scope, Seen, Side, Source, Subject, Target, View, agrees,
+    Rules as _, Scope, Seen, Side, Source, Subject, Target, View, equals,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -464,7 +464,7 @@ impl Making<'_> {
             Adoption::Never => false,
             Adoption::Equal(_) => {
                 let desired = link.rules.desired(&source, Some(&there));
-                desired.is_ok_and(|desired| agrees(&desired, &there))
+                desired.is_ok_and(|desired| equals(&desired, &there))
             }
         })
     }

@@ -11,7 +11,7 @@ use crate::mutation::Pipeline;
 use crate::publish::marks;
 use crate::publish::types::Origin;
 use hawser_sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
-use kube_lang::object::{Object, numbers};
+use kube_lang::object::{Gvk, Object, numbers};
 
 /// The rules of one pair.
 #[derive(Clone, Debug)]
@@ -108,6 +108,18 @@ impl Rules for PairRules {
             return Owner::Other(format!("an object of the workspace {cluster}"));
         }
         Owner::Nobody
+    }
+
+    fn is_final(&self, live: &Object, field: &str) -> bool {
+        let Gvk { group, kind, .. } = &*self.target.kind;
+        let sealed = live.root().get("immutable") == Some(&Value::Bool(true));
+        match (group.as_str(), kind.as_str(), field) {
+            ("", "Secret", "type") => true,
+            ("", "Secret" | "ConfigMap", "data" | "binaryData" | "stringData" | "immutable") => {
+                sealed
+            }
+            _ => false,
+        }
     }
 
     fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {

@@ -408,6 +408,86 @@ fn what_says_the_same_already_is_taken_and_stays() {
     assert_eq!(stage.value(&target).as_deref(), Some("changed"));
 }
 
+/// What consumers may send without knowing what is in an object of that name.
+fn guesses() -> [Value; 4] {
+    [
+        json!({}),
+        json!({"type": "Opaque"}),
+        json!({"type": "Opaque", "data": {}}),
+        json!({"type": "Opaque", "data": {"user": "admin"}}),
+    ]
+}
+
+fn put_secret(stage: &Stage, key: &Key, content: &Value) {
+    let mut object = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": &*key.name, "namespace": key.namespace.as_deref()}});
+    for (field, value) in content.as_object().unwrap() {
+        object[field] = value.clone();
+    }
+    stage.hands.put(key, &Object::new(object).unwrap());
+}
+
+fn data_of(stage: &Stage, key: &Key) -> Value {
+    stage.hands.object(key).unwrap().as_value()["data"].clone()
+}
+
+#[test]
+fn an_object_is_not_taken_over_by_who_does_not_know_all_that_is_in_it() {
+    for guess in guesses() {
+        let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));
+        let (source, target) = (
+            stage.secret("kcp", C, "default", "s"),
+            stage.secret("service", "", C, "s"),
+        );
+        let theirs = json!({"type": "Opaque", "data": {"user": "admin", "password": "treasure"}});
+        put_secret(&stage, &target, &theirs);
+        put_secret(&stage, &source, &guess);
+        stage.create(C, "a", json!({"name": "s"}));
+        assert_eq!(stage.rest(C, "a"), [Code::AdoptionRefused], "{guess}");
+        put_secret(&stage, &source, &json!({"data": {"password": "poison"}}));
+        assert_eq!(stage.rest(C, "a"), [Code::AdoptionRefused], "{guess}");
+        stage.hands.delete(&stage.anchor(C, "a"));
+        stage.rest(C, "a");
+        assert_eq!(data_of(&stage, &target), theirs["data"], "{guess}");
+    }
+}
+
+#[test]
+fn an_object_with_nothing_in_it_is_not_taken_over() {
+    let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));
+    let (source, target) = (
+        stage.secret("kcp", C, "default", "s"),
+        stage.secret("service", "", C, "s"),
+    );
+    put_secret(&stage, &target, &json!({"type": "Opaque"}));
+    put_secret(&stage, &source, &json!({"type": "Opaque"}));
+    stage.create(C, "a", json!({"name": "s"}));
+    assert_eq!(stage.rest(C, "a"), [Code::AdoptionRefused]);
+}
+
+#[test]
+fn what_a_provider_puts_in_the_place_of_a_copy_is_neither_changed_nor_deleted() {
+    for guess in guesses() {
+        let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));
+        let (source, target) = (
+            stage.secret("kcp", C, "default", "s"),
+            stage.secret("service", "", C, "s"),
+        );
+        put_secret(&stage, &source, &guess);
+        stage.create(C, "a", json!({"name": "s"}));
+        assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+        stage.hands.delete(&target);
+        let theirs = json!({"type": "Opaque", "data": {"user": "admin", "password": "treasure"}});
+        put_secret(&stage, &target, &theirs);
+        assert_eq!(stage.rest(C, "a"), [Code::AdoptionRefused], "{guess}");
+        stage.set(C, "a", json!({"name": null}));
+        stage.rest(C, "a");
+        stage.hands.delete(&stage.anchor(C, "a"));
+        stage.rest(C, "a");
+        assert_eq!(data_of(&stage, &target), theirs["data"], "{guess}");
+    }
+}
+
 #[test]
 fn a_copy_whose_memory_was_lost_is_known_again_by_its_content() {
     let mut stage = Stage::new(json!([entry("e", "kcp", by_path("spec.name"))]));

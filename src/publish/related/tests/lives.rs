@@ -395,6 +395,109 @@ fn what_stands_in_the_place_of_a_copy_is_taken_over_only_if_it_is_equal() {
     }
 }
 
+/// Lays down a Secret with these fields, as a new object.
+fn put_with(stage: &Stage, key: &Key, fields: Value) {
+    let mut object = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": &*key.name, "namespace": key.namespace.as_deref()}});
+    for (field, value) in fields.as_object().unwrap() {
+        object[field] = value.clone();
+    }
+    stage.hands.put(key, &Object::new(object).unwrap());
+}
+
+fn fields_of(stage: &Stage, key: &Key) -> Value {
+    let object = stage.hands.object(key).unwrap();
+    json!({"type": object.as_value()["type"], "data": object.as_value()["data"],
+        "immutable": object.as_value()["immutable"]})
+}
+
+#[test]
+fn an_original_that_is_made_anew_with_what_never_changes_gets_a_new_copy() {
+    let sealed = |value: &str| json!({"immutable": true, "data": {"k": value}});
+    let typed = |kind: &str, value: &str| json!({"type": kind, "data": {"k": value}});
+    for origin in ["kcp", "service"] {
+        for (before, after) in [
+            (sealed("old"), sealed("new")),
+            (sealed("old"), json!({"data": {"k": "old"}})),
+            (sealed("old"), json!({"data": {"other": "new"}})),
+            (typed("Opaque", "v"), typed("example.com/mine", "v")),
+        ] {
+            let stage = Stage::new(json!([entry("e", origin, by_path("spec.e"))]));
+            let mut places = [
+                stage.secret("kcp", C, "default", "e"),
+                stage.secret("service", "", C, "e"),
+            ];
+            if origin == "service" {
+                places.reverse();
+            }
+            let [source, target] = &places;
+            put_with(&stage, source, before);
+            stage.create(C, "a", json!({"e": "e"}));
+            stage.create(C, "b", json!({"e": "e"}));
+            for name in ["a", "b"] {
+                assert_eq!(stage.rest(C, name), [Code::InStep]);
+            }
+            let first = stage.hands.object(target).unwrap();
+            put_with(&stage, source, after);
+            let (mut words, _) = stage.pass(C, "a");
+            words.retain(|word| !word.starts_with("get ") && word != "patch Secret");
+            let anew = ["delete Secret", "update Secret", "create Secret"];
+            assert_eq!(words[..3], anew, "{words:?}");
+            for name in ["a", "b", "a"] {
+                assert_eq!(stage.rest(C, name), [Code::InStep]);
+            }
+            assert_eq!(fields_of(&stage, target), fields_of(&stage, source));
+            assert_ne!(stage.hands.object(target).unwrap().uid(), first.uid());
+            stage.set(C, "a", json!({"e": null}));
+            stage.set(C, "b", json!({"e": null}));
+            for name in ["a", "b", "a"] {
+                stage.rest(C, name);
+            }
+            assert_eq!(stage.hands.object(target), None, "it was made here");
+        }
+    }
+}
+
+#[test]
+fn what_was_there_before_is_not_deleted_to_be_made_anew() {
+    let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.e"))]));
+    let source = stage.secret("kcp", C, "default", "e");
+    let target = stage.secret("service", "", C, "e");
+    let sealed = |value: &str| json!({"immutable": true, "data": {"k": value}});
+    put_with(&stage, &target, sealed("x"));
+    put_with(&stage, &source, sealed("x"));
+    stage.create(C, "a", json!({"e": "e"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    let there = stage.hands.object(&target).unwrap();
+    put_with(&stage, &source, sealed("y"));
+    stage.pass(C, "a");
+    stage.pass(C, "a");
+    let now = stage.hands.object(&target).unwrap();
+    assert_eq!(now.uid(), there.uid());
+}
+
+#[test]
+fn what_a_seal_leaves_open_is_changed_as_ever() {
+    let stage = Stage::new(json!([entry("e", "kcp", by_path("spec.e"))]));
+    let source = stage.secret("kcp", C, "default", "e");
+    let target = stage.secret("service", "", C, "e");
+    put_with(&stage, &source, json!({"data": {"k": "x"}}));
+    stage.create(C, "a", json!({"e": "e"}));
+    stage.rest(C, "a");
+    let first = stage.hands.object(&target).unwrap();
+    for patch in [
+        json!({"data": {"k": "y"}}),
+        json!({"immutable": true}),
+        json!({"metadata": {"labels": {"mine": "1"}}}),
+    ] {
+        stage.hands.patch(&source, patch);
+        assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    }
+    let now = stage.hands.object(&target).unwrap();
+    assert_eq!((now.uid(), now.label("mine")), (first.uid(), Some("1")));
+    assert_eq!(fields_of(&stage, &target), fields_of(&stage, &source));
+}
+
 #[test]
 fn a_new_original_with_a_status_is_left_alone_until_it_is_quiet() {
     let gadgets = TypeName {

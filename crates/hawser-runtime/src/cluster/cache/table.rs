@@ -442,9 +442,10 @@ impl Table {
         if known.is_some_and(|entry| entry.version > *version) {
             return None;
         }
-        let was_going = known.is_some_and(|entry| entry.in_deletion) || object.in_deletion();
-        // Where a label is asked for, its removal looks like a deletion of the object.
-        let witnessed = self.coverage.labelled.is_none() || was_going;
+        // Where a label is asked for, its removal looks like a deletion of the object, also of one that is
+        // in deletion.
+        let witnessed = self.coverage.labelled.is_none();
+        let was_going = object.in_deletion() || known.is_some_and(|entry| entry.in_deletion);
         let known = state.take(key);
         let before = state
             .graves

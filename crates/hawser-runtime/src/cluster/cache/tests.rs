@@ -217,12 +217,15 @@ fn a_label_that_was_taken_off_is_no_witnessed_deletion_and_may_come_back() {
 }
 
 #[test]
-fn a_deletion_that_was_under_way_is_witnessed_by_its_event() {
-    let shelf = shelf(labelled("l"));
+fn a_label_that_was_taken_off_what_is_in_deletion_is_not_its_witnessed_end() {
     let going = json!({ "metadata": { "labels": { "l": "x" }, "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-    shelf.replace(&[shelf.listed("a", 5, going)], 5);
-    shelf.table.delete(&shelf.listed("a", 6, json!({})));
-    assert!(shelf.cache.saw_deletion(&shelf.key("a")));
+    for (coverage, witnessed) in [(labelled("l"), false), (Coverage::default(), true)] {
+        let shelf = shelf(coverage);
+        shelf.replace(&[shelf.listed("a", 5, going.clone())], 5);
+        // Servers tell of both with the object as it was before.
+        shelf.table.delete(&shelf.listed("a", 6, going.clone()));
+        assert_eq!(shelf.cache.saw_deletion(&shelf.key("a")), witnessed);
+    }
 }
 
 #[test]
