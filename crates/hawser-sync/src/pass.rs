@@ -231,6 +231,8 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
         _ if !request.writes() => Code::NotSeen,
         Failure::Forbidden(_) => Code::Forbidden,
         Failure::Held(_) => Code::Held,
+        Failure::Early => Code::SourceNotQuiet,
+        Failure::Contested(_) => Code::Contested,
         Failure::Unavailable(_) => Code::NoAnswer,
         Failure::NotFound
         | Failure::Conflict
