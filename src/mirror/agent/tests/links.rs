@@ -166,7 +166,7 @@ async fn a_watch_that_was_cut_for_long_goes_on_where_it_was() {
     clusters
         .until(ROBOT, "a", |copy| copy["spec"]["goal"] == 2)
         .await;
-    let listed = |r: &crate::playground::server::LoggedRequest| {
+    let listed = |r: &kcp_playground::server::LoggedRequest| {
         r.verb == "list" || r.query.contains("sendInitialEvents")
     };
     let lists = clusters.sent(CLOUD, 0).into_iter().filter(listed).count();
