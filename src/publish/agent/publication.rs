@@ -81,6 +81,8 @@ pub struct Publication {
     refused: Mutex<BTreeSet<String>>,
     /// What workspaces have not accepted that the agent does there, by kind.
     unaccepted: Mutex<BTreeSet<(String, Arc<str>)>>,
+    /// Objects of which somebody else takes back what is written.
+    contested: Mutex<BTreeSet<SubjectId>>,
     /// What travels with its objects.
     pub related: Works,
     stopped: AtomicBool,
@@ -186,6 +188,7 @@ impl Publication {
             copies_of: Mutex::default(),
             refused: Mutex::default(),
             unaccepted: Mutex::default(),
+            contested: Mutex::default(),
             related,
             stopped: AtomicBool::new(false),
         })
@@ -283,6 +286,21 @@ impl Publication {
             *counts.entry(kind.clone()).or_default() += 1;
         }
         counts
+    }
+
+    /// Takes note of whether somebody else takes back what is written of an object; whether that is news.
+    pub fn contested(&self, id: &SubjectId, is_contested: bool) -> bool {
+        let mut contested = self.contested.lock();
+        if is_contested {
+            contested.insert(id.clone())
+        } else {
+            contested.remove(id)
+        }
+    }
+
+    /// Of how many objects somebody else takes back what is written.
+    pub fn contests(&self) -> usize {
+        self.contested.lock().len()
     }
 
     /// What the servers do not allow.
@@ -447,6 +465,8 @@ impl Publication {
         copies.retain(|_, id| *id.cluster != *cluster);
         let mut unaccepted = self.unaccepted.lock();
         unaccepted.retain(|(_, workspace)| **workspace != *cluster);
+        let mut contested = self.contested.lock();
+        contested.retain(|id| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {
