@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::definition::{Definition, Plane, SPEC_SOURCE, Settings, Status, compile};
-use super::rules::{Carry, Id, side, subject_of};
+use super::rules::{Id, side, subject_of};
 use super::status::Pair;
 use hawser_sync::subject::Labels;
 use hawser_sync::{
@@ -187,12 +187,7 @@ struct Front<'a> {
 
 impl Dialect for Front<'_> {
     fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
-        Ok(subject_of(
-            self.definition,
-            &self.id,
-            self.seen.clone(),
-            Carry::Now,
-        ))
+        Ok(subject_of(self.definition, &self.id, self.seen.clone()))
     }
 
     fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {

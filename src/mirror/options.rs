@@ -239,7 +239,8 @@ fn address(server: &str, path: &str) -> Result<String, OptionError> {
         return Err(OptionError::NoServer);
     }
     if host.contains(['/', '?', '#', '@']) || host.contains(char::is_whitespace) {
-        return Err(OptionError::Server(server.to_owned()));
+        let (_, shown) = server.rsplit_once('@').unwrap_or(("", server));
+        return Err(OptionError::Server(shown.to_owned()));
     }
     let path = path.trim_matches('/');
     Ok(match path {

@@ -54,21 +54,8 @@ pub fn scope(definition: &Definition, plane: Plane) -> Scope {
     Scope::new(&side(plane), &definition.kind, "")
 }
 
-/// What is to be done about the status in a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carry {
-    Now,
-    /// More may come in a moment.
-    Later,
-}
-
 /// The subject of a name: the owner's object and its copy on the other side.
-pub fn subject_of(
-    definition: &Arc<Definition>,
-    id: &Id,
-    seen: Option<Pair>,
-    carry: Carry,
-) -> Subject {
+pub fn subject_of(definition: &Arc<Definition>, id: &Id, seen: Option<Pair>) -> Subject {
     let anchor = id.at(definition, definition.owner);
     let copy = id.at(definition, definition.owner.other());
     let rules = CopyRules {
@@ -77,10 +64,9 @@ pub fn subject_of(
         seen,
     };
     let policy = Policy {
-        status: match (carry, definition.status) {
-            (Carry::Later, _) => StatusFlow::None,
-            (Carry::Now, Status::Subresource) => StatusFlow::Back,
-            (Carry::Now, Status::InObject) => StatusFlow::BackWhole,
+        status: match definition.status {
+            Status::Subresource => StatusFlow::Back,
+            Status::InObject => StatusFlow::BackWhole,
         },
         shed: vec![Finalizer::new(&definition.legacy_finalizer())],
         ..Policy::mirrored()
@@ -150,6 +136,10 @@ impl Rules for CopyRules {
 
     fn owner(&self, _: &Object) -> Owner {
         Owner::Nobody
+    }
+
+    fn was_made_for(&self, source: &Object, copy: &Object) -> bool {
+        !status::is_of_earlier_life(copy, source, self.seen.as_ref())
     }
 
     fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {

@@ -50,6 +50,8 @@ pub struct Facts {
     pub unaccepted: BTreeMap<String, usize>,
     /// How many copies there are of workspaces that do not bind the API any more, by workspace.
     pub orphans: BTreeMap<String, usize>,
+    /// Objects of which somebody else takes back what is written.
+    pub contested: usize,
     /// Kinds of related objects that nobody serves, in words.
     pub unserved: Vec<String>,
     /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
@@ -140,6 +142,16 @@ pub fn judge(facts: &Facts) -> Verdict {
     });
     sentences.extend(unaccepted);
     sentences.extend(orphans(facts));
+    if facts.contested > 0 {
+        let objects = match facts.contested {
+            1 => "1 object is".to_owned(),
+            count => format!("{count} objects are"),
+        };
+        sentences.push(format!(
+            "{objects} not kept in step, because something else takes back what is written each time: the log says \
+             which and where"
+        ));
+    }
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
         status,

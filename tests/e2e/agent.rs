@@ -57,6 +57,8 @@ macro_rules! on_the_playground {
 }
 
 mod budgets;
+mod canary;
+mod contests;
 mod crash;
 mod deep;
 mod events;

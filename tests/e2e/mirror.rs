@@ -1,6 +1,7 @@
 //! The mirror between two real clusters, as its users meet it: the built binary, the example's files and
 //! rights, kubectl; and killed whenever it suits least.
 
+mod canary;
 mod deletions;
 mod links;
 mod storms;

@@ -37,7 +37,9 @@ pub(super) fn content(
     copy: &Copy,
 ) -> Result<Turn, Reason> {
     let Copy { key, object, .. } = copy;
-    if object.in_deletion() {
+    let takes_part =
+        || link.policy.last_words == LastWords::Carry && link.rules.was_made_for(source, object);
+    if object.in_deletion() && !takes_part() {
         return Ok(last_words(pass, link, Some(source), key, object));
     }
     if object.is_fragment() {
@@ -157,7 +159,12 @@ fn in_step(
     memory: Option<Recorded>,
 ) -> Result<Turn, Reason> {
     let Copy { key, object, .. } = copy;
-    let mut turn = Turn::end(Code::InStep).of(key);
+    let rest = if object.in_deletion() {
+        Code::WaitingForDeletion
+    } else {
+        Code::InStep
+    };
+    let mut turn = Turn::end(rest).of(key);
     turn.memory = memory;
     status(pass, link, source, object, key, &mut turn)?;
     if !turn.ended() && turn.reason.code == Code::InStep {

@@ -13,6 +13,7 @@
 pub mod act;
 mod announce;
 mod content;
+pub mod contest;
 mod create;
 pub mod decide;
 mod delete;
@@ -31,6 +32,7 @@ pub mod view;
 
 pub use act::{Cluster, Dialect, Report, run};
 pub use announce::Announced;
+pub use contest::{Contest, Contests};
 pub use decide::{Decision, Outcome, decide};
 #[cfg(test)]
 use kube_lang::object::Object;

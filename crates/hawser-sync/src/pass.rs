@@ -247,6 +247,8 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
         Failure::Forbidden(_) => Code::Forbidden,
         Failure::Held(_) => Code::Held,
         Failure::NotSent(_) => Code::NotSeen,
+        Failure::Early => Code::SourceNotQuiet,
+        Failure::Contested(_) => Code::Contested,
         Failure::Unavailable(_) => Code::NoAnswer,
         Failure::NotFound
         | Failure::Conflict

@@ -123,6 +123,7 @@ codes! {
     ReferenceInvalid: Refused, "what the object refers to cannot be made out";
     TooManyRelated: Refused, "the object refers to too many others";
     KindNotServed: Refused, "the kind of a related object is not served";
+    Contested: Refused, "somebody else takes back what is written, so that it is written ever less often";
     RulesInvalid: Refused, "the rules of this resource are not valid";
 }
 

@@ -201,9 +201,22 @@ pub enum Failure {
     /// Not sent: what it rests on is not known, or was found to be otherwise.
     #[error("not sent: {0}")]
     NotSent(String),
+    /// Not sent: more may come in a moment.
+    #[error("not sent yet: more may come in a moment")]
+    Early,
+    /// Not sent yet: somebody else has taken it back each time.
+    #[error("{}", contested(.0))]
+    Contested(String),
     /// No answer, or one that says to come back. Whether a write was executed is not known.
     #[error("no answer: {0}")]
     Unavailable(String),
+}
+
+fn contested(place: &str) -> String {
+    match place {
+        "" => "somebody else undoes it each time it is made or deleted".to_owned(),
+        place => format!("somebody else changes {place} each time it is written"),
+    }
 }
 
 impl Failure {

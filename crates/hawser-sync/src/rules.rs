@@ -32,6 +32,12 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// Whose the object is, by the marks on it.
     fn owner(&self, live: &Object) -> Owner;
 
+    /// Whether a copy in deletion was made for this source, and not for another one of its name before.
+    /// Asked only where such a copy still takes part ([`LastWords::Carry`](super::subject::LastWords)).
+    fn was_made_for(&self, _source: &Object, _copy: &Object) -> bool {
+        true
+    }
+
     /// The status that `to` should have, given `from`: from the copy to the source where status
     /// goes back, from the source to the copy where it goes forward. `None` is no status at all,
     /// which is not the same as an empty one.

@@ -373,7 +373,8 @@ pub enum Claims {
     Shared,
 }
 
-/// Whether the status of a copy in deletion still travels.
+/// Whether a copy in deletion still takes part: its content is kept in step for as long as the source that
+/// it was made for lives, and its status travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastWords {
     Carry,

@@ -29,8 +29,11 @@ pub enum Form {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("{url:?} is no address of a token endpoint")]
-    Address { url: String },
+    /// What was given may have a password in it.
+    #[error(
+        "what was given as the address of the token endpoint is none: it begins with http:// or https://"
+    )]
+    Address,
     #[error("reading {path}")]
     Read {
         path: PathBuf,
@@ -38,8 +41,10 @@ pub enum TokenError {
     },
     #[error("the account in {path} cannot be used")]
     Account { path: PathBuf, source: AccountError },
-    #[error("what an account is asked with goes to {0:?} only by https")]
-    InTheOpen(String),
+    #[error(
+        "the token endpoint of the account is no address by https, and what an account is asked with goes nowhere else"
+    )]
+    InTheOpen,
     #[error(transparent)]
     Way(#[from] WayError),
     #[error(transparent)]
@@ -98,10 +103,8 @@ enum Origin {
 
 /// Server and path of an address.
 fn split(url: &str) -> Result<(Uri, String), TokenError> {
-    let wrong = || TokenError::Address {
-        url: url.to_owned(),
-    };
-    let uri: Uri = url.parse().map_err(|_| wrong())?;
+    let uri: Uri = url.parse().map_err(|_| TokenError::Address)?;
+    let wrong = || TokenError::Address;
     let path = uri.path_and_query().ok_or_else(wrong)?.as_str().to_owned();
     let origin = format!(
         "{}://{}",
@@ -214,7 +217,7 @@ impl Renewal {
                 let (origin, path) = split(&wanted.url)?;
                 let is_near = ["127.0.0.1", "localhost"].contains(&origin.host().unwrap_or(""));
                 if origin.scheme_str() != Some("https") && !is_near {
-                    return Err(TokenError::InTheOpen(wanted.url));
+                    return Err(TokenError::InTheOpen);
                 }
                 let mut endpoint = kube::Config::new(origin);
                 endpoint.proxy_url = proxies.to(&endpoint.cluster_url)?;

@@ -202,7 +202,7 @@ impl Following {
                     .and_then(|known| known.refused.clone());
                 self.stop(name).await;
                 if told.as_ref() != Some(&why) {
-                    error!(CRD = &**name, Error = why, "skipping custom resource");
+                    error!(Resource = &**name, Error = why, "skipping custom resource");
                 }
                 let known = Known {
                     running: None,

@@ -46,6 +46,7 @@ impl EventSource {
 
 const CALL: &[&str] = &[
     "location",
+    "error_type",
     "http_request_method",
     "http_response_status_code",
     "network_protocol_name",
@@ -71,6 +72,7 @@ pub struct Numbers {
     oldest: Family<Gauge>,
     objects: Family<Gauge>,
     held: Family<Gauge>,
+    contested: Family<Counter>,
     fresh: Family<Gauge>,
     silence: Family<Gauge>,
     up: Family<Gauge>,
@@ -103,7 +105,12 @@ fn family<N: Number>(
 impl Numbers {
     pub fn new() -> Arc<Self> {
         const RESOURCE: &[&str] = &["resource"];
-        const SYNC: &[&str] = &["event_source", "resource"];
+        const SYNC: &[&str] = &[
+            "event_source",
+            "otel_scope_name",
+            "otel_scope_version",
+            "resource",
+        ];
         Arc::new(Self {
             syncs: family(
                 "cr_syncer_cloudrobotics_com_syncs_total",
@@ -140,6 +147,11 @@ impl Numbers {
                 "hawser_mirror_held_deletions",
                 RESOURCE,
                 "Deletions that wait for approval.",
+            ),
+            contested: family(
+                "hawser_mirror_contested_writes_total",
+                RESOURCE,
+                "Writes that were put off because somebody else takes them back each time.",
             ),
             fresh: family(
                 "hawser_mirror_fresh",
@@ -186,6 +198,7 @@ impl Numbers {
         self.durations.write(out)?;
         self.sizes.write(out)?;
         self.delays.write(out)?;
+        self.contested.write(out)?;
         let gauges = [
             &self.backlog,
             &self.oldest,
@@ -199,11 +212,15 @@ impl Numbers {
     }
 
     pub fn synced(&self, source: EventSource, resource: &str) {
-        self.syncs.of(&[source.as_str(), resource]).add(1);
+        self.syncs.of(&sync(source, resource)).add(1);
     }
 
     pub fn failed(&self, source: EventSource, resource: &str) {
-        self.errors.of(&[source.as_str(), resource]).add(1);
+        self.errors.of(&sync(source, resource)).add(1);
+    }
+
+    pub fn contested(&self, resource: &str) {
+        self.contested.of(&[resource]).add(1);
     }
 
     pub fn carried(&self, source: EventSource, took: Duration) {
@@ -263,9 +280,11 @@ pub struct Calls {
 
 impl Calls {
     pub fn measured(&self, call: &Method, code: Option<u16>, took: Duration, sent: usize) {
+        let error = error_type(code);
         let code = code.map(|code| code.to_string()).unwrap_or_default();
         let labels = [
             self.location.as_str(),
+            &error,
             call.as_str(),
             &code,
             PROTOCOL.0,
@@ -280,6 +299,19 @@ impl Calls {
         self.numbers.sizes.of(&labels).observe(sent);
         let traces = &self.numbers.traces;
         traces.note(self.location, call, code.parse().ok(), took);
+    }
+}
+
+fn sync<'a>(source: EventSource, resource: &'a str) -> [&'a str; 4] {
+    [source.as_str(), SCOPE.0, SCOPE.1, resource]
+}
+
+/// What went wrong with a call, as OpenTelemetry's conventions say it; empty where nothing did.
+fn error_type(code: Option<u16>) -> String {
+    match code {
+        Some(code) if code < 400 => String::new(),
+        Some(code) => code.to_string(),
+        None => "_OTHER".to_owned(),
     }
 }
 
@@ -383,13 +415,24 @@ mod tests {
             &Uri::from_static("https://cloud.example.com"),
         );
         calls.measured(&Method::PUT, Some(200), Duration::from_millis(20), 300);
+        calls.measured(&Method::PUT, Some(409), Duration::from_millis(20), 300);
+        calls.measured(&Method::PUT, None, Duration::from_millis(20), 300);
         let text = numbers.render();
+        let scope = format!(
+            r#"otel_scope_name="hawser",otel_scope_version="{}""#,
+            env!("CARGO_PKG_VERSION")
+        );
         for line in [
-            r#"cr_syncer_cloudrobotics_com_syncs_total{event_source="upstream",resource="missions.example.com"} 1"#,
-            r#"cr_syncer_cloudrobotics_com_sync_errors_total{event_source="downstream",resource="missions.example.com"} 1"#,
             &format!(
-                r#"http_client_request_duration_seconds_count{{location="remote",http_request_method="PUT",http_response_status_code="200",network_protocol_name="http",network_protocol_version="1.1",otel_scope_name="hawser",otel_scope_version="{}",server_address="cloud.example.com",server_port="443",url_scheme="https"}} 1"#,
-                env!("CARGO_PKG_VERSION")
+                r#"cr_syncer_cloudrobotics_com_syncs_total{{event_source="upstream",{scope},resource="missions.example.com"}} 1"#
+            ),
+            &format!(
+                r#"cr_syncer_cloudrobotics_com_sync_errors_total{{event_source="downstream",{scope},resource="missions.example.com"}} 1"#
+            ),
+            r#"location="remote",error_type="409",http_request_method="PUT",http_response_status_code="409""#,
+            r#"location="remote",error_type="_OTHER",http_request_method="PUT",http_response_status_code="""#,
+            &format!(
+                r#"http_client_request_duration_seconds_count{{location="remote",error_type="",http_request_method="PUT",http_response_status_code="200",network_protocol_name="http",network_protocol_version="1.1",{scope},server_address="cloud.example.com",server_port="443",url_scheme="https"}} 1"#
             ),
             r#"server_port="443",url_scheme="https",le="1024"} 1"#,
             r#"url_scheme="https",le="256"} 0"#,

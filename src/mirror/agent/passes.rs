@@ -5,23 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
-use super::syncer::{Conflict, Syncer, Task};
+use super::syncer::{Conflict, Happened, Syncer, Task};
 use crate::mirror::definition::{Plane, Status};
-use crate::mirror::rules::{Carry, Id, side, subject_of};
+use crate::mirror::rules::{Id, side, subject_of};
 use crate::mirror::status::Pair;
 use hawser_runtime::cluster::brake::Verdict;
 use hawser_runtime::cluster::queue::{self, Work};
+use hawser_runtime::cluster::troubles;
+use hawser_sync::contest::Imposed;
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Dialect, Effect, Failure, Memo, Outcome, Report, Request, Seen, Step, Store,
-    Subject, View, run,
+    Answer, Cluster, Code, Contest, Dialect, Effect, Failure, Memo, Outcome, Reason, Report,
+    Request, Seen, Step, Store, Subject, View, run,
 };
 
-/// What happens on the robot within this time is told to the cloud together.
+/// What happens on either side within this time is told to the cloud together.
 const GATHER: Duration = Duration::from_millis(500);
 /// A request to the cloud that failed is sent again after this time, until it was sent so many times,
 const SOON: (Duration, u32) = (Duration::from_millis(500), 5);
@@ -34,10 +35,29 @@ fn wait_after(failures: u32) -> Duration {
     if failures < times { soon } else { LATER }
 }
 
-/// When a pass may send what is for the cloud.
-enum Turn {
-    Now,
-    After(Duration),
+impl Happened {
+    /// How long more may come before something is written to the cloud.
+    fn gathers(&self) -> Option<Duration> {
+        let left = GATHER.saturating_sub(self.first?.elapsed());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// On whose side it was.
+    fn because(&self) -> EventSource {
+        match (self.upstream, self.downstream) {
+            (None, Some(_)) => EventSource::Downstream,
+            _ => EventSource::Upstream,
+        }
+    }
+
+    /// Adds what the cloud has yet to be told of, and was there before. What was for the robot is done.
+    fn stays(&mut self, before: &Self, owner: Plane) {
+        self.first = before.first.or(self.first);
+        match owner {
+            Plane::Cloud => self.downstream = before.downstream.or(self.downstream),
+            Plane::Robot => self.upstream = before.upstream.or(self.upstream),
+        }
+    }
 }
 
 impl Syncer {
@@ -47,37 +67,34 @@ impl Syncer {
         if !self.is_open() {
             return queue::Outcome::Settled;
         }
-        let (turn, because, since) = self.take(id);
-        if let (Turn::After(wait), Plane::Robot) = (&turn, self.definition.owner) {
-            return queue::Outcome::Again(*wait);
-        }
         let resource = &*self.definition.name;
-        self.numbers.synced(because, resource);
-        let carry = match turn {
-            Turn::Now => Carry::Now,
-            Turn::After(_) => Carry::Later,
-        };
-        let seen = {
+        let (happened, early, seen) = {
             let mut tasks = self.tasks.lock();
             let task = tasks.entry(id.clone()).or_default();
-            let rests = task
-                .memo
-                .as_ref()
-                .is_some_and(|memo| memo.holds(0, &*self.cache));
-            if rests && carry == Carry::Now {
+            let happened = std::mem::take(&mut task.happened);
+            let memo = task.memo.as_ref();
+            if memo.is_some_and(|memo| memo.holds(0, &*self.cache)) {
+                self.numbers.synced(happened.because(), resource);
                 return queue::Outcome::Settled;
             }
-            task.pair.clone()
+            // What has gone takes nothing along.
+            let early = happened.gathers().filter(|_| task.gone.is_none());
+            (happened, early, task.pair.clone())
         };
+        let because = happened.because();
+        let since = happened.upstream.or(happened.downstream);
+        self.numbers.synced(because, resource);
         let front = Front {
             syncer: self,
             id,
             seen,
-            carry,
         };
         let sending = Sending {
             syncer: self,
             id,
+            early,
+            was_early: AtomicBool::new(false),
+            again: Mutex::new(None),
             failed_in_cloud: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             asked: AtomicBool::new(false),
@@ -91,32 +108,13 @@ impl Syncer {
             self.numbers.carried(because, since.elapsed());
         }
         self.tell(id, &report, because);
-        self.note(id, &report, &sending, carry);
-        self.next(id, &report, &sending, &turn)
-    }
-
-    /// What a pass is because of, and whether it may write to the cloud.
-    fn take(&self, id: &Id) -> (Turn, EventSource, Option<Instant>) {
-        let mut tasks = self.tasks.lock();
-        let task = tasks.entry(id.clone()).or_default();
-        let because = Self::because(task);
-        let since = task.upstream.or(task.downstream);
-        let is_owned_by_robot = self.definition.owner == Plane::Robot;
-        let on_robot = if is_owned_by_robot {
-            &mut task.upstream
-        } else {
-            &mut task.downstream
-        };
-        let left = on_robot.map_or(Duration::ZERO, |at| GATHER.saturating_sub(at.elapsed()));
-        if !left.is_zero() && task.gone.is_none() {
-            if !is_owned_by_robot {
-                task.upstream = None;
-            }
-            return (Turn::After(left), because, since);
+        if sending.was_early.load(Ordering::Relaxed) {
+            let mut tasks = self.tasks.lock();
+            let task = tasks.entry(id.clone()).or_default();
+            task.happened.stays(&happened, self.definition.owner);
         }
-        task.upstream = None;
-        task.downstream = None;
-        (Turn::Now, because, since)
+        self.note(id, &report, &sending);
+        self.next(id, &report, &sending)
     }
 
     fn settle_brake(&self, id: &Id, sending: &Sending<'_>) {
@@ -145,36 +143,54 @@ impl Syncer {
         }
         for outcome in &report.outcomes {
             let reason = &outcome.reason;
-            let (code, what) = (reason.code.as_str(), reason.to_string());
-            match reason.code.class() {
-                Class::Refused | Class::Retry => {
-                    self.numbers.failed(because, resource);
-                    let key = match namespace {
-                        "" => name.to_owned(),
-                        namespace => format!("{namespace}/{name}"),
-                    };
-                    let kind = &self.definition.kind.kind;
-                    let what = match self.version(id, because) {
-                        Some(version) => format!("{kind} {key} @ {version}: {what}"),
-                        None => format!("{kind} {key}: {what}"),
-                    };
-                    // What the link is to blame for is told once, not for each object.
-                    if self.planes.link.is_up() || reason.code.class() == Class::Refused {
-                        warn!(
-                            CRD = resource,
-                            Key = key,
-                            Queue = because.as_str(),
-                            reason = code,
-                            Error = what,
-                            "Syncing key from queue failed"
-                        );
-                    }
-                }
-                Class::Settled | Class::Working | Class::Waiting => {
-                    debug!(CRD = resource, namespace, name, reason = code, "{what}");
-                }
+            let (code, class) = (reason.code.as_str(), reason.code.class());
+            let in_trouble = matches!(class, Class::Refused | Class::Retry);
+            if in_trouble {
+                self.numbers.failed(because, resource);
             }
+            // What the link is to blame for is told once, not for each object.
+            let link_is_to_blame = class == Class::Retry && !self.planes.link.is_up();
+            let news = if link_is_to_blame {
+                None
+            } else {
+                self.troubles.weigh(&id, &self.everybody, reason)
+            };
+            let Some(news) = news else {
+                let sentence = reason.code.sentence();
+                debug!(CRD = resource, namespace, name, reason = code, "{sentence}");
+                continue;
+            };
+            let key = match namespace {
+                "" => name.to_owned(),
+                namespace => format!("{namespace}/{name}"),
+            };
+            let kind = &self.definition.kind.kind;
+            let what = self.clean(id, reason);
+            let what = match self.version(id, because) {
+                Some(version) => format!("{kind} {key} @ {version}: {what}"),
+                None => format!("{kind} {key}: {what}"),
+            };
+            warn!(
+                CRD = resource,
+                Key = key,
+                Queue = because.as_str(),
+                reason = code,
+                left_out = (news.left_out > 0).then_some(news.left_out),
+                Error = what,
+                "Syncing key from queue failed"
+            );
         }
+    }
+
+    /// A reason without what the objects of this name contain.
+    fn clean(&self, id: &Id, reason: &Reason) -> Reason {
+        let keys = [Plane::Cloud, Plane::Robot].map(|plane| id.at(&self.definition, plane));
+        let objects = keys.each_ref().map(|key| match self.cache.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        });
+        let objects = objects.iter().filter_map(Option::as_deref);
+        troubles::clean(reason, keys.iter(), objects)
     }
 
     /// Of the object on whose side something happened.
@@ -191,7 +207,7 @@ impl Syncer {
     }
 
     /// Keeps what later passes over this name want to know.
-    fn note(&self, id: &Id, report: &Report, sending: &Sending<'_>, carry: Carry) {
+    fn note(&self, id: &Id, report: &Report, sending: &Sending<'_>) {
         let owner = id.at(&self.definition, self.definition.owner);
         let copy = id.at(&self.definition, self.definition.owner.other());
         let pair = match (self.cache.get(&owner), self.cache.get(&copy)) {
@@ -200,7 +216,7 @@ impl Syncer {
             }
             (Seen::Absent, Seen::Absent) => {
                 let mut tasks = self.tasks.lock();
-                let idle = |task: &Task| task.upstream.is_none() && task.downstream.is_none();
+                let idle = |task: &Task| task.happened.first.is_none();
                 if tasks.get(id).is_some_and(idle) {
                     tasks.remove(id);
                 }
@@ -219,35 +235,35 @@ impl Syncer {
         } else {
             0
         };
-        task.memo = match carry {
-            Carry::Now => Memo::of(report, 0),
-            Carry::Later => None,
-        };
+        task.memo = Memo::of(report, 0);
     }
 
     /// When a name is looked at again.
-    fn next(&self, id: &Id, report: &Report, sending: &Sending<'_>, turn: &Turn) -> queue::Outcome {
+    fn next(&self, id: &Id, report: &Report, sending: &Sending<'_>) -> queue::Outcome {
+        let again = *sending.again.lock();
         if let Some(wait) = *sending.settles.lock() {
             // It does not lose its place before what is only to be written.
-            self.await_deletion(id, wait);
+            self.await_deletion(id, again.map_or(wait, |again| again.min(wait)));
             return queue::Outcome::Settled;
         }
         if sending.failed_in_cloud.load(Ordering::Relaxed) {
             let failures = self.tasks.lock().get(id).map_or(0, |task| task.failures);
             return queue::Outcome::Again(wait_after(failures));
         }
+        if let Some(wait) = again {
+            return queue::Outcome::Again(wait);
+        }
         let classes = report.outcomes.iter().map(|o| o.reason.code.class());
-        match (classes.max(), turn, report.recheck) {
+        match (classes.max(), report.recheck) {
             // What is refused may be taken in a moment: a server that just began knows nobody's rights yet.
-            (Some(Class::Retry | Class::Working | Class::Refused), ..) | (None, _, Some(_)) => {
+            (Some(Class::Retry | Class::Working | Class::Refused), _) | (None, Some(_)) => {
                 if let Some(task) = self.tasks.lock().get_mut(id) {
                     task.is_stuck = true;
                 }
                 queue::Outcome::Failed(None)
             }
-            (_, Turn::After(wait), _) => queue::Outcome::Again(*wait),
-            (_, Turn::Now, Some(after)) => queue::Outcome::Again(after),
-            (_, Turn::Now, None) => queue::Outcome::Settled,
+            (_, Some(after)) => queue::Outcome::Again(after),
+            (_, None) => queue::Outcome::Settled,
         }
     }
 }
@@ -257,18 +273,12 @@ struct Front<'a> {
     syncer: &'a Syncer,
     id: &'a Id,
     seen: Option<Pair>,
-    carry: Carry,
 }
 
 impl Dialect for Front<'_> {
     fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
         let definition: &Arc<_> = &self.syncer.definition;
-        Ok(subject_of(
-            definition,
-            self.id,
-            self.seen.clone(),
-            self.carry,
-        ))
+        Ok(subject_of(definition, self.id, self.seen.clone()))
     }
 
     fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {
@@ -280,6 +290,12 @@ impl Dialect for Front<'_> {
 struct Sending<'a> {
     syncer: &'a Syncer,
     id: &'a Id,
+    /// How long it is until something may be written to the cloud, where more may come.
+    early: Option<Duration>,
+    /// Whether something was not written because of that.
+    was_early: AtomicBool,
+    /// When to look again at what was not sent.
+    again: Mutex<Option<Duration>>,
     failed_in_cloud: AtomicBool,
     wrote: AtomicBool,
     /// Whether a copy was to be deleted.
@@ -318,11 +334,52 @@ impl Sending<'_> {
         }
     }
 
+    /// Whether a write may be sent now. Deletions wait for nothing that may come.
+    fn may_write(&self, request: &Request, in_cloud: bool) -> Result<Imposed, Answer> {
+        let put_off = |wait: Duration, failure| {
+            let mut again = self.again.lock();
+            *again = Some(again.map_or(wait, |known: Duration| known.min(wait)));
+            Answer::Failed(failure)
+        };
+        if let Some(left) = self.early
+            && in_cloud
+            && !matches!(request, Request::Delete { .. })
+        {
+            self.was_early.store(true, Ordering::Relaxed);
+            return Err(put_off(left, Failure::Early));
+        }
+        let live = match request.key().map(|key| self.syncer.cache.get(key)) {
+            Some(Seen::Present(live)) => Some(live),
+            _ => None,
+        };
+        let mut contests = self.syncer.contests.lock();
+        let weighed = contests.weigh(request, live.as_deref(), self.syncer.now());
+        weighed.map_err(|Contest { place, wait }| {
+            self.syncer.numbers.contested(&self.syncer.definition.name);
+            put_off(wait, Failure::Contested(place))
+        })
+    }
+
     /// Whether a write to the cloud does nothing but take off a finalizer.
     fn only_sheds(&self, request: &Request) -> bool {
         let definition = &self.syncer.definition;
         let whole = definition.owner == Plane::Robot || definition.status == Status::InObject;
         !whole && matches!(request, Request::Replace { .. })
+    }
+
+    /// That a finalizer stays is nobody's outcome.
+    fn tell_of_finalizer(&self, why: &str) {
+        let (syncer, about) = (self.syncer, (self.id, "finalizer"));
+        let reason = Reason::new(Code::Forbidden, why);
+        let news = syncer.troubles.weigh(&about, &syncer.everybody, &reason);
+        if news.is_some() {
+            info!(
+                CRD = &*syncer.definition.name,
+                name = &*self.id.name,
+                why = syncer.clean(self.id, &reason).detail,
+                "a finalizer of old versions stays: not allowed"
+            );
+        }
     }
 
     async fn to_cloud(&self, request: &Request) -> Answer {
@@ -366,6 +423,10 @@ impl Cluster for Sending<'_> {
         let in_cloud = request
             .key()
             .is_some_and(|key| key.side == side(Plane::Cloud));
+        let imposed = match self.may_write(request, in_cloud) {
+            Ok(imposed) => imposed,
+            Err(answer) => return answer,
+        };
         let answer = if in_cloud {
             self.to_cloud(request).await
         } else {
@@ -373,14 +434,13 @@ impl Cluster for Sending<'_> {
         };
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             self.wrote.store(true, Ordering::Relaxed);
-        } else if let Answer::Failed(Failure::Forbidden(why)) = &answer {
-            info!(
-                CRD = &*self.syncer.definition.name,
-                name = &*self.id.name,
-                verb = request.verb(),
-                why,
-                "not allowed"
-            );
+            let now = self.syncer.now();
+            self.syncer.contests.lock().made(imposed, now);
+        } else if let Answer::Failed(Failure::Forbidden(why)) = &answer
+            && in_cloud
+            && self.only_sheds(request)
+        {
+            self.tell_of_finalizer(why);
         }
         answer
     }

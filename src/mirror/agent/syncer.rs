@@ -23,9 +23,10 @@ use hawser_runtime::cluster::brake::{Brake, BrakeOptions, Cause, Phase};
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::feed::{Clusters, Content, Feed, Listener, Pace, Selection};
 use hawser_runtime::cluster::queue::{Queue, Urgency};
+use hawser_runtime::cluster::troubles::Troubles;
 use hawser_runtime::cluster::wire::Wire;
 use hawser_runtime::process::shutdown;
-use hawser_sync::{Key, Memo, Seen, Store as _};
+use hawser_sync::{Contests, Key, Memo, Seen, Store as _};
 
 /// Objects of one definition that may be worked on at the same time. Most of them wait for an answer.
 const WORKERS: usize = 16;
@@ -61,6 +62,9 @@ pub struct Syncer {
     brake: Mutex<Option<Brake<Key>>>,
     settling: Mutex<Settling>,
     conflicts: AtomicU32,
+    /// What was written of late.
+    pub contests: Mutex<Contests>,
+    pub troubles: Troubles,
     /// Something made the owner's objects look deleted, and it is not over yet.
     doubtful: AtomicBool,
     /// The owner's side did not know the type before it was known whole.
@@ -70,15 +74,23 @@ pub struct Syncer {
     outdated: Notify,
     tables: Mutex<Vec<(Plane, Arc<Table>)>>,
     begun: Instant,
-    everybody: Arc<str>,
+    pub everybody: Arc<str>,
+}
+
+/// What happened to a name since the last pass over it, and what the cloud was not told of then.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Happened {
+    /// When the first of it happened.
+    pub first: Option<Instant>,
+    /// On the owner's side, and on the other.
+    pub upstream: Option<Instant>,
+    pub downstream: Option<Instant>,
 }
 
 /// What is known of one name between passes.
 #[derive(Debug, Default)]
 pub struct Task {
-    /// What happened on the owner's side and on the other since the last pass.
-    pub upstream: Option<Instant>,
-    pub downstream: Option<Instant>,
+    pub happened: Happened,
     /// When the owner's object went.
     pub gone: Option<Duration>,
     /// Failed requests to the cloud in a row.
@@ -118,6 +130,8 @@ impl Syncer {
             tasks: Mutex::default(),
             settling: Mutex::default(),
             conflicts: AtomicU32::new(0),
+            contests: Mutex::default(),
+            troubles: Troubles::default(),
             doubtful: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
             open: AtomicBool::new(false),
@@ -418,14 +432,6 @@ impl Syncer {
         }
     }
 
-    /// On whose side something happened since the last pass over a name.
-    pub fn because(task: &Task) -> EventSource {
-        match (task.upstream, task.downstream) {
-            (None, Some(_)) => EventSource::Downstream,
-            _ => EventSource::Upstream,
-        }
-    }
-
     fn direction(&self, plane: Plane) -> EventSource {
         if plane == self.definition.owner {
             EventSource::Upstream
@@ -443,11 +449,12 @@ impl Syncer {
             let mut tasks = self.tasks.lock();
             let task = tasks.entry(id.clone()).or_default();
             let since = if is_owner {
-                &mut task.upstream
+                &mut task.happened.upstream
             } else {
-                &mut task.downstream
+                &mut task.happened.downstream
             };
             since.get_or_insert(now);
+            task.happened.first.get_or_insert(now);
             if is_owner {
                 task.gone = is_gone.then(|| self.now());
             }

@@ -8,6 +8,7 @@ use crate::mirror::definition::{
 };
 use kcp_playground::server::{Action, When};
 
+mod contests;
 mod definitions;
 mod deletions;
 mod links;

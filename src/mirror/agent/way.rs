@@ -16,8 +16,10 @@ pub struct Proxies {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("HTTPS_PROXY is {0:?}, which is no address of a proxy by http or https")]
-pub struct WayError(String);
+#[error(
+    "HTTPS_PROXY is no address of a proxy by http or https; it is not shown, for it may have a password in it"
+)]
+pub struct WayError;
 
 impl Proxies {
     pub fn of_process() -> Self {
@@ -40,16 +42,15 @@ impl Proxies {
         if self.proxy.is_empty() || self.excepts(&host, port) {
             return Ok(None);
         }
-        let wrong = || WayError(self.proxy.clone());
         let text = if self.proxy.contains("://") {
             self.proxy.clone()
         } else {
             format!("http://{}", self.proxy)
         };
-        let proxy: Uri = text.parse().map_err(|_| wrong())?;
+        let proxy: Uri = text.parse().map_err(|_| WayError)?;
         match (proxy.scheme_str(), proxy.host()) {
             (Some("http" | "https"), Some(_)) => Ok(Some(proxy)),
-            _ => Err(wrong()),
+            _ => Err(WayError),
         }
     }
 
@@ -171,7 +172,20 @@ mod tests {
             of("https://u:p@proxy"),
             Ok(Some("https://u:p@proxy/".into()))
         );
-        assert_eq!(of("socks5://proxy"), Err(WayError("socks5://proxy".into())));
-        assert!(of("http://").is_err());
+        assert_eq!(of("socks5://proxy"), Err(WayError));
+        assert_eq!(of("http://"), Err(WayError));
+    }
+
+    #[test]
+    fn a_password_in_the_address_of_a_proxy_that_cannot_be_used_is_not_repeated() {
+        for proxy in ["socks5://u:hunter2@proxy", "http://u:hunter2 x@proxy"] {
+            let proxies = Proxies {
+                proxy: proxy.into(),
+                except: String::new(),
+            };
+            let error = proxies.to(&Uri::from_static("https://example.com"));
+            let told = format!("{:?} {}", error, error.as_ref().unwrap_err());
+            assert!(!told.contains("hunter"), "{told}");
+        }
     }
 }

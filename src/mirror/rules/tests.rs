@@ -266,6 +266,43 @@ fn a_copy_that_is_slow_to_go_gives_its_status_to_nobody_who_came_after() {
 }
 
 #[test]
+fn a_copy_that_is_slow_to_go_is_written_for_as_long_as_its_own_owner_lives() {
+    for status in [Status::Subresource, Status::InObject] {
+        let model = model(status);
+        model.put(CLOUD, "a", &json!({"spec": {"goal": 1}}));
+        model.settle("a");
+        model.put(
+            ROBOT,
+            "a",
+            &json!({"metadata": {"finalizers": ["robot/f"]}}),
+        );
+        model.settle("a");
+        // Deleted on the robot alone.
+        model.delete(ROBOT, "a");
+        model.settle("a");
+        for restarted in [false, true] {
+            if restarted {
+                model.restart();
+            }
+            let goal = if restarted { 3 } else { 2 };
+            model.requests();
+            model.put(CLOUD, "a", &json!({"spec": {"goal": goal}}));
+            model.settle("a");
+            assert_eq!(model.requests()[0], "update robot");
+            let copy = model.get(ROBOT, "a").unwrap();
+            assert!(copy.in_deletion());
+            assert_eq!(copy.as_value()["spec"]["goal"], goal);
+            assert_eq!(
+                copy.as_value()["metadata"]["finalizers"],
+                json!(["robot/f"])
+            );
+            let report = model.pass("a");
+            assert_eq!(report.outcomes[0].reason.code, Code::WaitingForDeletion);
+        }
+    }
+}
+
+#[test]
 fn the_old_way_copies_the_status_of_an_earlier_life() {
     let settings = Settings {
         earlier_life: crate::mirror::definition::EarlierLife::Copy,

@@ -214,6 +214,9 @@ fn words(code: Code) -> &'static str {
         }
         Code::ReferenceInvalid => "cannot be processed: what refers to it cannot be made out",
         Code::TooManyRelated => "cannot be processed: there are too many of its kind",
+        Code::Contested => {
+            "cannot be kept in step: something else takes back what is written, each time"
+        }
         Code::KindNotServed => "cannot be processed: its kind is not known here",
         Code::InStep
         | Code::SourceNotQuiet

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::atlas::Places;
@@ -22,13 +23,14 @@ use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::queue::{self, Urgency, Work};
+use hawser_runtime::cluster::troubles::{self, Troubles};
 use hawser_runtime::cluster::wire::Wire;
 use hawser_sync::decide::Question;
 use hawser_sync::reason::Class;
 use hawser_sync::subject::{Fate, Labels};
 use hawser_sync::{
-    Answer, Cluster, Dialect, Failure, Found, Key, Memo, Outcome, Print, Prints as _, Report,
-    Request, Scope, Seen, Step, Store, Subject, View, run,
+    Answer, Cluster, Code, Contests, Dialect, Failure, Found, Key, Memo, Outcome, Print,
+    Prints as _, Reason, Report, Request, Scope, Seen, Step, Store, Subject, View, run,
 };
 use kube_lang::object::Object;
 
@@ -63,6 +65,10 @@ pub struct Passes {
     pub finished: Box<dyn Finished>,
     pub bonds: Bonds,
     pub braking: Arc<Braking>,
+    /// What was written of late.
+    pub contests: Mutex<Contests>,
+    pub troubles: Troubles,
+    pub started: Instant,
 }
 
 /// How long an object that was refused waits, where nothing happens to it.
@@ -104,7 +110,7 @@ impl Passes {
         self.dispatch.company.teach(self.wire.atlas());
         // Before the pass: what changes meanwhile is for the next one.
         let rules = publication.rules();
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let guards = Guards {
             sides: &self.sides,
             workspaces: &self.workspaces,
@@ -125,17 +131,24 @@ impl Passes {
             wire: &self.wire,
             publication: &publication,
             braking: &self.braking,
+            workspace: &id.cluster,
             retraction: &retraction,
+            passes: self,
         };
         let known = Known {
             cache: &self.cache,
             dispatch: &self.dispatch,
             id,
         };
-        let report = run(&front, &known, &cluster).await;
+        let mut report = run(&front, &known, &cluster).await;
         let took = started.elapsed();
+        self.clean(&mut report);
         for copy in report.outcomes.iter().filter_map(|one| one.copy.as_ref()) {
             publication.found_copy(id, copy);
+        }
+        let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
+        if publication.contested(id, report.outcomes.iter().any(is_contested)) {
+            self.braking.stir();
         }
         let anchor = publication.anchor(id);
         if retraction.takes_nothing() {
@@ -176,7 +189,23 @@ impl Passes {
         let (name, resource) = (&*id.name, &*publication.plan.name);
         for outcome in &report.outcomes {
             let reason = &outcome.reason;
-            let (code, what) = (reason.code.as_str(), reason.to_string());
+            let code = reason.code.as_str();
+            let about = (id, &outcome.link);
+            let Some(news) = self.troubles.weigh(&about, &id.cluster, reason) else {
+                debug!(
+                    workspace,
+                    namespace,
+                    name,
+                    publishedresource = resource,
+                    reason = code,
+                    requests = report.requests,
+                    "{}",
+                    reason.code.sentence()
+                );
+                continue;
+            };
+            let what = reason.to_string();
+            let left_out = (news.left_out > 0).then_some(news.left_out);
             match reason.code.class() {
                 Class::Refused => warn!(
                     workspace,
@@ -184,28 +213,59 @@ impl Passes {
                     name,
                     publishedresource = resource,
                     reason = code,
+                    left_out,
                     "{what}"
                 ),
-                Class::Retry => info!(
+                _ => info!(
                     workspace,
                     namespace,
                     name,
                     publishedresource = resource,
                     reason = code,
-                    "{what}"
-                ),
-                Class::Settled | Class::Working | Class::Waiting => debug!(
-                    workspace,
-                    namespace,
-                    name,
-                    publishedresource = resource,
-                    reason = code,
-                    requests = report.requests,
+                    left_out,
                     "{what}"
                 ),
             }
         }
         self.finished.finished(pass);
+    }
+}
+
+impl Passes {
+    /// Takes out of what is said of troubles what the objects of the pass contain: it is told to others.
+    fn clean(&self, report: &mut Report) {
+        let in_trouble = |reason: &Reason| {
+            matches!(reason.code.class(), Class::Refused | Class::Retry)
+                && !reason.detail.is_empty()
+        };
+        if !report.outcomes.iter().any(|o| in_trouble(&o.reason)) {
+            return;
+        }
+        let (mut keys, mut objects) = (Vec::new(), Vec::new());
+        for question in &report.asked {
+            match question {
+                Question::Object(key) => {
+                    keys.push(key.clone());
+                    if let Seen::Present(object) = self.cache.get(key) {
+                        objects.push(object);
+                    }
+                }
+                Question::Marked(scope, labels) => {
+                    if let Found::All(all) = self.cache.find(scope, labels) {
+                        let (found, all): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+                        keys.extend(found);
+                        objects.extend(all);
+                    }
+                }
+            }
+        }
+        keys.extend(report.outcomes.iter().filter_map(|o| o.copy.clone()));
+        for outcome in &mut report.outcomes {
+            if in_trouble(&outcome.reason) {
+                let objects = objects.iter().map(|object| &**object);
+                outcome.reason = troubles::clean(&outcome.reason, keys.iter(), objects);
+            }
+        }
     }
 }
 
@@ -236,6 +296,8 @@ struct WhileAtWork<'a> {
     publication: &'a Publication,
     braking: &'a Braking,
     retraction: &'a Retraction<'a>,
+    passes: &'a Passes,
+    workspace: &'a Arc<str>,
 }
 
 impl Cluster for WhileAtWork<'_> {
@@ -246,10 +308,22 @@ impl Cluster for WhileAtWork<'_> {
         if let Err(failure) = self.retraction.allows(request).await {
             return Answer::Failed(failure);
         }
+        let live = match request.key().map(|key| self.passes.cache.get(key)) {
+            Some(Seen::Present(live)) => Some(live),
+            _ => None,
+        };
+        let (contests, now) = (&self.passes.contests, || self.passes.started.elapsed());
+        let imposed = match contests.lock().weigh(request, live.as_deref(), now()) {
+            Ok(imposed) => imposed,
+            Err(contest) => return Answer::Failed(Failure::Contested(contest.place)),
+        };
         // Much may have happened when its turn has come.
         let goes_on = || self.publication.goes_on();
         let errand = self.wire.errand(self.workspace, &goes_on);
         let answer = errand.send(request).await;
+        if !matches!(answer, Answer::Failed(_)) {
+            contests.lock().made(imposed, now());
+        }
         self.publication.lost_copy(request, &answer);
         if self.publication.allowed(request, &answer) {
             self.braking.stir();

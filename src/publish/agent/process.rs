@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
@@ -39,6 +40,7 @@ use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
+use hawser_runtime::cluster::troubles::Troubles;
 use hawser_runtime::cluster::wire::Wire;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
@@ -433,6 +435,9 @@ impl Agent {
                 },
             }),
             braking: self.braking,
+            contests: Mutex::default(),
+            troubles: Troubles::default(),
+            started: Instant::now(),
         });
         let dispatch = Arc::clone(&self.dispatch);
         let numbers = watch_numbers(self.metrics, self.cache, self.dispatch, recorder);

@@ -86,6 +86,8 @@ pub struct Publication {
     unaccepted: Mutex<BTreeSet<(String, Arc<str>)>>,
     /// How many copies there are of workspaces that have left, by workspace.
     orphans: Mutex<BTreeMap<String, usize>>,
+    /// Objects of which somebody else takes back what is written.
+    contested: Mutex<BTreeSet<SubjectId>>,
     /// What travels with its objects.
     pub related: Works,
     stopped: AtomicBool,
@@ -192,6 +194,7 @@ impl Publication {
             refused: Mutex::default(),
             unaccepted: Mutex::default(),
             orphans: Mutex::default(),
+            contested: Mutex::default(),
             related,
             stopped: AtomicBool::new(false),
         })
@@ -327,6 +330,21 @@ impl Publication {
             *counts.entry(kind.clone()).or_default() += 1;
         }
         counts
+    }
+
+    /// Takes note of whether somebody else takes back what is written of an object; whether that is news.
+    pub fn contested(&self, id: &SubjectId, is_contested: bool) -> bool {
+        let mut contested = self.contested.lock();
+        if is_contested {
+            contested.insert(id.clone())
+        } else {
+            contested.remove(id)
+        }
+    }
+
+    /// Of how many objects somebody else takes back what is written.
+    pub fn contests(&self) -> usize {
+        self.contested.lock().len()
     }
 
     /// What the servers do not allow.
@@ -491,6 +509,8 @@ impl Publication {
         copies.retain(|_, id| *id.cluster != *cluster);
         let mut unaccepted = self.unaccepted.lock();
         unaccepted.retain(|(_, workspace)| **workspace != *cluster);
+        let mut contested = self.contested.lock();
+        contested.retain(|id| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {

@@ -609,6 +609,7 @@ impl Publishing {
             .map(|running| running.unaccepted())
             .unwrap_or_default();
         known.facts.orphans = running.map(|running| running.orphans()).unwrap_or_default();
+        known.facts.contested = running.map_or(0, |running| running.contests());
         // Without a workspace nobody can ask what is served in them.
         known.facts.unserved = match (running, self.workspaces.engaged()) {
             (Some(running), 1..) => running.related.unserved(running.compiled()),

@@ -177,7 +177,7 @@ async fn kubeconfigs_that_are_no_good_end_it_with_one() -> Result<()> {
 }
 
 /// Asks for a page; its status and its text.
-async fn page(port: &Port, path: &str) -> Result<(u16, String)> {
+pub(super) async fn page(port: &Port, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port.number())).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

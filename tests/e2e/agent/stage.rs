@@ -50,7 +50,7 @@ impl World {
 
     /// Waits until the export claims what related objects need; what is claimed later is not accepted by
     /// a workspace that has bound it.
-    async fn await_claimed(&self, spec: &Value) {
+    pub(super) async fn await_claimed(&self, spec: &Value) {
         if spec["related"].as_array().is_none_or(Vec::is_empty) {
             return;
         }

@@ -36,6 +36,9 @@ pub(super) const RENEWED_TOKEN: &str = "renewed-token";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n";
 
+/// A word for values of objects. No agent's log may have it in it, whatever the test.
+pub(super) const CANARY: &str = "canary7Yf3bird";
+
 pub(super) struct World {
     pub(super) ground: Ground,
     pub(super) playground: Playground,
@@ -71,6 +74,9 @@ pub(super) async fn run(ground: Ground, test: impl AsyncFnOnce(&World) -> Result
     if let Err(error) = test(&world).await {
         panic!("{error:?}");
     }
+    let log = world.logged().expect("the logs are read");
+    let told = log.lines().find(|line| line.contains(CANARY));
+    assert_eq!(told, None, "the log has what an object contains");
 }
 
 impl World {
@@ -175,6 +181,14 @@ impl World {
     /// A running agent.
     pub(super) fn start_agent(&self) -> Result<Process> {
         self.launch()?.spawn()
+    }
+
+    /// All that agents have logged.
+    pub(super) fn logged(&self) -> Result<String> {
+        let agents = 0..self.agents.load(Ordering::Relaxed);
+        let logs = agents.map(|number| self.log(number));
+        let logs = logs.filter(|log| log.exists()).map(fs::read_to_string);
+        Ok(logs.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn log(&self, number: usize) -> PathBuf {

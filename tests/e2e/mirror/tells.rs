@@ -90,7 +90,7 @@ async fn what_is_not_followed_is_told_once_with_its_reason_and_nothing_happens_t
         "filtered by robot name",
     ]) {
         let lines = mirror.lines(message);
-        let line = lines.iter().find(|line| line["CRD"] == one.name());
+        let line = lines.iter().find(|line| line["Resource"] == one.name());
         let line = line.with_context(|| format!("{lines:?}"))?;
         ensure!(line["severity"] == "ERROR", "{line}");
         let said = line["Error"].as_str().context("an error")?;
@@ -177,6 +177,7 @@ async fn pages_and_log_tell_what_the_original_told() -> Result<()> {
         for (location, method, code) in [("remote", "PUT", "200"), ("local", "POST", "201")] {
             let labels = [
                 ("location", location),
+                ("error_type", ""),
                 ("http_request_method", method),
                 ("http_response_status_code", code),
                 ("network_protocol_name", "http"),

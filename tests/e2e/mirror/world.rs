@@ -22,6 +22,8 @@ pub(super) const LABEL: &str = "cloudrobotics.com/robot-name";
 pub(super) const VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
 const HEALTH: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes";
 const GROUP: &str = "fleet.example.com";
+/// A word for values of objects. No mirror's log may have it in it, whatever the test.
+pub(super) const CANARY: &str = "canary7Yf3bird";
 const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 const FILTER: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
 const SUBTREE: &str = "cr-syncer.cloudrobotics.com/status-subtree";
@@ -552,6 +554,12 @@ impl Mirror {
             !self.log().contains("panicked"),
             "it panicked:\n{}",
             self.log()
+        );
+        let log = self.log();
+        let told = log.lines().find(|line| line.contains(CANARY));
+        ensure!(
+            told.is_none(),
+            "the log has what an object contains: {told:?}"
         );
         Ok(())
     }

@@ -143,6 +143,7 @@ impl Feed {
             paged: false,
             page: PageSize::default(),
             blind: false,
+            unheard: false,
             names: Names::default(),
             highest: 0,
             behind: 0,
@@ -196,6 +197,8 @@ struct Reader {
     page: PageSize,
     /// It allows lists and no watch: what is known is as old as the last list.
     blind: bool,
+    /// The last trouble was that nothing was heard of it.
+    unheard: bool,
     /// Names of clusters and namespaces.
     names: Names,
     /// The highest version that a list or a watch came to.
@@ -283,6 +286,10 @@ impl Reader {
 
     fn well(&mut self) {
         self.backoff.reset();
+        self.tell_well();
+    }
+
+    fn tell_well(&self) {
         let was_ill = self.health.send_if_modified(|health| {
             health.forbidden = false;
             health.problem.take().is_some()
@@ -494,8 +501,10 @@ impl Reader {
                 Err(trouble) => {
                     self.blind |= matches!(trouble, Trouble::Refused(_));
                     self.wait(&trouble).await;
-                    // A watch that is refused time after time may be wanted from elsewhere.
-                    if self.backoff.is_long() {
+                    self.unheard = matches!(trouble, Trouble::Call(_));
+                    // A watch that is refused time after time may be wanted from elsewhere. Whom nobody
+                    // hears is not helped by a list: it goes on where it was.
+                    if self.backoff.is_long() && !self.unheard {
                         return;
                     }
                 }
@@ -523,6 +532,10 @@ impl Reader {
             200 => {
                 if std::mem::take(&mut self.blind) {
                     self.well();
+                }
+                // The server is heard again, whenever it will have something to say.
+                if std::mem::take(&mut self.unheard) {
+                    self.tell_well();
                 }
                 self.read(stream, since).await
             }

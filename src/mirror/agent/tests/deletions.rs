@@ -129,6 +129,29 @@ async fn a_copy_that_is_slow_to_go_holds_nobody_up_and_tells_nobody_what_was_bef
     mirror.stop().await;
 }
 
+#[tokio::test]
+async fn a_copy_that_robots_hold_while_it_goes_has_what_its_living_owner_says() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    let mirror = clusters.mirror(r1()).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    let held = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    clusters.patch(ROBOT, "a", &held).await;
+    clusters.delete(ROBOT, "a").await;
+    clusters
+        .patch(CLOUD, "a", &json!({"spec": {"goal": 2}}))
+        .await;
+    let copy = clusters
+        .until(ROBOT, "a", |copy| copy["spec"]["goal"] == 2)
+        .await;
+    assert!(copy["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(
+        copy["metadata"]["finalizers"],
+        held["metadata"]["finalizers"]
+    );
+    mirror.stop().await;
+}
+
 async fn with_missions(count: usize) -> Clusters {
     let clusters = Clusters::with(true, &json!({})).await;
     for n in 0..count {

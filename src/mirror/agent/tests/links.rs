@@ -135,6 +135,46 @@ async fn what_went_while_the_watch_was_lost_goes_by_the_next_list() {
 }
 
 #[tokio::test]
+async fn a_watch_that_was_cut_for_long_goes_on_where_it_was() {
+    let clusters = Clusters::with(true, &json!({})).await;
+    clusters.create(CLOUD, "a", &json!({})).await;
+    let cut = Action::CutWatch(std::time::Duration::from_secs(1));
+    clusters.fault(CLOUD, "watch", cut, Some(1));
+    let mirror = clusters.mirror(r1()).await;
+    clusters.until(ROBOT, "a", |_| true).await;
+    clusters.fault(CLOUD, "watch", CUT, None);
+    clusters.fault(CLOUD, "list", CUT, None);
+    let cuts = || {
+        clusters
+            .sent(CLOUD, 0)
+            .iter()
+            .filter(|r| r.code == 0)
+            .count()
+    };
+    let tried = async {
+        while cuts() < 12 {
+            pause().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), tried)
+        .await
+        .expect("it is tried");
+    clusters
+        .patch(CLOUD, "a", &json!({"spec": {"goal": 2}}))
+        .await;
+    clusters.cloud.faults().clear();
+    clusters
+        .until(ROBOT, "a", |copy| copy["spec"]["goal"] == 2)
+        .await;
+    let listed = |r: &kcp_playground::server::LoggedRequest| {
+        r.verb == "list" || r.query.contains("sendInitialEvents")
+    };
+    let lists = clusters.sent(CLOUD, 0).into_iter().filter(listed).count();
+    assert_eq!(lists, 1, "the first one");
+    mirror.stop().await;
+}
+
+#[tokio::test]
 async fn conflicts_in_the_cloud_are_tried_again_and_too_many_of_them_list_everything_anew() {
     let clusters = Clusters::with(true, &json!({})).await;
     let mut manner = manner();

@@ -301,7 +301,7 @@ async fn tokens_of_the_robot_are_renewed_and_everything_goes_below_the_prefix() 
     mirror.until_page("/else", 404).await;
     let metrics = mirror.until_page("/metrics", 200).await;
     for name in [
-        "cr_syncer_cloudrobotics_com_syncs_total{event_source=\"upstream\",resource=\"missions.example.com\"}",
+        "cr_syncer_cloudrobotics_com_syncs_total{event_source=\"upstream\",otel_scope_name=\"hawser\",",
         "http_client_request_duration_seconds_bucket{location=\"remote\"",
         "http_client_request_duration_seconds_bucket{location=\"local\"",
     ] {

@@ -4,40 +4,13 @@
 //! be harmless: the path of each field, what is wrong with it, and the explanation without anything
 //! that names the copy. Whatever does not look as expected is left out. Pure.
 
+use hawser_runtime::cluster::complaint::{self, Wrong};
 use hawser_sync::Key;
-
-/// What precedes the server's own words in the detail of a refusal.
-const SAID: &str = "refused as invalid: ";
-/// What stands between the object and the list of what is wrong.
-const LIST: &str = "\" is invalid: ";
 
 /// So many fields are told, and of each so many characters.
 const MOST_FIELDS: usize = 5;
 const LONGEST_PATH: usize = 120;
 const LONGEST_DETAIL: usize = 160;
-/// More of a message is not read: somebody else may have made it as long as can be.
-const LONGEST_MESSAGE: usize = 16 << 10;
-/// A field begins within so many bytes or not at all.
-const LONGEST_HEAD: usize = 256;
-
-/// How a server words what is wrong with a field, and whether a value follows.
-const WRONGS: &[(&str, Value)] = &[
-    ("Not found", Value::Follows),
-    ("Required value", Value::None),
-    ("Duplicate value", Value::Follows),
-    ("Invalid value", Value::Follows),
-    ("Unsupported value", Value::Follows),
-    ("Forbidden", Value::None),
-    ("Too long", Value::None),
-    ("Too many", Value::Follows),
-    ("Too few", Value::Follows),
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
-    Follows,
-    None,
-}
 
 /// Words that name the copy and not the object that it was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,21 +98,9 @@ fn is_address(word: &str) -> bool {
 /// What is wrong with an object, by the detail of its refusal as invalid. None where nothing of it may
 /// be repeated.
 pub fn invalid(detail: &str, hidden: &Hidden) -> Option<String> {
-    let (_, said) = detail.split_once(SAID)?;
-    let (object, list) = said.split_once(LIST)?;
-    let (kind, _) = object.split_once(" \"")?;
-    if kind.contains(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-') {
-        return None;
-    }
-    let list = start(list.trim(), LONGEST_MESSAGE);
-    let list = list
-        .strip_prefix('[')
-        .and_then(|list| list.strip_suffix(']'))
-        .unwrap_or(list);
-    let wrongs = read(list);
     let mut told: Vec<String> = Vec::new();
-    for wrong in &wrongs {
-        let words = wrong.in_words(hidden);
+    for wrong in &complaint::read(detail)?.wrongs {
+        let words = in_words(wrong, hidden);
         if !told.contains(&words) {
             told.push(words);
         }
@@ -153,148 +114,22 @@ pub fn invalid(detail: &str, hidden: &Hidden) -> Option<String> {
     (!told.is_empty() && !hidden.is_in(&told)).then_some(told)
 }
 
-/// As much of a text as fits into so many bytes.
-fn start(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
-}
-
-/// One field and what is wrong with it.
-#[derive(Debug, PartialEq, Eq)]
-struct Wrong<'t> {
-    path: &'t str,
-    what: &'static str,
-    why: &'t str,
-}
-
-impl Wrong<'_> {
-    fn in_words(&self, hidden: &Hidden) -> String {
-        let root = self.path.split(['.', '[']).next().unwrap_or_default();
-        let what = self.what.to_lowercase();
-        // These are the copy's own: its name, its marks.
-        if matches!(root, "metadata" | "apiVersion" | "kind") {
-            return format!("{root}: {what}");
-        }
-        let path = hidden.clean(self.path, LONGEST_PATH);
-        // Schemas repeat the path in the explanation.
-        let why = self.why.strip_prefix(self.path).unwrap_or(self.why);
-        let why = why.strip_prefix(" in body ").unwrap_or(why);
-        let why = hidden.clean(why, LONGEST_DETAIL);
-        let whole = self.path == "<nil>" || path.is_empty();
-        match (whole, why.is_empty()) {
-            (true, true) => what,
-            (true, false) => format!("{what}: {why}"),
-            (false, true) => format!("{path}: {what}"),
-            (false, false) => format!("{path}: {what}: {why}"),
-        }
+fn in_words(wrong: &Wrong<'_>, hidden: &Hidden) -> String {
+    let root = wrong.path.split(['.', '[']).next().unwrap_or_default();
+    let what = wrong.what.to_lowercase();
+    // These are the copy's own: its name, its marks.
+    if matches!(root, "metadata" | "apiVersion" | "kind") {
+        return format!("{root}: {what}");
     }
-}
-
-/// Reads a list of what is wrong with fields, as far as it looks like one.
-fn read(list: &str) -> Vec<Wrong<'_>> {
-    let mut wrongs = Vec::new();
-    let mut rest = list;
-    while let Some((path, what, value, after)) = head(rest) {
-        let (why, next) = explained(after, value);
-        wrongs.push(Wrong { path, what, why });
-        rest = next;
+    let path = hidden.clean(wrong.path, LONGEST_PATH);
+    let why = hidden.clean(wrong.why, LONGEST_DETAIL);
+    let whole = wrong.path == "<nil>" || path.is_empty();
+    match (whole, why.is_empty()) {
+        (true, true) => what,
+        (true, false) => format!("{what}: {why}"),
+        (false, true) => format!("{path}: {what}"),
+        (false, false) => format!("{path}: {what}: {why}"),
     }
-    wrongs
-}
-
-/// `path: What is wrong`, and what follows it.
-fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
-    let colon = start(text, LONGEST_HEAD).find(": ")?;
-    let (path, after) = (&text[..colon], &text[colon + 2..]);
-    let first = path.chars().next()?;
-    let plausible = first.is_ascii_alphabetic() || path == "<nil>";
-    if !plausible || path.contains(['"', '{', '}', ',', '\n']) || path.contains(' ') {
-        return None;
-    }
-    WRONGS.iter().find_map(|(what, value)| {
-        let after = after.strip_prefix(what)?;
-        let ends = after.is_empty() || after.starts_with(": ") || after.starts_with(", ");
-        ends.then_some((path, *what, *value, after))
-    })
-}
-
-/// The explanation of one field, and the rest of the list.
-fn explained(text: &str, value: Value) -> (&str, &str) {
-    let Some(after) = text.strip_prefix(": ") else {
-        return ("", text.strip_prefix(", ").unwrap_or_default());
-    };
-    let why = match value {
-        Value::None => Some(after),
-        Value::Follows => match skip_value(after) {
-            Some(rest) if rest.is_empty() || rest.starts_with(", ") => {
-                return ("", rest.strip_prefix(", ").unwrap_or_default());
-            }
-            Some(rest) => rest.strip_prefix(": "),
-            None => None,
-        },
-    };
-    // What cannot be told from a value is not repeated, but the next field is looked for in it.
-    let (start, told) = why.map_or((after, false), |why| (why, true));
-    let mut commas = start.match_indices(", ");
-    let end = commas.find(|(at, _)| head(&start[at + 2..]).is_some());
-    let (why, rest) = match end {
-        Some((at, _)) => (&start[..at], &start[at + 2..]),
-        None => (start, ""),
-    };
-    (if told { why } else { "" }, rest)
-}
-
-/// What comes after a value as a server prints one: a quoted text, a word, or something in brackets.
-fn skip_value(text: &str) -> Option<&str> {
-    if text.starts_with('"') {
-        return skip_quoted(text);
-    }
-    let plain = text.find(|c: char| c.is_whitespace() || "{[\"".contains(c));
-    let word = &text[..plain.unwrap_or(text.len())];
-    match text[word.len()..].chars().next() {
-        Some('{' | '[') => skip_brackets(&text[word.len()..]),
-        Some('"') => None,
-        _ => {
-            // A word ends before the colon or the comma that follows it.
-            let word = word.strip_suffix([':', ',']).unwrap_or(word);
-            (!word.is_empty()).then(|| &text[word.len()..])
-        }
-    }
-}
-
-fn skip_quoted(text: &str) -> Option<&str> {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return Some(&text[at + 1..]),
-            _ => {}
-        }
-    }
-    None
-}
-
-fn skip_brackets(text: &str) -> Option<&str> {
-    let mut depth = 0usize;
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        if c == '"' {
-            rest = skip_quoted(rest)?;
-            continue;
-        }
-        rest = &rest[c.len_utf8()..];
-        match c {
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.checked_sub(1)?,
-            _ => {}
-        }
-        // `[]string{…}` and `map[string]interface {}{…}` go on after a first pair.
-        let goes_on = rest.starts_with(|c: char| c.is_ascii_alphabetic() || "{[ ".contains(c));
-        if depth == 0 && !goes_on {
-            return Some(rest);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

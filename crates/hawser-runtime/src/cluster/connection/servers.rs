@@ -85,6 +85,12 @@ fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectEr
         url: origin.to_owned(),
         problem,
     };
+    let by_http = |proxy: &Uri| matches!(proxy.scheme_str(), Some("http" | "https"));
+    if !config.proxy_url.as_ref().is_none_or(by_http) {
+        // The address may have a password in it, and the client's own words repeat it.
+        let problem = "its proxy-url is no address by http or https";
+        return Err(failed(problem.to_owned()));
+    }
     let mut config = config.clone();
     config.cluster_url = format!("{origin}/")
         .parse()

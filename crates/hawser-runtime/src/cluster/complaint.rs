@@ -1,0 +1,224 @@
+//! What an API server finds wrong with the fields of an object: its message of a 422, read.
+//!
+//! Such a message quotes values. What is read of it is the path of each field, what is wrong with it, and the
+//! explanation, each apart from the value. Pure.
+
+/// What precedes the server's own words in the detail of a refusal.
+const SAID: &str = "refused as invalid: ";
+/// What stands between the object and the list of what is wrong.
+const LIST: &str = "\" is invalid: ";
+
+/// More of a message is not read: somebody else may have made it as long as can be.
+const LONGEST_MESSAGE: usize = 16 << 10;
+/// So many fields are said again.
+const MOST_FIELDS: usize = 20;
+/// A field begins within so many bytes or not at all.
+const LONGEST_HEAD: usize = 256;
+
+/// How a server words what is wrong with a field, and whether a value follows.
+const WRONGS: &[(&str, Value)] = &[
+    ("Not found", Value::Follows),
+    ("Required value", Value::None),
+    ("Duplicate value", Value::Follows),
+    ("Invalid value", Value::Follows),
+    ("Unsupported value", Value::Follows),
+    ("Forbidden", Value::None),
+    ("Too long", Value::None),
+    ("Too many", Value::Follows),
+    ("Too few", Value::Follows),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Follows,
+    None,
+}
+
+/// One field and what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong<'t> {
+    /// `<nil>` where it is the whole object.
+    pub path: &'t str,
+    /// In the server's words, such as `Invalid value`.
+    pub what: &'static str,
+    /// Whether the server says the value after that.
+    pub quotes: bool,
+    /// Empty where nothing is explained, or cannot be told from the value.
+    pub why: &'t str,
+}
+
+/// The refusal of an object as invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint<'t> {
+    /// What is said before the server's words.
+    pub before: &'t str,
+    /// The kind and name of the object.
+    pub object: &'t str,
+    pub wrongs: Vec<Wrong<'t>>,
+}
+
+/// Reads the detail of a refusal. None where it is of anything else, or the server's words are not those of a
+/// list of fields.
+pub fn read(detail: &str) -> Option<Complaint<'_>> {
+    let (before, said) = detail.split_once(SAID)?;
+    let (object, list) = said.split_once(LIST)?;
+    let (kind, _) = object.split_once(" \"")?;
+    if kind.contains(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-') {
+        return None;
+    }
+    let list = start(list.trim(), LONGEST_MESSAGE);
+    let list = list
+        .strip_prefix('[')
+        .and_then(|list| list.strip_suffix(']'))
+        .unwrap_or(list);
+    Some(Complaint {
+        before,
+        object,
+        wrongs: all(list),
+    })
+}
+
+impl Complaint<'_> {
+    /// The same detail without values, and with explanations made of those that were given.
+    pub fn without_values(&self, why: impl Fn(&str) -> String) -> String {
+        let mut told: Vec<String> = Vec::new();
+        for wrong in &self.wrongs {
+            let value = if wrong.quotes { ": \"…\"" } else { "" };
+            let why = match why(wrong.why) {
+                why if why.is_empty() => why,
+                why => format!(": {why}"),
+            };
+            let one = format!("{}: {}{value}{why}", wrong.path, wrong.what);
+            if told.len() < MOST_FIELDS && !told.contains(&one) {
+                told.push(one);
+            }
+        }
+        let list = match &told[..] {
+            [one] => one.clone(),
+            all => format!("[{}]", all.join(", ")),
+        };
+        format!("{}{SAID}{}{LIST}{list}", self.before, self.object)
+    }
+}
+
+/// As much of a text as fits into so many bytes.
+fn start(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Reads a list, as far as it looks like one.
+fn all(list: &str) -> Vec<Wrong<'_>> {
+    let mut wrongs = Vec::new();
+    let mut rest = list;
+    while let Some((path, what, value, after)) = head(rest) {
+        let (why, next) = explained(after, value);
+        // Schemas repeat the path in the explanation.
+        let why = why.strip_prefix(path).unwrap_or(why);
+        let why = why.strip_prefix(" in body ").unwrap_or(why);
+        let quotes = value == Value::Follows;
+        wrongs.push(Wrong {
+            path,
+            what,
+            quotes,
+            why,
+        });
+        rest = next;
+    }
+    wrongs
+}
+
+/// `path: What is wrong`, and what follows it.
+fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
+    let colon = start(text, LONGEST_HEAD).find(": ")?;
+    let (path, after) = (&text[..colon], &text[colon + 2..]);
+    let first = path.chars().next()?;
+    let plausible = first.is_ascii_alphabetic() || path == "<nil>";
+    if !plausible || path.contains(['"', '{', '}', ',', '\n']) || path.contains(' ') {
+        return None;
+    }
+    WRONGS.iter().find_map(|(what, value)| {
+        let after = after.strip_prefix(what)?;
+        let ends = after.is_empty() || after.starts_with(": ") || after.starts_with(", ");
+        ends.then_some((path, *what, *value, after))
+    })
+}
+
+/// The explanation of one field, and the rest of the list.
+fn explained(text: &str, value: Value) -> (&str, &str) {
+    let Some(after) = text.strip_prefix(": ") else {
+        return ("", text.strip_prefix(", ").unwrap_or_default());
+    };
+    let why = match value {
+        Value::None => Some(after),
+        Value::Follows => match skip_value(after) {
+            Some(rest) if rest.is_empty() || rest.starts_with(", ") => {
+                return ("", rest.strip_prefix(", ").unwrap_or_default());
+            }
+            Some(rest) => rest.strip_prefix(": "),
+            None => None,
+        },
+    };
+    // What cannot be told from a value is not repeated, but the next field is looked for in it.
+    let (start, told) = why.map_or((after, false), |why| (why, true));
+    let mut commas = start.match_indices(", ");
+    let end = commas.find(|(at, _)| head(&start[at + 2..]).is_some());
+    let (why, rest) = match end {
+        Some((at, _)) => (&start[..at], &start[at + 2..]),
+        None => (start, ""),
+    };
+    (if told { why } else { "" }, rest)
+}
+
+/// What comes after a value as a server prints one: a quoted text, a word, or something in brackets.
+fn skip_value(text: &str) -> Option<&str> {
+    if text.starts_with('"') {
+        return skip_quoted(text);
+    }
+    let plain = text.find(|c: char| c.is_whitespace() || "{[\"".contains(c));
+    let word = &text[..plain.unwrap_or(text.len())];
+    match text[word.len()..].chars().next() {
+        Some('{' | '[') => skip_brackets(&text[word.len()..]),
+        Some('"') => None,
+        _ => {
+            // A word ends before the colon or the comma that follows it.
+            let word = word.strip_suffix([':', ',']).unwrap_or(word);
+            (!word.is_empty()).then(|| &text[word.len()..])
+        }
+    }
+}
+
+fn skip_quoted(text: &str) -> Option<&str> {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return Some(&text[at + 1..]),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn skip_brackets(text: &str) -> Option<&str> {
+    let mut depth = 0usize;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if c == '"' {
+            rest = skip_quoted(rest)?;
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        // `[]string{…}` and `map[string]interface {}{…}` go on after a first pair.
+        let goes_on = rest.starts_with(|c: char| c.is_ascii_alphabetic() || "{[ ".contains(c));
+        if depth == 0 && !goes_on {
+            return Some(rest);
+        }
+    }
+    None
+}

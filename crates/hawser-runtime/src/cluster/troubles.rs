@@ -1,0 +1,432 @@
+//! What is logged of objects that cannot be kept in step: each trouble once, at a bounded rate, and without
+//! anything that the objects contain.
+//!
+//! Servers, templates and expressions quote values in what they say. A log is read by others than an object
+//! is, so a message is logged without the words that are found in the objects it may be about. Names of
+//! objects and of fields stay.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::complaint;
+use hawser_sync::reason::Class;
+use hawser_sync::{Code, Key, Reason};
+use kube_lang::object::Object;
+
+/// A tenant has so many lines at once,
+const BURST: u32 = 50;
+/// and afterwards one in this time.
+const REFILL: Duration = Duration::from_secs(1);
+/// A trouble that was not met for so long is over: what is not well is tried again far sooner.
+const KEPT: Duration = Duration::from_hours(1);
+/// So many troubles are known apart; others are not logged.
+const MOST: usize = 100_000;
+/// How often what is over is forgotten.
+const SWEEP: Duration = Duration::from_mins(10);
+
+/// The troubles that were logged.
+#[derive(Debug)]
+pub struct Troubles {
+    started: Instant,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By what they are about: a print of what was said, and when it was met last.
+    troubles: HashMap<u64, (u64, Duration)>,
+    tenants: HashMap<Arc<str>, Tenant>,
+    swept: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    /// When it will have its whole burst again.
+    full_at: Duration,
+    left_out: u64,
+}
+
+/// A trouble that is to be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct News {
+    /// How many of the tenant's were not logged before, because there were too many.
+    pub left_out: u64,
+}
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            known: Mutex::default(),
+        }
+    }
+}
+
+impl Troubles {
+    /// Takes note of how something stands; whether it is in trouble that was not logged yet.
+    pub fn weigh(&self, about: &impl Hash, tenant: &Arc<str>, reason: &Reason) -> Option<News> {
+        self.known
+            .lock()
+            .weigh(hash(about), tenant, reason, self.started.elapsed())
+    }
+}
+
+impl Known {
+    fn weigh(
+        &mut self,
+        about: u64,
+        tenant: &Arc<str>,
+        reason: &Reason,
+        now: Duration,
+    ) -> Option<News> {
+        let print = match reason.code.class() {
+            // Numbers may differ each time: versions, times.
+            Class::Refused => hash(&(reason.code, without_numbers(&reason.detail))),
+            Class::Retry => hash(&reason.code),
+            Class::Settled | Class::Working | Class::Waiting => {
+                self.troubles.remove(&about);
+                return None;
+            }
+        };
+        self.sweep(now);
+        if let Some((known, met)) = self.troubles.get_mut(&about)
+            && *known == print
+        {
+            *met = now;
+            return None;
+        }
+        let full = self.troubles.len() >= MOST && !self.troubles.contains_key(&about);
+        let tenant = self.tenants.entry(Arc::clone(tenant)).or_default();
+        let full_at = tenant.full_at.max(now) + REFILL;
+        if full || full_at - now > REFILL * BURST {
+            tenant.left_out += 1;
+            return None;
+        }
+        tenant.full_at = full_at;
+        let left_out = std::mem::take(&mut tenant.left_out);
+        self.troubles.insert(about, (print, now));
+        Some(News { left_out })
+    }
+
+    fn sweep(&mut self, now: Duration) {
+        if now.saturating_sub(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.troubles
+            .retain(|_, (_, met)| now.saturating_sub(*met) < KEPT);
+        self.tenants
+            .retain(|_, tenant| tenant.full_at > now || tenant.left_out > 0);
+    }
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// More of a message is not told.
+const LONGEST: usize = 4096;
+/// Words that are shorter than this tell nothing of an object.
+const SHORTEST: usize = 4;
+
+/// A reason without what the objects contain that it may be about. Names stay, which are not theirs.
+pub fn clean<'o>(
+    reason: &Reason,
+    names: impl Iterator<Item = &'o Key>,
+    objects: impl Iterator<Item = &'o Object>,
+) -> Reason {
+    if reason.detail.is_empty() {
+        return reason.clone();
+    }
+    let detail = start(&reason.detail, LONGEST);
+    let mask = Mask::of(detail, names, objects);
+    let detail = match complaint::read(detail) {
+        Some(complaint) => complaint.without_values(|why| mask.over(why)),
+        // What was computed of values is no value any more, and quoted all the same.
+        None if matches!(reason.code, Code::MutationFailed | Code::NamingFailed) => {
+            mask.over(&without_quotes(detail))
+        }
+        None => mask.over(detail),
+    };
+    Reason::new(reason.code, detail)
+}
+
+/// As much of a text as fits into so many bytes.
+fn start(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// The words of a text that objects contain.
+struct Mask(BTreeSet<String>);
+
+impl Mask {
+    fn of<'o>(
+        text: &str,
+        names: impl Iterator<Item = &'o Key>,
+        objects: impl Iterator<Item = &'o Object>,
+    ) -> Self {
+        let mut open = BTreeSet::new();
+        for key in names {
+            let parts = [&*key.name, &key.kind.kind, &key.kind.group, &key.cluster];
+            for part in parts.into_iter().chain(key.namespace.as_deref()) {
+                open.extend(tokens(part).map(str::to_lowercase));
+            }
+        }
+        let mut asked: BTreeSet<String> = tokens(text)
+            .filter(|word| word.chars().count() >= SHORTEST)
+            .map(str::to_lowercase)
+            .filter(|word| !open.contains(word) && !VOCABULARY.contains(&word.as_str()))
+            .collect();
+        let mut hidden = BTreeSet::new();
+        for object in objects {
+            contained(object, |word| {
+                // The word itself, or one that a message has cut.
+                let found = asked.range(..=word.to_owned()).next_back();
+                if let Some(found) = found.filter(|found| word.starts_with(found.as_str())) {
+                    let found = found.clone();
+                    asked.remove(&found);
+                    hidden.insert(found);
+                }
+            });
+        }
+        Self(hidden)
+    }
+
+    fn over(&self, text: &str) -> String {
+        let mut told = String::with_capacity(text.len());
+        let mut end = 0;
+        for word in tokens(text) {
+            let at = word.as_ptr() as usize - text.as_ptr() as usize;
+            told.push_str(&text[end..at]);
+            end = at + word.len();
+            let hidden = self.0.contains(&word.to_lowercase());
+            told.push_str(if hidden { "…" } else { word });
+        }
+        told.push_str(&text[end..]);
+        told.trim().to_owned()
+    }
+}
+
+/// The words of a text. What a backslash escapes is none of them.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    text.split(move |c: char| {
+        if std::mem::take(&mut escaped) {
+            return true;
+        }
+        escaped = c == '\\';
+        !c.is_alphanumeric()
+    })
+    .filter(|word| !word.is_empty())
+}
+
+/// What of the metadata tells nothing but which object it is.
+const IDENTITY: [&str; 10] = [
+    "name",
+    "namespace",
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "ownerReferences",
+    "finalizers",
+];
+
+/// All words of all values of an object, in small letters.
+fn contained(object: &Object, mut found: impl FnMut(&str)) {
+    let mut values: Vec<&Value> = Vec::new();
+    let is_secret = object.gvk().kind == "Secret";
+    for (field, value) in object.root() {
+        match value {
+            Value::Object(metadata) if field == "metadata" => {
+                let own = metadata.iter();
+                values.extend(
+                    own.filter(|(name, _)| !IDENTITY.contains(&name.as_str()))
+                        .map(|(_, value)| value),
+                );
+            }
+            value if !["apiVersion", "kind"].contains(&field.as_str()) => values.push(value),
+            _ => {}
+        }
+    }
+    let mut all = |text: &str| {
+        for word in tokens(text) {
+            found(&word.to_lowercase());
+        }
+    };
+    // Not by calling itself: objects may be nested deeper than the stack is.
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => all(&number.to_string()),
+            Value::Array(items) => values.extend(items),
+            Value::Object(fields) => values.extend(fields.values()),
+            Value::String(text) => {
+                inside(text, &mut all);
+                if is_secret && let Ok(bytes) = STANDARD.decode(text) {
+                    inside(&String::from_utf8_lossy(&bytes), &mut all);
+                }
+            }
+        }
+    }
+}
+
+/// The words of a text, which may be a document whose fields are no values.
+fn inside(text: &str, all: &mut impl FnMut(&str)) {
+    let document: Option<Value> = text
+        .starts_with(['{', '['])
+        .then(|| serde_json::from_str(text).ok())
+        .flatten();
+    let Some(document) = document else {
+        return all(text);
+    };
+    let mut values = vec![&document];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => all(&number.to_string()),
+            Value::String(text) => all(text),
+            Value::Array(items) => values.extend(items),
+            Value::Object(fields) => values.extend(fields.values()),
+        }
+    }
+}
+
+/// A text without what stands in quotes in it.
+fn without_quotes(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        told.push(c);
+        // An apostrophe is no quote.
+        if c == '"' || c == '`' || (c == '\'' && !before.is_alphanumeric()) {
+            let mut escaped = false;
+            told.push('…');
+            for inner in chars.by_ref() {
+                if inner == c && !escaped {
+                    told.push(c);
+                    break;
+                }
+                escaped = inner == '\\' && !escaped;
+            }
+        }
+        before = c;
+    }
+    told
+}
+
+/// Words of servers and of ours that say what is wrong, whether or not an object has them too.
+const VOCABULARY: &[&str] = &[
+    "admission",
+    "already",
+    "answer",
+    "apiversion",
+    "array",
+    "body",
+    "boolean",
+    "cannot",
+    "change",
+    "changes",
+    "character",
+    "characters",
+    "cluster",
+    "consist",
+    "create",
+    "delete",
+    "denied",
+    "deletion",
+    "duplicate",
+    "empty",
+    "error",
+    "exceeded",
+    "exists",
+    "expression",
+    "failed",
+    "field",
+    "fields",
+    "forbidden",
+    "format",
+    "found",
+    "greater",
+    "immutable",
+    "integer",
+    "invalid",
+    "kind",
+    "label",
+    "labels",
+    "least",
+    "length",
+    "less",
+    "list",
+    "long",
+    "lowercase",
+    "match",
+    "metadata",
+    "missing",
+    "more",
+    "most",
+    "must",
+    "mutation",
+    "name",
+    "namespace",
+    "null",
+    "number",
+    "object",
+    "permission",
+    "object",
+    "patch",
+    "policy",
+    "quota",
+    "read",
+    "refused",
+    "request",
+    "required",
+    "requires",
+    "resource",
+    "rule",
+    "rules",
+    "schema",
+    "server",
+    "should",
+    "spec",
+    "status",
+    "step",
+    "string",
+    "supported",
+    "template",
+    "than",
+    "that",
+    "this",
+    "type",
+    "unknown",
+    "unsupported",
+    "update",
+    "user",
+    "valid",
+    "validation",
+    "value",
+    "values",
+    "version",
+    "webhook",
+    "with",
+];
+
+#[cfg(test)]
+mod tests;

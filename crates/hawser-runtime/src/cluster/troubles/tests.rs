@@ -1,0 +1,147 @@
+use serde_json::json;
+
+use super::*;
+use hawser_sync::{Scope, Side};
+use kube_lang::object::Gvk;
+
+fn key(kind: &str, name: &str) -> Key {
+    let kind = Gvk::new("example.com", "v1", kind).into();
+    Scope::new(&Side::new("service"), &kind, "").key(Some("ns"), name)
+}
+
+fn said(code: Code, detail: &str, object: Value) -> String {
+    let key = key("CronTab", "my-cron");
+    let object = Object::new(object).unwrap();
+    let reason = Reason::new(code, detail);
+    clean(&reason, std::iter::once(&key), std::iter::once(&object)).detail
+}
+
+#[track_caller]
+fn check(code: Code, detail: &str, object: Value, expected: &str) {
+    assert_eq!(said(code, detail, object), expected);
+}
+
+fn thing(spec: Value) -> Value {
+    let mut thing = json!({"apiVersion": "v1", "kind": "CronTab", "metadata": {"name": "my-cron"}});
+    thing["spec"] = spec;
+    thing
+}
+
+#[test]
+fn of_an_invalid_object_fields_and_what_is_wrong_with_them_are_logged() {
+    check(
+        Code::Invalid,
+        "create service CronTab ns/my-cron: refused as invalid: CronTab.example.com \"my-cron\" is \
+         invalid: [spec.password: Invalid value: \"hunter2\": spec.password in body should match \
+         '^a$', spec.pin: Invalid value: 123456: hunter2 is not 123456]",
+        thing(json!({"password": "hunter2", "pin": 123_456})),
+        "create service CronTab ns/my-cron: refused as invalid: CronTab.example.com \"my-cron\" is \
+         invalid: [spec.password: Invalid value: \"…\": should match '^a$', spec.pin: Invalid value: \
+         \"…\": … is not …]",
+    );
+}
+
+#[test]
+fn words_of_others_are_logged_without_those_that_the_object_has() {
+    check(
+        Code::Forbidden,
+        "create service CronTab ns/my-cron: forbidden: admission webhook \"a.b\" denied the request: \
+         my-cron has the password \"hunter2-and-more\\nsecond\" (Hunter2)",
+        thing(json!({"password": "hunter2-and-more\nsecond", "note": "denied"})),
+        "create service CronTab ns/my-cron: forbidden: admission webhook \"a.b\" denied the request: \
+         my-cron has the password \"…-and-more\\n…\" (…)",
+    );
+    // As much of it as the message has.
+    check(
+        Code::NoAnswer,
+        "no answer: \"verylongsec",
+        thing(json!(["verylongsecret"])),
+        "no answer: \"…",
+    );
+}
+
+#[test]
+fn what_secrets_contain_is_found_packed_and_unpacked() {
+    let secret = |data: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"key": data}});
+    let packed = STANDARD.encode("hunter2");
+    check(
+        Code::Forbidden,
+        &format!("no hunter2, no {packed}"),
+        secret(&packed),
+        "no …, no …==",
+    );
+    let document = STANDARD.encode(r#"{"password": "hunter2"}"#);
+    check(
+        Code::Forbidden,
+        "the password hunter2",
+        secret(&document),
+        "the password …",
+    );
+}
+
+#[test]
+fn what_templates_and_expressions_quote_is_not_logged_at_all() {
+    check(
+        Code::MutationFailed,
+        "spec.a: cannot take \"HUNTER2!\" for 'x', it isn't one",
+        thing(json!({})),
+        "spec.a: cannot take \"…\" for '…', it isn't one",
+    );
+}
+
+#[test]
+fn objects_of_any_depth_are_looked_through() {
+    let mut deep = json!("hunter2");
+    for _ in 0..20_000 {
+        deep = Value::Array(vec![deep]);
+    }
+    let object = Object::new(thing(deep)).unwrap();
+    let reason = Reason::new(Code::Forbidden, "no hunter2");
+    let clean = clean(&reason, std::iter::empty(), std::iter::once(&object));
+    assert_eq!(clean.detail, "no …");
+    // Dropping it would call itself as often.
+    std::mem::forget(object);
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_trouble_is_logged_once_until_it_is_another_one() {
+    let (mut known, tenant) = (Known::default(), Arc::from("a"));
+    let mut weigh = |code: Code, detail: &str, now| {
+        let reason = Reason::new(code, detail);
+        known.weigh(1, &tenant, &reason, at(now)).is_some()
+    };
+    assert!(weigh(Code::Invalid, "spec.a at 1", 0));
+    assert!(!weigh(Code::Invalid, "spec.a at 2", 60));
+    assert!(weigh(Code::Invalid, "spec.b at 2", 120));
+    assert!(weigh(Code::NoAnswer, "after 30 s", 180));
+    assert!(!weigh(Code::NoAnswer, "reset", 240));
+    assert!(!weigh(Code::InStep, "", 300));
+    assert!(weigh(Code::NoAnswer, "reset", 360));
+}
+
+#[test]
+fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
+    let mut known = Known::default();
+    let (many, other) = (Arc::from("many"), Arc::from("other"));
+    let invalid = Reason::new(Code::Invalid, "no");
+    let (mut logged, mut left_out) = (0, 0);
+    // Each is tried again every minute.
+    for now in 0..180 {
+        for about in 0..10_000_u64 {
+            if about % 60 == now % 60
+                && let Some(news) = known.weigh(about, &many, &invalid, at(now))
+            {
+                logged += 1;
+                left_out += news.left_out;
+            }
+        }
+    }
+    assert!((180..=230).contains(&logged), "{logged}");
+    let news = known.weigh(u64::MAX, &other, &invalid, at(180));
+    assert_eq!(news, Some(News { left_out: 0 }));
+    assert!(left_out > 20_000, "{left_out}");
+}
