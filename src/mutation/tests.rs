@@ -219,7 +219,8 @@ fn steps_on_each_of_many_elements_of_a_large_object_are_cheap() {
 fn work_that_grows_with_the_square_of_an_object_is_refused() {
     let doc = many();
     let nothing = "{{ range .LocalObject.spec.items }}{{ end }}{{ .Value }}";
-    let printing = "{{ if eq (print .LocalObject) \"x\" }}{{ end }}{{ .Value }}";
+    let printing =
+        "{{ if eq (print (slice .LocalObject.spec.items 0 3000)) \"x\" }}{{ end }}{{ .Value }}";
     for one in [
         step("template", "spec.items[*].image", nothing, ""),
         step("template", "spec.items[*].image", printing, ""),
