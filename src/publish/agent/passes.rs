@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use super::atlas::Places;
 use super::braking::Braking;
 use super::dispatch::Dispatch;
+use super::evaluation::Evaluation;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::{Company, Standing};
 use super::workspaces::Workspaces;
@@ -62,6 +63,7 @@ pub struct Passes {
     pub wire: Wire<Arc<Places>>,
     pub finished: Box<dyn Finished>,
     pub braking: Arc<Braking>,
+    pub evaluation: Evaluation,
     /// Closes when another agent may be the one to write.
     pub fence: Fence,
 }
@@ -71,6 +73,9 @@ const BINDINGS_WORD: Duration = Duration::from_millis(150);
 
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
+
+/// An object of so many bytes is computed about apart from everything else.
+const LARGE: usize = 64 << 10;
 
 impl Passes {
     /// Works until the queue is closed. Passes under way are ended first.
@@ -124,6 +129,7 @@ impl Passes {
             braking: &self.braking,
             workspaces: &self.workspaces,
             workspace: &id.cluster,
+            evaluation: self.evaluation_of(&publication, id),
             asked: AtomicBool::new(false),
         };
         let report = run(&front, &*self.cache, &cluster).await;
@@ -159,6 +165,13 @@ impl Passes {
         };
         self.tell(&pass);
         outcome(&report)
+    }
+
+    /// What is computed about an object that is small and copied as it is takes no longer than a turn for it would.
+    fn evaluation_of(&self, publication: &Publication, id: &SubjectId) -> Option<&Evaluation> {
+        let is_light = !publication.compiled().evaluates()
+            && self.cache.bytes(&publication.anchor(id)) < LARGE;
+        (!is_light).then_some(&self.evaluation)
     }
 
     fn tell(&self, pass: &Pass<'_>) {
@@ -234,7 +247,9 @@ struct WhileAtWork<'a> {
     fence: &'a Fence,
     braking: &'a Braking,
     workspaces: &'a Workspaces,
-    workspace: &'a str,
+    workspace: &'a Arc<str>,
+    /// None where nothing takes long.
+    evaluation: Option<&'a Evaluation>,
     /// Whether a copy was to be deleted.
     asked: AtomicBool,
 }
@@ -255,6 +270,13 @@ impl WhileAtWork<'_> {
 }
 
 impl Cluster for WhileAtWork<'_> {
+    async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
+        match self.evaluation {
+            Some(evaluation) => evaluation.run(self.workspace, work).await,
+            None => work(),
+        }
+    }
+
     async fn send(&self, request: &Request) -> Answer {
         if self.publication.is_stopped() {
             return Answer::Failed(Failure::Unavailable("no longer published so".to_owned()));
