@@ -240,7 +240,8 @@ impl Rules for ObjectRules {
         let (namespace, name) = if self.compiled.spec.is_empty() {
             self.named(source)?
         } else {
-            self.named(&*self.mutated(source, None)?)?
+            let mutated = self.mutated(source, None)?;
+            self.named(&mutated)?
         };
         Ok(self.local_scope().key(namespace.as_deref(), &name))
     }
@@ -249,7 +250,7 @@ impl Rules for ObjectRules {
         let mut desired = if self.compiled.spec.is_empty() {
             source.clone()
         } else {
-            Object::clone(&*self.mutated(source, live)?)
+            Arc::unwrap_or_clone(self.mutated(source, live)?)
         };
         marks::strip(&mut desired);
         // What tells which object this is does not travel and must not change by a mutation.
@@ -286,7 +287,8 @@ impl Rules for ObjectRules {
                 if self.compiled.spec.is_empty() {
                     return mutate(&self.compiled.status, from, to);
                 }
-                mutate(&self.compiled.status, from, &*self.mutated(to, Some(from))?)
+                let source = self.mutated(to, Some(from))?;
+                mutate(&self.compiled.status, from, &source)
             })?;
             mutated.root().get("status").cloned()
         };

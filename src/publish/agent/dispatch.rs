@@ -140,11 +140,11 @@ impl Dispatch {
     /// A first list has come: whoever asks for this kind and now sees all that is needed begins.
     pub fn completed(&self, source: &SourceId, kind: &Arc<Gvk>) {
         for publication in self.running().all() {
-            let sources = if **source == *SERVICE {
-                // Late ones are of related kinds, and concern every endpoint.
-                let concerns = publication.related.watches_local(kind);
-                concerns.then(|| publication.sources()).unwrap_or_default()
-            } else if publication.watches(source, kind) {
+            // On the service cluster late ones are of related kinds, and concern every endpoint.
+            let is_local = **source == *SERVICE;
+            let sources = if is_local && publication.related.watches_local(kind) {
+                publication.sources()
+            } else if !is_local && publication.watches(source, kind) {
                 vec![Arc::clone(source)]
             } else {
                 Vec::new()
