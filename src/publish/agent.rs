@@ -19,6 +19,7 @@
 //! | [`related`] | the kinds, feeds and reverse index of related objects |
 //! | [`dispatch`] | from what feeds tell to whose turn it is |
 //! | [`passes`] | workers that run the engine |
+//! | [`evaluation`] | where passes compute, and how much of that one workspace may do at a time |
 //! | [`observing`] | what becomes known of passes: events and numbers |
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | what workspaces that have left leave behind, listed and removed on demand |
@@ -32,6 +33,7 @@ pub mod braking;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;
+pub mod evaluation;
 pub mod events;
 pub mod export;
 pub mod feeds;

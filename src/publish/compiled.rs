@@ -174,6 +174,14 @@ impl Compiled {
         self.workspace_paths
     }
 
+    /// Whether more is computed for an object than its size tells: by mutations, templates or related objects.
+    pub fn evaluates(&self) -> bool {
+        !self.spec.is_empty()
+            || !self.status.is_empty()
+            || !self.related.is_empty()
+            || self.naming.has_templates()
+    }
+
     /// What travels with an object.
     pub fn related(&self) -> &[Arc<Entry>] {
         &self.related

@@ -98,6 +98,14 @@ impl Naming {
         self.namespace_is_owners
     }
 
+    /// Whether a template has to be rendered for a name.
+    pub fn has_templates(&self) -> bool {
+        let patterns = [&self.namespace, &self.name];
+        patterns
+            .iter()
+            .any(|pattern| matches!(pattern, Pattern::Template(_)))
+    }
+
     /// The namespace, unless the kind is cluster-scoped here, and the name of the copy.
     pub fn place(&self, named: Named<'_>) -> Result<(Option<String>, String), NamingError> {
         let render = |field, pattern: &Pattern| {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::compiled::Compiled;
@@ -21,7 +22,7 @@ use hawser_sync::{
 };
 
 /// One for all subjects, each of which is remembered with the key of its memory.
-static SECRET: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Secret").into());
+pub static SECRET: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Secret").into());
 
 /// The link of the object itself.
 pub const PRIMARY: &str = "primary";
@@ -50,6 +51,66 @@ pub struct ObjectRules {
     remote: Remote,
     /// Of its workspace; empty where paths are not wanted or not known.
     cluster_path: String,
+    /// What was worked out of the object, which these rules are asked for again in each round of a pass.
+    worked: Arc<Worked>,
+}
+
+/// What mutations made of the last states of the objects that they were given.
+#[derive(Debug, Default)]
+struct Worked {
+    /// Of the source, where there is a copy, and where there is none.
+    spec: Mutex<Option<Mutated>>,
+    imagined: Mutex<Option<Mutated>>,
+    /// Of the copy.
+    status: Mutex<Option<Mutated>>,
+    #[cfg(test)]
+    times: std::sync::atomic::AtomicUsize,
+}
+
+type Mutated = (States, Result<Arc<Object>, Reason>);
+
+/// Which state of an object, and of the one on the other side. A server gives no two states of an object one
+/// version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct States(Box<str>, Box<str>, Option<(Box<str>, Box<str>)>);
+
+impl States {
+    /// None where one of them does not say which state it is.
+    fn of(object: &Object, other: Option<&Object>) -> Option<Self> {
+        let state = |object: &Object| {
+            let version = object
+                .resource_version()
+                .filter(|version| !version.is_empty());
+            Some((object.uid()?.into(), version?.into()))
+        };
+        let (uid, version) = state(object)?;
+        let other = match other {
+            Some(other) => Some(state(other)?),
+            None => None,
+        };
+        Some(Self(uid, version, other))
+    }
+}
+
+impl Worked {
+    fn out(
+        &self,
+        known: &Mutex<Option<Mutated>>,
+        states: Option<States>,
+        work: impl FnOnce() -> Result<Object, Reason>,
+    ) -> Result<Arc<Object>, Reason> {
+        if let (Some((of, made)), Some(states)) = (&*known.lock(), &states)
+            && of == states
+        {
+            return made.clone();
+        }
+        #[cfg(test)]
+        self.times
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let made = work().map(Arc::new);
+        *known.lock() = states.map(|states| (states, made.clone()));
+        made
+    }
 }
 
 impl ObjectRules {
@@ -65,6 +126,7 @@ impl ObjectRules {
             sides: sides.clone(),
             remote,
             cluster_path: wanted.unwrap_or_default().to_owned(),
+            worked: Arc::default(),
         }
     }
 
@@ -140,18 +202,21 @@ impl ObjectRules {
     }
 
     /// The source as the mutations want it on the service cluster.
-    fn mutated(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
-        if self.compiled.spec.is_empty() {
-            return Ok(source.clone());
-        }
-        let imagined;
-        let other = if let Some(live) = live {
-            live
-        } else {
-            imagined = self.hypothetical(source)?;
-            &imagined
+    fn mutated(&self, source: &Object, live: Option<&Object>) -> Result<Arc<Object>, Reason> {
+        let known = match live {
+            Some(_) => &self.worked.spec,
+            None => &self.worked.imagined,
         };
-        mutate(&self.compiled.spec, source, other)
+        self.worked.out(known, States::of(source, live), || {
+            let imagined;
+            let other = if let Some(live) = live {
+                live
+            } else {
+                imagined = self.hypothetical(source)?;
+                &imagined
+            };
+            mutate(&self.compiled.spec, source, other)
+        })
     }
 }
 
@@ -172,13 +237,21 @@ fn explain(error: &MutationError) -> String {
 
 impl Rules for ObjectRules {
     fn place(&self, source: &Object) -> Result<Key, Reason> {
-        let mutated = self.mutated(source, None)?;
-        let (namespace, name) = self.named(&mutated)?;
+        let (namespace, name) = if self.compiled.spec.is_empty() {
+            self.named(source)?
+        } else {
+            let mutated = self.mutated(source, None)?;
+            self.named(&mutated)?
+        };
         Ok(self.local_scope().key(namespace.as_deref(), &name))
     }
 
     fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
-        let mut desired = self.mutated(source, live)?;
+        let mut desired = if self.compiled.spec.is_empty() {
+            source.clone()
+        } else {
+            Arc::unwrap_or_clone(self.mutated(source, live)?)
+        };
         marks::strip(&mut desired);
         // What tells which object this is does not travel and must not change by a mutation.
         desired.set_gvk(&source.gvk());
@@ -209,8 +282,14 @@ impl Rules for ObjectRules {
         let mut status = if self.compiled.status.is_empty() {
             from.root().get("status").cloned()
         } else {
-            let source = self.mutated(to, Some(from))?;
-            let mutated = mutate(&self.compiled.status, from, &source)?;
+            let states = States::of(from, Some(to));
+            let mutated = self.worked.out(&self.worked.status, states, || {
+                if self.compiled.spec.is_empty() {
+                    return mutate(&self.compiled.status, from, to);
+                }
+                let source = self.mutated(to, Some(from))?;
+                mutate(&self.compiled.status, from, &source)
+            })?;
             mutated.root().get("status").cloned()
         };
         status.iter_mut().for_each(numbers::unify);

@@ -17,6 +17,12 @@ use super::view::{Note, View};
 /// Where requests go. Implemented over real control planes, and over a model in tests.
 pub trait Cluster: Sync {
     fn send(&self, request: &Request) -> impl Future<Output = Answer> + Send;
+
+    /// Does once what a pass does between its requests, which only computes: learns what was answered, and decides.
+    /// Whoever runs many passes may let it wait for its turn, and do it where nothing else waits for it.
+    fn compute(&self, work: &mut (dyn FnMut() + Send)) -> impl Future<Output = ()> + Send {
+        async move { work() }
+    }
 }
 
 /// What a front end adds to a pass over one of its subjects.
@@ -54,27 +60,52 @@ pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster
     let mut happened = Vec::new();
     let mut requests = 0;
     let mut last = Decision::default();
+    let mut answers = Vec::new();
+    let mut prints = Vec::new();
     for _ in 0..ROUNDS {
-        last = round(front, &view);
+        let mut decide = || {
+            learn(&mut view, &last, std::mem::take(&mut answers));
+            last = round(front, &view);
+            if last.steps.is_empty() {
+                prints = printed(&last, &view);
+            }
+        };
+        cluster.compute(&mut decide).await;
         if last.steps.is_empty() {
-            return finished(last, &view, happened, requests);
+            return finished(last, prints, happened, requests);
         }
         requests += last.steps.len();
-        let answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request)));
-        for (step, answer) in last.steps.iter().zip(answers.await) {
+        answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request))).await;
+        for (step, answer) in last.steps.iter().zip(&answers) {
             if step.request.writes() && !matches!(answer, Answer::Failed(_)) {
                 happened.push((step.link.clone(), step.effect));
             }
-            view.learn(&step.request, answer);
         }
     }
+    let mut end = || {
+        learn(&mut view, &last, std::mem::take(&mut answers));
+        prints = printed(&last, &view);
+    };
+    cluster.compute(&mut end).await;
     for outcome in &mut last.outcomes {
         if matches!(outcome.reason.code, Code::Working | Code::NeedsToSee) {
             outcome.reason = Reason::from(Code::TooManyChanges);
         }
     }
     last.recheck = Some(RETRY);
-    finished(last, &view, happened, requests)
+    finished(last, prints, happened, requests)
+}
+
+/// Takes in what the steps of a decision were answered.
+fn learn(view: &mut PassView<'_>, decision: &Decision, answers: Vec<Answer>) {
+    for (step, answer) in decision.steps.iter().zip(answers) {
+        view.learn(&step.request, answer);
+    }
+}
+
+fn printed(decision: &Decision, view: &PassView<'_>) -> Vec<Option<Print>> {
+    let asked = decision.asked.iter();
+    asked.map(|question| view.print(question)).collect()
 }
 
 /// One round: make up the subject, decide about it, report on it.
@@ -136,7 +167,7 @@ fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view
 
 fn finished(
     decision: Decision,
-    view: &PassView<'_>,
+    prints: Vec<Option<Print>>,
     happened: Vec<(Option<LinkId>, Effect)>,
     requests: usize,
 ) -> Report {
@@ -145,11 +176,7 @@ fn finished(
         happened,
         requests,
         recheck: decision.recheck,
-        prints: decision
-            .asked
-            .iter()
-            .map(|question| view.print(question))
-            .collect(),
+        prints,
         asked: decision.asked,
     }
 }

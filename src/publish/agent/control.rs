@@ -119,7 +119,7 @@ impl Control {
                 missing
             });
         } else {
-            self.dispatch.completed(source);
+            self.dispatch.completed(source, kind);
             self.complete.notify_one();
         }
         self.listed

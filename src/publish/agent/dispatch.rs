@@ -151,19 +151,22 @@ impl Dispatch {
         }
     }
 
-    /// A first list of an endpoint has come: whoever sees all that is needed begins.
-    pub fn completed(&self, source: &SourceId) {
+    /// A first list has come: whoever asks for this kind and now sees all that is needed begins.
+    pub fn completed(&self, source: &SourceId, kind: &Arc<Gvk>) {
         for publication in self.running().all() {
-            // Of the service cluster late ones are of related kinds.
-            if **source == *SERVICE && !publication.compiled().related().is_empty() {
-                for source in publication.sources() {
-                    if publication.sees(&source) {
-                        self.initial(publication, &source, None);
-                    }
+            // On the service cluster late ones are of related kinds, and concern every endpoint.
+            let is_local = **source == *SERVICE;
+            let sources = if is_local && publication.related.watches_local(kind) {
+                publication.sources()
+            } else if !is_local && publication.watches(source, kind) {
+                vec![Arc::clone(source)]
+            } else {
+                Vec::new()
+            };
+            for source in sources {
+                if publication.sees(&source) {
+                    self.initial(publication, &source, None);
                 }
-            }
-            if publication.sees(source) {
-                self.initial(publication, source, None);
             }
         }
     }

@@ -14,6 +14,7 @@ use super::atlas::Places;
 use super::bonds::Bonds;
 use super::braking::Braking;
 use super::dispatch::Dispatch;
+use super::evaluation::Evaluation;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::{Company, Standing};
 use super::retraction::{Guards, Retraction};
@@ -69,10 +70,14 @@ pub struct Passes {
     pub contests: Mutex<Contests>,
     pub troubles: Troubles,
     pub started: Instant,
+    pub evaluation: Evaluation,
 }
 
 /// How long an object that was refused waits, where nothing happens to it.
 const REFUSED: Duration = Duration::from_mins(1);
+
+/// An object of so many bytes is computed about apart from everything else.
+const LARGE: usize = 64 << 10;
 
 impl Passes {
     /// Works until the queue is closed. Passes under way are ended first.
@@ -134,6 +139,7 @@ impl Passes {
             workspace: &id.cluster,
             retraction: &retraction,
             passes: self,
+            evaluation: self.evaluation_of(&publication, id),
         };
         let known = Known {
             cache: &self.cache,
@@ -175,6 +181,13 @@ impl Passes {
         };
         self.tell(&pass);
         outcome(&report)
+    }
+
+    /// What is computed about an object that is small and copied as it is takes no longer than a turn for it would.
+    fn evaluation_of(&self, publication: &Publication, id: &SubjectId) -> Option<&Evaluation> {
+        let is_light = !publication.compiled().evaluates()
+            && self.cache.bytes(&publication.anchor(id)) < LARGE;
+        (!is_light).then_some(&self.evaluation)
     }
 
     fn tell(&self, pass: &Pass<'_>) {
@@ -298,9 +311,18 @@ struct WhileAtWork<'a> {
     retraction: &'a Retraction<'a>,
     passes: &'a Passes,
     workspace: &'a Arc<str>,
+    /// None where nothing takes long.
+    evaluation: Option<&'a Evaluation>,
 }
 
 impl Cluster for WhileAtWork<'_> {
+    async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
+        match self.evaluation {
+            Some(evaluation) => evaluation.run(self.workspace, work).await,
+            None => work(),
+        }
+    }
+
     async fn send(&self, request: &Request) -> Answer {
         if let Err(why) = self.publication.goes_on() {
             return Answer::Failed(Failure::Unavailable(why));

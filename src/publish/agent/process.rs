@@ -1,8 +1,11 @@
 //! All of the agent together, from start to end.
 
 use std::collections::HashSet;
+use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +24,7 @@ use super::braking::Braking;
 use super::conditions::{Conditions, Known, Quiet};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
+use super::evaluation::Evaluation;
 use super::events::{self, Announcer};
 use super::export::{self, Exporter, Members, Standing, Wires};
 use super::feeds::{self, Feeds, Wanted};
@@ -42,6 +46,7 @@ use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
 use hawser_runtime::cluster::troubles::Troubles;
 use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::process::apart::Apart;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
@@ -60,6 +65,8 @@ pub enum AgentError {
     Start(#[from] StartError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error("cannot start a thread")]
+    Apart(#[source] io::Error),
     #[error("the leadership was lost: another agent of this name may be at work now")]
     LeadershipLost,
 }
@@ -77,20 +84,21 @@ pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), A
     let options = Arc::new(options);
     let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::missing(GATES));
-    let _pages = pages(&options, &metrics, &health, &stop).await?;
+    let apart = Apart::start("apart").map_err(AgentError::Apart)?;
+    let _pages = pages(&options, &metrics, &health, &stop, &apart).await?;
     let _beats = AbortOnDropHandle::new(tokio::spawn(beating(Arc::clone(&health))));
     let fence = match options.leader_election {
         LeaderElection::Off => Fence::always_open(),
         LeaderElection::On => Fence::closed(),
     };
-    let planes = Planes::connect(&options, &metrics, &fence)?;
+    let planes = Planes::connect(&options, &metrics, &fence, &apart)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
     };
     health.found("kcp");
     let agent = Agent::assemble(options, &planes, located, &metrics);
-    agent.run(fence, &health, stop).await
+    agent.run(fence, &health, &apart, stop).await
 }
 
 async fn pages(
@@ -98,6 +106,7 @@ async fn pages(
     metrics: &Arc<Metrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
+    apart: &Apart,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
     let mut served = Vec::new();
     let wanted = [
@@ -113,10 +122,10 @@ async fn pages(
         ),
     ];
     for (flag, address, pages) in wanted {
-        if let Some(address) = address {
-            let bound = serve::bind(flag, address).await?;
-            let serving = bound.serve(pages, stop.clone());
-            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
+        if let Some(address) = address.clone() {
+            // Whoever asks how the process is gets an answer whatever it is busy with.
+            let bound = apart.run(async move { serve::bind(flag, &address).await });
+            served.push(apart.spawn(bound.await?.serve(pages, stop.clone())));
         }
     }
     Ok(served)
@@ -126,6 +135,8 @@ async fn pages(
 pub(super) struct Planes {
     pub(super) kcp: Connection,
     pub(super) service: Connection,
+    /// To the service cluster, with sockets that serve nothing but the lease.
+    lease: Connection,
     _followed: [AbortOnDropHandle<()>; 2],
 }
 
@@ -134,6 +145,7 @@ impl Planes {
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         fence: &Fence,
+        apart: &Apart,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
@@ -146,20 +158,30 @@ impl Planes {
                 guard: Some(fence.guard()),
                 ..Limits::default()
             };
-            let connection = Connection::new(config, limits)?;
-            let renewed = connection.clone();
-            let following = watched.follow(move |config| renewed.renew(config));
-            let following = AbortOnDropHandle::new(tokio::spawn(following));
-            Ok((connection, following))
+            Ok((Connection::new(config, limits)?, watched))
         };
         let in_flight = options.in_flight;
-        let (service, first) = connect(service, "service", in_flight.service.get())?;
+        let (service, watched) = connect(service, "service", in_flight.service.get())?;
+        // What a client does beside its calls is done where it was made.
+        let lease = apart.within(|| service.another())?;
+        let renewed = (service.clone(), lease.clone(), apart.clone());
+        let first = watched.follow(move |config| {
+            let (service, lease, apart) = &renewed;
+            apart.within(|| lease.renew(config.clone()))?;
+            service.renew(config)
+        });
         let kcp = Source::workspace(&options.kcp_kubeconfig);
-        let (kcp, second) = connect(kcp, "kcp", in_flight.kcp.get())?;
+        let (kcp, watched) = connect(kcp, "kcp", in_flight.kcp.get())?;
+        let renewed = kcp.clone();
+        let second = watched.follow(move |config| renewed.renew(config));
         Ok(Self {
             kcp,
             service,
-            _followed: [first, second],
+            lease,
+            _followed: [
+                AbortOnDropHandle::new(tokio::spawn(first)),
+                AbortOnDropHandle::new(tokio::spawn(second)),
+            ],
         })
     }
 }
@@ -167,7 +189,7 @@ impl Planes {
 /// Every part of the agent, not yet at work.
 struct Agent {
     options: Arc<AgentOptions>,
-    service: Connection,
+    lease: Connection,
     sides: Sides,
     cache: Arc<Cache>,
     dispatch: Arc<Dispatch>,
@@ -313,7 +335,7 @@ impl Agent {
         let disabled = options.disabled.contains(&Controller::ApiExport);
         Self {
             options,
-            service: planes.service.clone(),
+            lease: planes.lease.clone(),
             sides,
             cache,
             dispatch,
@@ -336,6 +358,7 @@ impl Agent {
         self,
         fence: Fence,
         health: &Arc<Health>,
+        apart: &Apart,
         stop: CancellationToken,
     ) -> Result<(), AgentError> {
         tokio::select! {
@@ -351,7 +374,7 @@ impl Agent {
         let filling = filling(Arc::clone(&self.publishing), Arc::clone(health));
         let _filling = AbortOnDropHandle::new(tokio::spawn(filling));
         let leadership = tokio::select! {
-            leadership = self.lead(fence) => leadership,
+            leadership = self.lead(fence, apart) => leadership,
             () = stop.cancelled() => return Ok(()),
         };
         if leadership.is_some() {
@@ -390,7 +413,7 @@ impl Agent {
     }
 
     /// Waits until this agent is the one to work; none where nobody else could be.
-    async fn lead(&self, fence: Fence) -> Option<Leadership> {
+    async fn lead(&self, fence: Fence, apart: &Apart) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
@@ -402,7 +425,8 @@ impl Agent {
             fence,
             metrics: Arc::clone(&self.metrics),
         };
-        Some(elect(self.service.clone(), options).await)
+        // Renewed there, too: neither a busy process nor busy sockets cost the lease.
+        Some(apart.run(elect(self.lease.clone(), options)).await)
     }
 
     fn work(self, mut drained: JoinSet<()>) -> Work {
@@ -419,6 +443,7 @@ impl Agent {
             reason: self.complete,
             forbidden: AtomicBool::new(false),
         };
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let passes = Arc::new(Passes {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
@@ -438,6 +463,7 @@ impl Agent {
             contests: Mutex::default(),
             troubles: Troubles::default(),
             started: Instant::now(),
+            evaluation: Evaluation::new(processors),
         });
         let dispatch = Arc::clone(&self.dispatch);
         let numbers = watch_numbers(self.metrics, self.cache, self.dispatch, recorder);

@@ -1,8 +1,8 @@
 //! One published resource at work: its rules, the feeds it lives on, and what its objects came to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -11,7 +11,7 @@ use super::related::Works;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
-use crate::publish::rules::Sides;
+use crate::publish::rules::{SECRET, Sides};
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
@@ -67,6 +67,9 @@ impl Plan {
     }
 }
 
+/// What the objects of one workspace came to.
+type Memos = HashMap<SubjectId, Arc<Memo>>;
+
 /// A published resource at work. What holds it may stop it; nothing is written for it afterwards.
 pub struct Publication {
     pub plan: Plan,
@@ -77,7 +80,7 @@ pub struct Publication {
     local: Vec<Arc<Watched>>,
     /// What is watched of each endpoint: the objects first.
     remote: RwLock<HashMap<SourceId, Vec<Arc<Watched>>>>,
-    memos: Mutex<HashMap<SubjectId, Memo>>,
+    memos: Mutex<HashMap<Arc<str>, Memos>>,
     /// Whose copies are where, as passes found them: a copy need not name its source rightly.
     copies_of: Mutex<HashMap<Key, SubjectId>>,
     /// What the servers do not allow, in words.
@@ -93,20 +96,25 @@ pub struct Publication {
     stopped: AtomicBool,
 }
 
+static CONFIG_MAP: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "ConfigMap").into());
+static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
+static LOGICAL_CLUSTER: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster").into());
+
 pub fn secret_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new("", "v1", "Secret"))
+    Arc::clone(&SECRET)
 }
 
 pub fn config_map_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new("", "v1", "ConfigMap"))
+    Arc::clone(&CONFIG_MAP)
 }
 
 pub fn namespace_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new("", "v1", "Namespace"))
+    Arc::clone(&NAMESPACE)
 }
 
 pub fn logical_cluster_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster"))
+    Arc::clone(&LOGICAL_CLUSTER)
 }
 
 /// A feed of the service cluster.
@@ -403,19 +411,28 @@ impl Publication {
         let Some(objects) = remote.get(source).and_then(|feeds| feeds.first()) else {
             return Vec::new();
         };
-        let keys = objects.table().keys();
-        let of_cluster = |key: &Key| cluster.is_none_or(|cluster| *key.cluster == *cluster);
-        keys.into_iter()
-            .filter(of_cluster)
-            .map(|key| self.subject(&key))
-            .collect()
+        let keys = match cluster {
+            Some(cluster) => objects.table().keys_of(cluster, None),
+            None => objects.table().keys(),
+        };
+        keys.iter().map(|key| self.subject(key)).collect()
     }
 
     /// The objects of one namespace of a workspace.
     pub fn subjects_in(&self, source: &SourceId, cluster: &str, namespace: &str) -> Vec<SubjectId> {
-        let mut subjects = self.subjects(source, Some(cluster));
-        subjects.retain(|id| id.namespace.as_deref() == Some(namespace));
-        subjects
+        let remote = self.remote.read();
+        let Some(objects) = remote.get(source).and_then(|feeds| feeds.first()) else {
+            return Vec::new();
+        };
+        let keys = objects.table().keys_of(cluster, Some(namespace));
+        keys.iter().map(|key| self.subject(key)).collect()
+    }
+
+    /// Whether its passes ask for objects of this kind at an endpoint.
+    pub fn watches(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
+        let remote = self.remote.read();
+        let mut feeds = remote.get(source).into_iter().flatten();
+        feeds.any(|feed| feed.table().kind() == kind) || self.related.watches(source, kind)
     }
 
     /// The subject of an object of a workspace.
@@ -484,27 +501,35 @@ impl Publication {
 
     /// Whether nothing has changed since this object came to rest.
     pub fn rests(&self, id: &SubjectId, cache: &Cache) -> bool {
-        let memos = self.memos.lock();
-        let memo = memos.get(id);
+        let memo = self.memo(id);
         memo.is_some_and(|memo| memo.holds(self.rules(), cache))
     }
 
     /// The print that an answer had when this object came to rest.
     pub fn rested_with(&self, id: &SubjectId, question: &Question) -> Option<Print> {
-        self.memos.lock().get(id)?.answer(question)
+        self.memo(id)?.answer(question)
+    }
+
+    fn memo(&self, id: &SubjectId) -> Option<Arc<Memo>> {
+        let memos = self.memos.lock();
+        memos.get(&id.cluster)?.get(id).cloned()
     }
 
     pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {
         let mut memos = self.memos.lock();
-        match memo {
-            Some(memo) => memos.insert(id.clone(), memo),
-            None => memos.remove(id),
+        let Some(memo) = memo else {
+            if let Some(of_cluster) = memos.get_mut(&id.cluster) {
+                of_cluster.remove(id);
+            }
+            return;
         };
+        let of_cluster = memos.entry(Arc::clone(&id.cluster)).or_default();
+        of_cluster.insert(id.clone(), Arc::new(memo));
     }
 
     /// Drops what was noted of the objects of a workspace that no longer takes part.
     pub fn forget(&self, cluster: &str) {
-        self.memos.lock().retain(|id, _| *id.cluster != *cluster);
+        self.memos.lock().remove(cluster);
         let mut copies = self.copies_of.lock();
         copies.retain(|_, id| *id.cluster != *cluster);
         let mut unaccepted = self.unaccepted.lock();

@@ -290,7 +290,7 @@ impl Works {
 
     /// Types that are looked for and not found, in words.
     pub fn unserved(&self, compiled: &Compiled) -> Vec<String> {
-        if !self.begun.load(std::sync::atomic::Ordering::SeqCst) {
+        if !self.begun.load(Ordering::SeqCst) {
             return Vec::new();
         }
         let words = |(side, name): (Origin, TypeName)| {
@@ -372,6 +372,19 @@ impl Works {
                 .read()
                 .get(source)
                 .is_none_or(|feeds| feeds.values().all(settled))
+    }
+
+    /// Whether passes ask for objects of this kind at an endpoint.
+    pub fn watches(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
+        let remote = self.remote.read();
+        remote
+            .get(source)
+            .is_some_and(|feeds| feeds.contains_key(kind))
+    }
+
+    /// Whether passes ask for objects of this kind on the service cluster.
+    pub fn watches_local(&self, kind: &Arc<Gvk>) -> bool {
+        self.local.read().contains_key(kind)
     }
 
     /// What nobody tells of is read again by the passes that come.

@@ -107,6 +107,75 @@ impl Stage {
 }
 
 #[test]
+fn what_mutations_make_of_an_object_is_worked_out_once_for_each_of_its_states() {
+    let stage = Stage::new(json!({
+        "mutation": {
+            "spec": [{"regex": {"path": "spec.image", "pattern": "^", "replacement": "reg/"}}],
+            "status": [{"regex": {"path": "status.phase", "pattern": "^", "replacement": "is "}}],
+        },
+    }));
+    let remote = Remote {
+        cluster: CLUSTER.into(),
+        namespace: Some("default".into()),
+        name: "a".into(),
+    };
+    let rules = ObjectRules::new(&stage.compiled, &Sides::default(), remote, None);
+    let object = |uid: &str, version: Value, image: &str| {
+        let metadata =
+            json!({"name": "a", "namespace": "default", "uid": uid, "resourceVersion": version});
+        let body = json!({
+            "apiVersion": "remote.com/v1alpha1", "kind": "RemoteThing", "metadata": metadata,
+            "spec": {"image": image}, "status": {"phase": "fine"},
+        });
+        Object::new(body).unwrap()
+    };
+    let image = |source: &Object, live: &Object| {
+        let desired = rules.desired(source, Some(live)).unwrap();
+        desired.as_value()["spec"]["image"].clone()
+    };
+    let times = || {
+        rules
+            .worked
+            .times
+            .swap(0, std::sync::atomic::Ordering::Relaxed)
+    };
+
+    let (source, live) = (object("s", json!("1"), "one"), object("l", json!("7"), ""));
+    for _ in 0..5 {
+        assert_eq!(image(&source, &live), "reg/one");
+        assert_eq!(
+            rules.status(&live, &source).unwrap().unwrap()["phase"],
+            "is fine"
+        );
+    }
+    assert_eq!(times(), 2);
+    for _ in 0..3 {
+        rules.place(&source).unwrap();
+        rules.desired(&source, None).unwrap();
+    }
+    assert_eq!(times(), 1);
+
+    // Another state of either, and another object of the same name.
+    assert_eq!(image(&object("s", json!("2"), "two"), &live), "reg/two");
+    assert_eq!(
+        image(
+            &object("s", json!("2"), "two"),
+            &object("l", json!("8"), "")
+        ),
+        "reg/two"
+    );
+    assert_eq!(image(&object("t", json!("2"), "three"), &live), "reg/three");
+    assert_eq!(times(), 3);
+
+    // Objects that do not say which state they are in.
+    for image_of in ["four", "five"] {
+        let source = object("t", Value::Null, image_of);
+        assert_eq!(image(&source, &live), format!("reg/{image_of}"));
+    }
+    assert_eq!(times(), 2);
+}
+
+#[test]
 fn a_new_object_gets_its_finalizer_its_state_and_its_copy_in_one_pass() {
     let stage = Stage::new(json!({}));
     let subject = stage.create(

@@ -110,6 +110,16 @@ impl Cache {
         changes
     }
 
+    /// How many bytes there are of an object; none where it is not known.
+    pub fn bytes(&self, key: &Key) -> usize {
+        let tables = self.tables(&key.scope());
+        tables
+            .iter()
+            .map(|table| table.bytes(key))
+            .max()
+            .unwrap_or(0)
+    }
+
     fn tables(&self, scope: &Scope) -> Shelf {
         let Some(source) = self.source(&scope.side, &scope.cluster) else {
             return Shelf::new();

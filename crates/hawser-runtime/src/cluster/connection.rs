@@ -266,6 +266,11 @@ impl Connection {
         })
     }
 
+    /// To the same place with the credentials that this one has now, and with sockets and a lane of its own.
+    pub fn another(&self) -> Result<Self, ConnectError> {
+        Self::within(Arc::new(self.account.another()), &self.url())
+    }
+
     /// Takes other credentials for this connection and everything made from it. The server and
     /// path that each of them leads to stay.
     pub fn renew(&self, config: kube::Config) -> Result<(), ConnectError> {

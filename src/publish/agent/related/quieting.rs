@@ -12,27 +12,52 @@ use kube_lang::object::Object;
 
 /// How long whoever made an object is given to write its status.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How many objects are watched at a time; they are looked at again within seconds.
-const WATCHED: usize = 10_000;
+/// For how long an object is kept in mind that nobody asks about; for twice that at most.
+const KEPT: Duration = Duration::from_mins(1);
 
 /// Since when each object is what it is, for those that were asked about lately.
-#[derive(Debug, Default)]
-pub(super) struct Quieting(Mutex<HashMap<Key, (String, Instant)>>);
+#[derive(Debug)]
+pub(super) struct Quieting(Mutex<Minds>);
+
+type Mind = HashMap<Key, (String, Instant)>;
+
+/// What was asked about since the last turn, and before it. What is older goes as a whole.
+#[derive(Debug)]
+struct Minds {
+    new: Mind,
+    old: Mind,
+    turned: Instant,
+}
+
+impl Default for Quieting {
+    fn default() -> Self {
+        Self(Mutex::new(Minds {
+            new: Mind::new(),
+            old: Mind::new(),
+            turned: Instant::now(),
+        }))
+    }
+}
 
 impl Quiet for Quieting {
     fn is_quiet(&self, key: &Key, object: &Object) -> bool {
         let version = object.resource_version().unwrap_or_default();
-        let mut seen = self.0.lock();
-        if let Some((known, since)) = seen.get(key)
+        let mut minds = self.0.lock();
+        if minds.turned.elapsed() >= KEPT {
+            minds.old = std::mem::take(&mut minds.new);
+            minds.turned = Instant::now();
+        }
+        if let Some(known) = minds.old.remove(key) {
+            minds.new.entry(key.clone()).or_insert(known);
+        }
+        // It stays until it is forgotten: the same pass asks again.
+        if let Some((known, since)) = minds.new.get(key)
             && known == version
         {
-            // It stays until it is forgotten: the same pass asks again.
             return since.elapsed() >= MOMENT;
         }
-        if seen.len() >= WATCHED {
-            seen.retain(|_, (_, since)| since.elapsed() < 10 * MOMENT);
-        }
-        seen.insert(key.clone(), (version.to_owned(), Instant::now()));
+        let now = (version.to_owned(), Instant::now());
+        minds.new.insert(key.clone(), now);
         false
     }
 }
@@ -62,5 +87,31 @@ mod tests {
         assert!(!quieting.is_quiet(&key, &object("2")));
         tokio::time::advance(MOMENT / 2).await;
         assert!(quieting.is_quiet(&key, &object("2")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_fresh_objects_each_becomes_quiet_and_is_forgotten() {
+        let kind = Arc::new(Gvk::new("g", "v1", "Gadget"));
+        let scope = Scope::new(&Side::new("kcp"), &kind, "c");
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
+        let object = Object::new(object).unwrap();
+        let quieting = Quieting::default();
+        let ask_all = |wanted: bool| {
+            for i in 0..30_000 {
+                let key = scope.key(None, &i.to_string());
+                assert_eq!(quieting.is_quiet(&key, &object), wanted, "{i}");
+            }
+        };
+        ask_all(false);
+        tokio::time::advance(MOMENT).await;
+        ask_all(true);
+        tokio::time::advance(KEPT).await;
+        ask_all(true);
+        for _ in 0..2 {
+            tokio::time::advance(KEPT).await;
+            quieting.is_quiet(&scope.key(None, "other"), &object);
+        }
+        let minds = quieting.0.lock();
+        assert_eq!((minds.new.len(), minds.old.len()), (1, 0));
     }
 }

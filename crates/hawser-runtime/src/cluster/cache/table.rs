@@ -14,6 +14,10 @@ use hawser_sync::subject::Labels;
 use hawser_sync::{Found, Key, Print, Scope, Seen, Side};
 use kube_lang::object::{Gvk, Object};
 
+mod places;
+
+use places::{Labelled, Places};
+
 /// Deletions that are remembered; older ones are settled long since.
 const GRAVES: usize = 20_000;
 
@@ -123,6 +127,8 @@ struct Entry {
     in_deletion: bool,
     /// Where it stands in the index.
     indexed: Option<u64>,
+    /// Where it stands by the labels that were looked for.
+    labelled: Box<[Labelled]>,
     body: Box<[u8]>,
     extent: Extent,
     /// Somebody asked for it: it stays whole.
@@ -169,6 +175,7 @@ struct State {
     fragments: usize,
     /// Keys by the values of the indexed labels, hashed, where an object has all of them.
     index: HashMap<u64, Vec<Key>>,
+    places: Places,
     graves: HashMap<Key, Grave>,
     buried: VecDeque<Key>,
     idle: Idle,
@@ -182,6 +189,9 @@ pub struct Table {
     /// How much is kept of what nobody asked for.
     idle: AtomicUsize,
     state: RwLock<State>,
+    /// How many objects were looked at to find some.
+    #[cfg(test)]
+    pub(super) visits: AtomicUsize,
 }
 
 impl Table {
@@ -192,6 +202,8 @@ impl Table {
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::default(),
+            #[cfg(test)]
+            visits: AtomicUsize::default(),
         }
     }
 
@@ -233,6 +245,18 @@ impl Table {
         self.state.read().entries.keys().cloned().collect()
     }
 
+    /// The keys of a cluster, or of one namespace of it.
+    pub fn keys_of(&self, cluster: &str, namespace: Option<&str>) -> Vec<Key> {
+        let state = self.state.read();
+        let scope = self.scope(cluster);
+        let keys: Vec<Key> = match namespace {
+            None => state.places.of_cluster(scope).collect(),
+            Some(namespace) => state.places.of_namespace(scope, namespace).collect(),
+        };
+        self.visited(keys.len());
+        keys
+    }
+
     /// Every object, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
@@ -269,16 +293,20 @@ impl Table {
         }
     }
 
-    pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
+    /// How many bytes are kept of an object.
+    pub(super) fn bytes(&self, key: &Key) -> usize {
         let state = self.state.read();
-        let Some(keys) = self.candidates(&state, cluster, labels) else {
+        state.entries.get(key).map_or(0, |entry| entry.body.len())
+    }
+
+    pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
+        self.seek(labels);
+        let state = self.state.read();
+        let Some(candidates) = self.candidates(&state, cluster, labels) else {
             return Found::Unknown;
         };
         let mut found = Vec::new();
-        for key in keys {
-            let Some(entry) = state.entries.get(key) else {
-                return Found::Unknown;
-            };
+        for (key, entry) in candidates {
             let Some(object) = entry.object() else {
                 return Found::Unknown;
             };
@@ -286,7 +314,7 @@ impl Table {
                 let Some(whole) = entry.ask().then_some(object) else {
                     return Found::Unknown;
                 };
-                found.push((key.clone(), whole));
+                found.push((key, whole));
             }
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -295,11 +323,10 @@ impl Table {
 
     /// Of the objects with these labels.
     pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
+        self.seek(labels);
         let state = self.state.read();
-        let keys = self.candidates(&state, cluster, labels)?;
         let mut prints = Vec::new();
-        for key in keys {
-            let entry = state.entries.get(key)?;
+        for (_, entry) in self.candidates(&state, cluster, labels)? {
             let object = entry.object()?;
             if labels.fit(&object) {
                 prints.push(entry.print);
@@ -308,34 +335,78 @@ impl Table {
         Some(Print::of_all(prints))
     }
 
-    /// The keys among which everything with these labels is; none where that is not known.
+    /// Finds objects by these labels from now on without looking at others.
+    fn seek(&self, labels: &Labels) {
+        let is_indexed = self.coverage.place(|label| labels.get(label)).is_some();
+        if is_indexed || self.state.read().places.unsought(labels).is_empty() {
+            return;
+        }
+        let mut state = self.state.write();
+        let State {
+            places, entries, ..
+        } = &mut *state;
+        let new = places.unsought(labels);
+        let marks: Vec<_> = new.iter().map(|name| json!(name).to_string()).collect();
+        let marks: Vec<_> = marks.iter().map(Finder::new).collect();
+        places.seek(new);
+        for (key, entry) in entries {
+            if marks.iter().any(|mark| mark.find(&entry.body).is_some())
+                && let Some(object) = entry.object()
+            {
+                entry.labelled = places.relabel(key, &entry.labelled, &object);
+            }
+        }
+    }
+
+    /// The objects among which everything with these labels is; none where that is not known.
     fn candidates<'s>(
-        &self,
+        &'s self,
         state: &'s State,
         cluster: &'s str,
         labels: &Labels,
-    ) -> Option<Box<dyn Iterator<Item = &'s Key> + 's>> {
+    ) -> Option<Box<dyn Iterator<Item = (Key, &'s Entry)> + 's>> {
         let labelled = self.coverage.labelled.as_ref();
         let covered = labelled.is_none_or(|label| labels.get(label).is_some());
         if !state.complete || !covered || self.coverage.namespace.is_some() {
             return None;
         }
+        let entry = move |key: Key| {
+            self.visited(1);
+            let entry = state.entries.get(&key)?;
+            Some((key, entry))
+        };
         let values = self.coverage.place(|label| labels.get(label));
         if let Some(values) = values {
             let keys = state.index.get(&values).into_iter().flatten();
-            return Some(Box::new(keys.filter(move |key| *key.cluster == *cluster)));
+            let keys = keys.filter(move |key| *key.cluster == *cluster).cloned();
+            return Some(Box::new(keys.filter_map(entry)));
+        }
+        if let Some(fewest) = state.places.fewest(cluster, labels) {
+            let keys = fewest.into_iter().flatten().cloned();
+            return Some(Box::new(keys.filter_map(entry)));
         }
         // Few of many objects have the labels: those whose text has not are not parsed.
         let marks = labels
             .iter()
             .map(|(key, value)| format!("{}:{}", json!(key), json!(value)));
         let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
-        let may_have = move |(key, entry): &(&Key, &Entry)| {
-            *key.cluster == *cluster && marks.iter().all(|m| m.find(&entry.body).is_some())
-        };
-        let all = state.entries.iter().filter(may_have);
-        Some(Box::new(all.map(|(key, _)| key)))
+        let may_have =
+            move |(_, entry): &(Key, &Entry)| marks.iter().all(|m| m.find(&entry.body).is_some());
+        let all = state
+            .places
+            .of_cluster(self.scope(cluster))
+            .filter_map(entry);
+        Some(Box::new(all.filter(may_have)))
     }
+
+    #[cfg(test)]
+    fn visited(&self, objects: usize) {
+        self.visits.fetch_add(objects, Ordering::Relaxed);
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "only tests count")]
+    fn visited(&self, _: usize) {}
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {
         let state = self.state.read();
@@ -570,6 +641,10 @@ impl State {
                     .push(key.clone());
             }
         }
+        let labelled = match self.entries.get(key) {
+            Some(known) => self.places.relabel(key, &known.labelled, object),
+            None => self.places.insert(key, object),
+        };
         self.graves.remove(key);
         let entry = Entry {
             version,
@@ -584,6 +659,7 @@ impl State {
                 Extent::Whole
             },
             indexed,
+            labelled,
             body: serde_json::to_vec(object.as_value())
                 .expect("a JSON value has no keys but strings")
                 .into(),
@@ -620,6 +696,7 @@ impl State {
         let entry = self.entries.remove(key)?;
         self.uncount(&entry);
         self.unindex(entry.indexed, key);
+        self.places.remove(key, &entry.labelled);
         Some(entry)
     }
 

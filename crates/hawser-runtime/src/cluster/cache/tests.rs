@@ -496,3 +496,115 @@ fn whoever_wants_everything_gets_it_from_then_on() {
     shelf.table.upsert(&shelf.listed("b", 2, json!({})));
     assert_eq!(shelf.seen("b"), Some(2));
 }
+
+/// A table of several clusters, with so many objects in each.
+fn many(clusters: &[&str], objects: usize) -> (Arc<Cache>, Arc<Table>, Vec<Scope>) {
+    let cache = Cache::new();
+    let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "Thing")));
+    let table = cache.add(&side, &kind, &SOURCE.into(), Coverage::default());
+    let scopes = clusters.iter().map(|cluster| {
+        cache.route(&side, cluster, &SOURCE.into());
+        Scope::new(&side, &kind, cluster)
+    });
+    let scopes: Vec<_> = scopes.collect();
+    for scope in &scopes {
+        for i in 0..objects {
+            let labels = json!({"metadata": {"labels": {"app": "x", "n": i.to_string()}}});
+            let name = format!("o{i}");
+            table.upsert(&Listed {
+                key: scope.key(Some(if i % 2 == 0 { "even" } else { "odd" }), &name),
+                version: 1,
+                object: object(&name, 1, labels),
+            });
+        }
+    }
+    let listed = table.keys().into_iter().collect();
+    table.finish(&listed, 1);
+    (cache, table, scopes)
+}
+
+fn visits(table: &Table) -> usize {
+    table.visits.swap(0, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn objects_of_a_namespace_are_found_without_a_look_at_others() {
+    let (_, table, scopes) = many(&["a", "b"], 100);
+    assert_eq!(table.keys_of("a", Some("odd")).len(), 50);
+    assert_eq!(visits(&table), 50);
+    let keys = table.keys_of("b", None);
+    assert_eq!((keys.len(), visits(&table)), (100, 100));
+    assert!(keys.iter().all(|key| *key.cluster == *"b"));
+    assert_eq!(table.keys_of("c", None), []);
+
+    let key = scopes[0].key(Some("odd"), "o1");
+    table.learn_gone(&key);
+    assert_eq!(table.keys_of("a", Some("odd")).len(), 49);
+    for key in table.keys_of("a", None) {
+        table.learn_gone(&key);
+    }
+    assert_eq!(table.keys_of("a", None), []);
+    assert_eq!(table.keys_of("b", None).len(), 100);
+}
+
+#[test]
+fn objects_with_a_label_are_found_without_a_look_at_others() {
+    let (cache, table, scopes) = many(&["a", "b"], 100);
+    let labels = |pairs: &[(&str, &str)]| -> Labels {
+        let pairs = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        pairs.collect()
+    };
+    let found = |labels: &Labels| match cache.find(&scopes[0], labels) {
+        Found::All(found) => found.iter().map(|(key, _)| key.name.to_string()).collect(),
+        Found::Unknown => vec!["?".to_owned()],
+    };
+    // Of several labels the one counts that fewest have.
+    let seventh = labels(&[("app", "x"), ("n", "7")]);
+    assert_eq!(found(&seventh), ["o7"]);
+    assert_eq!(visits(&table), 1);
+    let question = Question::Marked(scopes[0].clone(), seventh.clone());
+    let print = cache.print(&question);
+    assert_eq!(visits(&table), 1);
+    assert_eq!(found(&labels(&[("n", "none")])), [""; 0]);
+    assert_eq!(visits(&table), 0);
+
+    // A label that is taken off and put on.
+    let relabel = |name: &str, version, n: &str| {
+        let more = json!({"metadata": {"labels": {"app": "x", "n": n}}});
+        let listed = Listed {
+            key: scopes[0].key(Some("odd"), name),
+            version,
+            object: object(name, version, more),
+        };
+        table.upsert(&listed);
+    };
+    relabel("o7", 2, "8");
+    assert_eq!(found(&seventh), [""; 0]);
+    assert_ne!(cache.print(&question), print);
+    relabel("o9", 3, "7");
+    assert_eq!(found(&seventh), ["o9"]);
+    table.learn_gone(&scopes[0].key(Some("odd"), "o9"));
+    assert_eq!(found(&seventh), [""; 0]);
+}
+
+#[test]
+fn without_labels_only_the_cluster_is_looked_at() {
+    let (cache, table, scopes) = many(&["a", "b"], 100);
+    let Found::All(found) = cache.find(&scopes[1], &Labels::default()) else {
+        panic!("everything is known");
+    };
+    assert_eq!((found.len(), visits(&table)), (100, 100));
+}
+
+#[test]
+fn labels_beyond_those_that_are_indexed_are_found_in_their_cluster() {
+    let (cache, table, scopes) = many(&["a", "b"], 100);
+    for i in 0..50 {
+        let labels = Labels::from([(format!("label-{i}"), "x".to_owned())]);
+        assert_eq!(cache.find(&scopes[0], &labels), Found::All(Vec::new()));
+    }
+    visits(&table);
+    let labels = Labels::from([("n".to_owned(), "7".to_owned())]);
+    assert!(matches!(cache.find(&scopes[0], &labels), Found::All(found) if found.len() == 1));
+    assert_eq!(visits(&table), 100);
+}

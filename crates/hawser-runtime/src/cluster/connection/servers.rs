@@ -32,6 +32,10 @@ impl Account {
         }
     }
 
+    pub(super) fn another(&self) -> Self {
+        Self::new(self.config.read().clone(), self.limits.clone())
+    }
+
     pub(super) fn url(&self) -> String {
         self.config.read().cluster_url.to_string()
     }
