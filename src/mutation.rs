@@ -11,22 +11,29 @@ mod tests;
 
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 
 pub use self::cel::EvalError;
 use kube_lang::go_regex::GoRegex;
 use kube_lang::paths::{self, PathError, Use};
-use kube_lang::template::{self, RenderError, Template};
+use kube_lang::template::{self, Prepared, RenderError, Template};
 
 /// The most steps a pipeline may have.
 pub const MAX_STEPS: usize = 256;
 /// The largest document a pipeline takes or makes, in bytes of compact JSON.
 pub const MAX_DOCUMENT_BYTES: usize = 8 * 1024 * 1024;
-/// The work one step may do over all elements of its path; a unit is about a microsecond at most.
-const MAX_STEP_WORK: u64 = 20_000_000;
+/// The work that all steps of a pipeline may do for one object, over all elements of their paths. A unit is a
+/// microsecond or less.
+pub const MAX_WORK: u64 = 250_000;
 /// How many bytes of a document are looked at for one unit of work.
 const BYTES_PER_UNIT: u64 = 64;
+/// How many bytes a regular expression reads or writes for one unit of work.
+const MATCHED_PER_UNIT: u64 = 16;
+/// How many steps of an expression are one unit of work.
+const COST_PER_UNIT: u64 = 5;
+/// What it takes to find and replace one value, beside looking at it.
+const WORK_PER_TARGET: u64 = 2;
 
 /// One step as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +102,7 @@ pub enum StepError {
     #[error("the object would become larger than {MAX_DOCUMENT_BYTES} bytes")]
     TooLarge,
     #[error(
-        "the step would take more work than is allowed for one object: use it on fewer elements"
+        "the steps up to this one would take more work than is allowed for one object: shorten its lists and texts, or use fewer steps on each element"
     )]
     TooMuchWork,
 }
@@ -150,22 +157,38 @@ impl Pipeline {
 
     /// Mutates a copy of `this`; `other` is the object on the other side, if there is one.
     pub fn apply(&self, this: &Value, other: Option<&Value>) -> Result<Value, MutationError> {
+        self.apply_counted(this, other).map(|(doc, _)| doc)
+    }
+
+    /// The same, and the work that it took.
+    fn apply_counted(
+        &self,
+        this: &Value,
+        other: Option<&Value>,
+    ) -> Result<(Value, u64), MutationError> {
         let mut doc = this.clone();
         if self.is_empty() {
-            return Ok(doc);
+            return Ok((doc, 0));
         }
-        if size(&doc) > MAX_DOCUMENT_BYTES {
+        let bytes = size(&doc);
+        if bytes > MAX_DOCUMENT_BYTES {
             return Err(MutationError::DocumentTooLarge);
         }
+        let mut run = Run {
+            other,
+            prepared: None,
+            bytes,
+            left: MAX_WORK,
+        };
         for (index, step) in self.steps.iter().enumerate() {
-            step.apply(&mut doc, other)
-                .map_err(|(path, source)| MutationError::Step {
-                    step: index,
-                    path,
-                    source,
-                })?;
+            let applied = run.apply(step, &mut doc);
+            applied.map_err(|(path, source)| MutationError::Step {
+                step: index,
+                path,
+                source,
+            })?;
         }
-        Ok(doc)
+        Ok((doc, MAX_WORK - run.left))
     }
 }
 
@@ -243,102 +266,156 @@ fn hint_for(path: &str, problem: &PathError) -> Option<String> {
     })
 }
 
-// === impl Compiled ===
+// === impl Run ===
 
-impl Compiled {
-    fn apply(&self, doc: &mut Value, other: Option<&Value>) -> Result<(), (String, StepError)> {
+/// One pipeline over one document.
+struct Run<'d> {
+    other: Option<&'d Value>,
+    /// What templates see of that, once one has looked.
+    prepared: Option<Prepared>,
+    /// The document is not larger.
+    bytes: usize,
+    /// The work that may still be done.
+    left: u64,
+}
+
+/// What one step sees of both objects: how they were when it began.
+enum Sight {
+    Nothing,
+    Expression(Box<cel::Scope>),
+    /// The fields of a template that it reads.
+    Template(Vec<(&'static str, Prepared)>),
+}
+
+impl Run<'_> {
+    fn apply(&mut self, step: &Compiled, doc: &mut Value) -> Result<(), (String, StepError)> {
         let at = |path: &str, error: StepError| (path.to_owned(), error);
         let targets =
-            paths::expand(doc, &self.path).map_err(|error| at(&self.path, error.into()))?;
-        if matches!(self.action, Action::Delete) {
+            paths::expand(doc, &step.path).map_err(|error| at(&step.path, error.into()))?;
+        let work = 1 + WORK_PER_TARGET * targets.len() as u64;
+        self.spend(work).map_err(|error| at(&step.path, error))?;
+        if matches!(step.action, Action::Delete) {
             // From the end, so that what is removed does not move what is still to be.
             for target in targets.iter().rev() {
                 paths::delete(doc, target).map_err(|error| at(target, error.into()))?;
             }
             return Ok(());
         }
-        let mut run = Run::new(self, doc, other);
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let sight = self.look(&step.action, doc);
+        let sight = sight.map_err(|error| at(&step.path, error))?;
         for target in &targets {
-            run.write(doc, target).map_err(|error| at(target, error))?;
+            self.write(&step.action, &sight, doc, target)
+                .map_err(|error| at(target, error))?;
         }
         Ok(())
     }
-}
 
-/// One step over one document.
-struct Run<'s> {
-    step: &'s Compiled,
-    /// What expressions see of both objects: how they were when the step began.
-    scope: Option<cel::Scope>,
-    /// What templates see of them.
-    data: Value,
-    bytes: usize,
-    work: u64,
-}
-
-impl<'s> Run<'s> {
-    fn new(step: &'s Compiled, doc: &Value, other: Option<&Value>) -> Self {
-        let scope = match &step.action {
-            Action::Cel(program) => Some(program.scope(doc, other)),
-            _ => None,
-        };
-        let data = match &step.action {
-            Action::Template(_) => json!({"LocalObject": doc, "RemoteObject": other}),
-            _ => Value::Null,
-        };
-        Self {
-            step,
-            scope,
-            data,
-            bytes: size(doc),
-            work: 0,
+    /// Makes ready what a step looks at beside the value: once, however many values there are.
+    fn look(&mut self, action: &Action, doc: &Value) -> Result<Sight, StepError> {
+        match action {
+            Action::Delete | Action::Literal(_) | Action::Regex { .. } => Ok(Sight::Nothing),
+            Action::Cel(program) => {
+                let scope = program.scope(doc, self.other);
+                self.spend(scope.bytes() / BYTES_PER_UNIT)?;
+                Ok(Sight::Expression(Box::new(scope)))
+            }
+            Action::Template(template) => {
+                let mut fields = Vec::new();
+                if template.reads("LocalObject") {
+                    let local = Prepared::of(doc);
+                    self.spend(local.work)?;
+                    fields.push(("LocalObject", local));
+                }
+                if template.reads("RemoteObject") {
+                    fields.push(("RemoteObject", self.prepared()?));
+                }
+                Ok(Sight::Template(fields))
+            }
         }
     }
 
-    fn write(&mut self, doc: &mut Value, target: &str) -> Result<(), StepError> {
-        if !paths::is_plain(target) {
-            self.spend(self.bytes as u64 / BYTES_PER_UNIT)?;
+    /// The object on the other side, which no step changes, as templates see it.
+    fn prepared(&mut self) -> Result<Prepared, StepError> {
+        if let Some(prepared) = &self.prepared {
+            return Ok(prepared.clone());
         }
-        let current = paths::get(doc, target)?;
-        let new = match &self.step.action {
-            Action::Delete => return Ok(()),
-            Action::Literal(text) => Value::String(text.clone()),
-            Action::Regex { regex, replacement } => {
+        let prepared = Prepared::of(self.other.unwrap_or(&Value::Null));
+        self.spend(prepared.work)?;
+        Ok(self.prepared.insert(prepared).clone())
+    }
+
+    fn write(
+        &mut self,
+        action: &Action,
+        sight: &Sight,
+        doc: &mut Value,
+        target: &str,
+    ) -> Result<(), StepError> {
+        if !paths::is_plain(target) {
+            // It is written out, and read again.
+            self.spend(2 * self.bytes as u64 / BYTES_PER_UNIT)?;
+        }
+        let (current, looked) = paths::get_counted(doc, target)?;
+        self.spend(looked as u64 / BYTES_PER_UNIT)?;
+        let new = match (action, sight) {
+            (Action::Literal(text), _) => Value::String(text.clone()),
+            (Action::Regex { regex, replacement }, _) => {
+                self.spend(current.text.len() as u64 / MATCHED_PER_UNIT)?;
                 let replaced = regex.replace_all(&current.text, replacement, MAX_DOCUMENT_BYTES);
-                Value::String(replaced.map_err(|_| StepError::TooLarge)?)
+                let replaced = replaced.map_err(|_| StepError::TooLarge)?;
+                self.spend(replaced.len() as u64 / MATCHED_PER_UNIT)?;
+                Value::String(replaced)
             }
-            Action::Template(template) => {
-                // The engine makes values of its own of both objects, each time.
-                self.spend(1 + (size(&self.data) as u64) / BYTES_PER_UNIT)?;
-                self.data["Value"] = current.value();
-                let (text, work) = template.render_counted(&self.data)?;
+            (Action::Template(template), Sight::Template(fields)) => {
+                let value = Prepared::of(&current.value());
+                self.spend(value.work)?;
+                let fields = fields.iter().cloned().chain([("Value", value)]);
+                let (text, work) = match template.render_fields(fields, self.left) {
+                    Err(RenderError::TooMuchWork) => return Err(StepError::TooMuchWork),
+                    rendered => rendered?,
+                };
                 self.spend(work)?;
                 Value::String(text.trim().to_owned())
             }
-            Action::Cel(program) => {
-                let Some(scope) = &self.scope else {
-                    return Ok(());
+            (Action::Cel(program), Sight::Expression(scope)) => {
+                let most = self.left.saturating_mul(COST_PER_UNIT);
+                let (result, cost) = match program.evaluate(&current.value(), scope, most) {
+                    Err(EvalError::TooExpensive { cost, .. }) if cost <= cel::MAX_COST => {
+                        return Err(StepError::TooMuchWork);
+                    }
+                    evaluated => evaluated?,
                 };
-                let (result, cost) = program.evaluate(&current.value(), scope)?;
-                self.spend(cost)?;
+                self.spend(cost / COST_PER_UNIT)?;
                 result
             }
+            (Action::Delete | Action::Template(_) | Action::Cel(_), _) => return Ok(()),
         };
-        self.bytes = self.bytes.saturating_add(size(&new));
+        let bytes = size(&new);
+        self.spend(bytes as u64 / BYTES_PER_UNIT)?;
+        paths::set(doc, target, new)?;
+        self.grow(doc, bytes)
+    }
+
+    /// Takes note of what was written. What it replaced is taken into account when it has to be.
+    fn grow(&mut self, doc: &Value, bytes: usize) -> Result<(), StepError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes <= MAX_DOCUMENT_BYTES {
+            return Ok(());
+        }
+        self.bytes = size(doc);
         if self.bytes > MAX_DOCUMENT_BYTES {
             return Err(StepError::TooLarge);
         }
-        paths::set(doc, target, new)?;
-        Ok(())
+        self.spend(self.bytes as u64 / BYTES_PER_UNIT)
     }
 
     fn spend(&mut self, work: u64) -> Result<(), StepError> {
-        self.work = self.work.saturating_add(work);
-        if self.work > MAX_STEP_WORK {
-            Err(StepError::TooMuchWork)
-        } else {
-            Ok(())
-        }
+        let left = self.left.checked_sub(work);
+        self.left = left.ok_or(StepError::TooMuchWork)?;
+        Ok(())
     }
 }
 

@@ -13,13 +13,15 @@ mod needs;
 mod tests;
 mod types;
 
-use std::{sync::Arc, thread};
+use std::{collections::HashMap, sync::Arc, thread};
 
 use cel::{Context, Env, ExecutionError, Value as CelValue, common::ast::IdedExpr};
 use serde_json::Value;
 use thiserror::Error;
 
+pub(crate) use self::cost::MAX_COST;
 use self::needs::Need;
+use kube_lang::go_regex::GoRegex;
 
 /// The longest expression that is accepted.
 pub(crate) const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
@@ -32,6 +34,11 @@ const FUNCTION_DEPTH: usize = 3;
 const MACRO_DEPTH: usize = 6;
 /// The engine needs much stack for each level, more than the threads have that use pipelines.
 const STACK_BYTES: usize = 128 * 1024 * 1024;
+/// The steps that are counted for a stack of its own.
+const STACK_COST: u64 = 500;
+
+/// The patterns that stand in an expression, compiled.
+type Patterns = HashMap<String, GoRegex>;
 
 /// A compiled expression.
 pub(crate) struct Program {
@@ -39,6 +46,7 @@ pub(crate) struct Program {
     is_deep: bool,
     needs_this: Need,
     needs_other: Need,
+    patterns: Arc<Patterns>,
     env: Arc<Env>,
 }
 
@@ -74,6 +82,13 @@ pub(crate) struct Scope {
     other_cel: CelValue,
 }
 
+impl Scope {
+    /// About how many bytes there are to look at.
+    pub(crate) fn bytes(&self) -> u64 {
+        cost::bytes(&self.this) + cost::bytes(&self.other)
+    }
+}
+
 /// The engine with what expressions may use, to be shared by all of a pipeline.
 pub(crate) struct Engine(Arc<Env>);
 
@@ -99,12 +114,14 @@ impl Engine {
             needs::of("self", &expression),
             needs::of("other", &expression),
         );
-        functions::rewrite(&mut expression);
+        let mut patterns = Patterns::new();
+        functions::rewrite(&mut expression, &mut patterns);
         Ok(Program {
             expression,
             is_deep: depth > SHALLOW_DEPTH,
             needs_this,
             needs_other,
+            patterns: Arc::new(patterns),
             env: Arc::clone(&self.0),
         })
     }
@@ -157,33 +174,43 @@ impl Program {
         }
     }
 
-    /// Answers the result, and what it may have cost.
-    pub(crate) fn evaluate(&self, value: &Value, scope: &Scope) -> Result<(Value, u64), EvalError> {
+    /// Answers the result, and the steps that it may have cost, which are no more than `most`.
+    pub(crate) fn evaluate(
+        &self,
+        value: &Value,
+        scope: &Scope,
+        most: u64,
+    ) -> Result<(Value, u64), EvalError> {
+        let inputs = cost::Inputs {
+            value,
+            this: &scope.this,
+            other: &scope.other,
+            patterns: &self.patterns,
+        };
+        let own_stack = if self.is_deep { STACK_COST } else { 0 };
+        let cost = cost::check(&self.expression, &inputs, most.saturating_sub(own_stack))?;
+        let cost = cost + own_stack;
         if self.is_deep {
             let failed = || {
                 Err(EvalError::Failed(
                     "expression is nested too deeply".to_owned(),
                 ))
             };
-            return with_stack(|| self.evaluate_here(value, scope)).unwrap_or_else(failed);
+            let result = with_stack(|| self.evaluate_here(value, scope));
+            return Ok((result.unwrap_or_else(failed)?, cost));
         }
-        self.evaluate_here(value, scope)
+        Ok((self.evaluate_here(value, scope)?, cost))
     }
 
-    fn evaluate_here(&self, value: &Value, scope: &Scope) -> Result<(Value, u64), EvalError> {
-        let inputs = cost::Inputs {
-            value,
-            this: &scope.this,
-            other: &scope.other,
-        };
-        let cost = cost::check(&self.expression, &inputs)?;
+    fn evaluate_here(&self, value: &Value, scope: &Scope) -> Result<Value, EvalError> {
         let mut context = Context::with_env(Arc::clone(&self.env));
         context.add_variable_from_value("value", convert::plain(value));
         context.add_variable_from_value("self", scope.this_cel.clone());
         context.add_variable_from_value("other", scope.other_cel.clone());
-        let result = CelValue::resolve(&self.expression, &context)
+        let evaluate = || CelValue::resolve(&self.expression, &context);
+        let result = functions::with_patterns(&self.patterns, evaluate)
             .map_err(|error| EvalError::Failed(reason(&error)))?;
-        Ok((convert::json(&result)?, cost))
+        convert::json(&result)
     }
 }
 

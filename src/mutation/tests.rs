@@ -170,6 +170,98 @@ fn an_object_that_would_burst_is_refused() {
     );
 }
 
+/// As many elements as a path may stand for in half, in an object of about 1.4 MB.
+fn many() -> Value {
+    let item = |i| json!({"image": format!("nginx-{i}"), "note": "x".repeat(240)});
+    json!({"spec": {"items": (0..5_000).map(item).collect::<Vec<_>>()}})
+}
+
+fn work(steps: &[Step], this: &Value) -> Result<u64, MutationError> {
+    let pipeline = Pipeline::compile(steps).unwrap();
+    let other = this.clone();
+    let counted = pipeline.apply_counted(this, Some(&other));
+    counted.map(|(_, work)| work)
+}
+
+#[track_caller]
+fn is_too_much(steps: &[Step], this: &Value) {
+    let error = work(steps, this).unwrap_err();
+    let MutationError::Step { source, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert!(
+        matches!(
+            source,
+            StepError::TooMuchWork | StepError::Cel(EvalError::TooExpensive { .. })
+        ),
+        "{source}"
+    );
+}
+
+#[test]
+fn steps_on_each_of_many_elements_of_a_large_object_are_cheap() {
+    let doc = many();
+    for one in [
+        step("template", "spec.items[*].image", "reg/{{ .Value }}", ""),
+        step("regex", "spec.items[*].image", "^", "reg/"),
+        step("cel", "spec.items[*].image", "'reg/' + value", ""),
+    ] {
+        let work = work(std::slice::from_ref(&one), &doc).unwrap();
+        assert!(work < MAX_WORK / 2, "{one:?}: {work}");
+    }
+    // Both objects are made ready once, however many elements look at them.
+    let looks = "{{ .LocalObject.spec.items | len }}-{{ .RemoteObject.kind }}";
+    let looking = step("template", "spec.items[*].image", looks, "");
+    assert!(work(&[looking], &doc).unwrap() < MAX_WORK);
+}
+
+#[test]
+fn work_that_grows_with_the_square_of_an_object_is_refused() {
+    let doc = many();
+    let nothing = "{{ range .LocalObject.spec.items }}{{ end }}{{ .Value }}";
+    let printing = "{{ if eq (print .LocalObject) \"x\" }}{{ end }}{{ .Value }}";
+    for one in [
+        step("template", "spec.items[*].image", nothing, ""),
+        step("template", "spec.items[*].image", printing, ""),
+        step("regex", "spec.items[*].#(a==1)", "^", "x"),
+        step(
+            "cel",
+            "spec.items[*].image",
+            "self.spec.items[0].image + value",
+            "",
+        ),
+        step(
+            "cel",
+            "spec.items[*].image",
+            "self.spec.items.exists(i, i.image == value) ? 'a' : 'b'",
+            "",
+        ),
+    ] {
+        is_too_much(&[one], &doc);
+    }
+}
+
+#[test]
+fn all_steps_together_are_bounded() {
+    let doc = many();
+    let one = step("template", "spec.items[*].image", "reg/{{ .Value }}", "");
+    assert!(work(&vec![one.clone(); 3], &doc).is_ok());
+    is_too_much(&vec![one; 200], &doc);
+}
+
+#[test]
+fn many_steps_on_a_small_object_are_not_refused() {
+    let doc = json!({"spec": {"image": "nginx", "note": "x".repeat(2_000)}});
+    let steps: Vec<_> = (0..MAX_STEPS)
+        .map(|i| match i % 3 {
+            0 => step("regex", "spec.image", "$", "x"),
+            1 => step("template", "spec.t", "{{ .LocalObject.spec.image }}", ""),
+            _ => step("cel", "spec.c", "self.spec.image + other.spec.image", ""),
+        })
+        .collect();
+    assert!(work(&steps, &doc).is_ok());
+}
+
 #[test]
 fn a_pipeline_serves_all_workers_at_once() {
     fn shared<T: Send + Sync>(_: &T) {}

@@ -17,6 +17,8 @@ use self::translate::Translator;
 pub(crate) const MAX_PATTERN_BYTES: usize = 16 * 1024;
 /// What a compiled pattern may take up; a bounded repetition of a large class reaches it.
 const MAX_PROGRAM_BYTES: usize = 8 * 1024 * 1024;
+/// The same of a pattern that comes from a document, which is compiled each time.
+const MAX_SMALL_BYTES: usize = 256 * 1024;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
@@ -40,14 +42,23 @@ pub struct TooLong;
 
 impl GoRegex {
     pub fn compile(pattern: &str) -> Result<Self, RegexError> {
+        Self::compile_within(pattern, MAX_PROGRAM_BYTES)
+    }
+
+    /// For patterns that are not the owner's: what would take long to compile is refused.
+    pub fn compile_small(pattern: &str) -> Result<Self, RegexError> {
+        Self::compile_within(pattern, MAX_SMALL_BYTES)
+    }
+
+    fn compile_within(pattern: &str, limit: usize) -> Result<Self, RegexError> {
         if pattern.len() > MAX_PATTERN_BYTES {
             let message = format!("pattern is longer than {MAX_PATTERN_BYTES} bytes");
             return Err(RegexError { offset: 0, message });
         }
         let translation = Translator::new(pattern).translate()?;
         let regex = RegexBuilder::new(&translation.out)
-            .size_limit(MAX_PROGRAM_BYTES)
-            .dfa_size_limit(MAX_PROGRAM_BYTES)
+            .size_limit(limit)
+            .dfa_size_limit(limit)
             .build()
             .map_err(|error| RegexError {
                 offset: 0,

@@ -26,7 +26,7 @@ pub const MAX_PATH_BYTES: usize = 4 * 1024;
 /// How deep a path may go, counting every key, pipe and nested query.
 pub const MAX_DEPTH: usize = 160;
 /// How many bytes one evaluation may look at, all its parts together.
-pub const MAX_WORK: usize = 256 * 1024 * 1024;
+pub const MAX_WORK: usize = 32 * 1024 * 1024;
 /// How many nulls may be put before an element that is written beyond the end of a list.
 pub const MAX_PADDING: usize = 10_000;
 /// How many elements one `[*]` path may stand for.
@@ -91,19 +91,29 @@ pub enum PathError {
 
 /// Reads a document. Not finding anything is no error.
 pub fn get(doc: &Value, path: &str) -> Result<GetResult, PathError> {
+    get_counted(doc, path).map(|(found, _)| found)
+}
+
+/// Reads a document, and says how many bytes were looked at or written for that.
+pub fn get_counted(doc: &Value, path: &str) -> Result<(GetResult, usize), PathError> {
     check_length(path)?;
     if is_plain(path) {
-        return Ok(read_plain(doc, path.as_bytes())
-            .map(GetResult::of)
-            .unwrap_or_default());
+        let found = read_plain(doc, path.as_bytes()).map(GetResult::of);
+        let found = found.unwrap_or_default();
+        let looked = path.len() + found.raw.len();
+        return Ok((found, looked));
     }
-    get_bytes(&text::compact(doc), path)
+    let text = text::compact(doc);
+    let budget = read::Budget::default();
+    let found = read::get(&text, path.as_bytes(), &budget)?;
+    Ok((GetResult::found(&found), text.len() + budget.spent()))
 }
 
 /// Reads JSON text as it stands: spaces, the order of keys and the notation of numbers are kept.
 pub fn get_text(json: &str, path: &str) -> Result<GetResult, PathError> {
     check_length(path)?;
-    get_bytes(json.as_bytes(), path)
+    let budget = read::Budget::default();
+    read::get(json.as_bytes(), path.as_bytes(), &budget).map(|found| GetResult::found(&found))
 }
 
 /// Writes a value, creating what is missing on the way to it. A path with `#`, `*`, `?`, `|` or `@` only replaces.
@@ -195,11 +205,6 @@ impl GetResult {
             text,
         }
     }
-}
-
-fn get_bytes(json: &[u8], path: &str) -> Result<GetResult, PathError> {
-    let budget = read::Budget::default();
-    read::get(json, path.as_bytes(), &budget).map(|found| GetResult::found(&found))
 }
 
 fn check_length(path: &str) -> Result<(), PathError> {

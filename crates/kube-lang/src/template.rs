@@ -10,6 +10,8 @@ use std::sync::Arc;
 use gotmpl::TemplateError;
 use serde_json::Value as Json;
 
+use reading::Reads;
+
 mod digests;
 mod functions;
 mod handlebars;
@@ -20,6 +22,7 @@ mod numbers;
 mod patterns;
 mod printf;
 pub mod provenance;
+mod reading;
 mod semver;
 mod structure;
 mod text;
@@ -41,13 +44,16 @@ const MAX_SOURCE: usize = 64 << 10;
 const MAX_OUTPUT: usize = 1 << 20;
 /// The iterations of all `range` of one rendering together.
 const MAX_ITERATIONS: u64 = 100_000;
-/// The work of all functions of one rendering together, in calls and units of 64 bytes or one element.
-const MAX_WORK: u64 = 2_000_000;
+/// The work of one rendering, in parts of the template that are gone through, calls, and units of 64 bytes or one element. A unit is a
+/// microsecond or less.
+pub const MAX_WORK: u64 = 250_000;
+/// How many bytes of data are made ready for templates for one unit of work.
+const BYTES_PER_UNIT: usize = 64;
 
 thread_local! {
-    /// What is left of the work of the rendering that runs on this thread: functions are shared between renderings and have no other
-    /// place to count.
-    static WORK: Cell<u64> = const { Cell::new(0) };
+    /// What is left of the work of the rendering that runs on this thread, and none once more was asked for: functions are shared
+    /// between renderings and have no other place to count.
+    static WORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// How a template is read and what is escaped.
@@ -104,12 +110,42 @@ impl CompileError {
 
 /// Why a compiled template could not be rendered with its data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot render the template: {0}")]
-pub struct RenderError(String);
+pub enum RenderError {
+    #[error("cannot render the template: {0}")]
+    Failed(String),
+    #[error(
+        "cannot render the template: it would take more work than is allowed for one object, go through fewer or smaller values in it"
+    )]
+    TooMuchWork,
+}
 
 /// A compiled template: immutable, cheap to clone, shared between threads.
 #[derive(Clone)]
-pub struct Template(Arc<Compiled>);
+pub struct Template(Arc<Readied>);
+
+struct Readied {
+    compiled: Compiled,
+    reads: Reads,
+}
+
+/// A value made ready for templates, once for many renderings. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    value: gotmpl::Value,
+    /// What it took.
+    pub work: u64,
+}
+
+impl Prepared {
+    pub fn of(json: &Json) -> Self {
+        let mut bytes = 0;
+        let value = values::from_json_counted(json, &mut bytes);
+        Self {
+            value,
+            work: (bytes / BYTES_PER_UNIT) as u64,
+        }
+    }
+}
 
 enum Compiled {
     Plain(String),
@@ -139,12 +175,21 @@ impl Template {
             );
             return Err(CompileError::at(text, 0, message, None));
         }
+        let mut reads = Reads::default();
         let compiled = match engine {
-            Engine::Handlebars => Compiled::Handlebars(Box::new(handlebars::compile(text)?)),
+            Engine::Handlebars => {
+                reads = Reads::All;
+                Compiled::Handlebars(Box::new(handlebars::compile(text)?))
+            }
             Engine::Go if !has_actions(text) => Compiled::Plain(text.to_owned()),
-            Engine::Go => Compiled::Go(parse(text, engine)?.max_range_iters(MAX_ITERATIONS)),
+            Engine::Go => {
+                let parsed = parse(text, engine)?;
+                reads = Reads::of(&parsed);
+                Compiled::Go(parsed.max_range_iters(MAX_ITERATIONS))
+            }
             Engine::GoHtml => {
                 let parsed = parse(text, engine)?;
+                reads = Reads::of(&parsed);
                 let mut html = gotmpl::html::Template::new(NAME)
                     .max_range_iters(MAX_ITERATIONS)
                     .funcs(functions::go_table());
@@ -158,37 +203,53 @@ impl Template {
                 Compiled::Html(html.parse("").map_err(|e| compile_error(text, &e))?)
             }
         };
-        Ok(Self(Arc::new(compiled)))
+        Ok(Self(Arc::new(Readied { compiled, reads })))
+    }
+
+    /// Whether what is rendered can depend on this field of the data.
+    pub fn reads(&self, field: &str) -> bool {
+        self.0.reads.contains(field)
     }
 
     /// Renders as it stands.
     pub fn render(&self, data: &Json) -> Result<String, RenderError> {
-        self.render_counted(data).map(|(text, _)| text)
-    }
-
-    /// Renders, and says how much work the functions have done.
-    pub fn render_counted(&self, data: &Json) -> Result<(String, u64), RenderError> {
-        WORK.set(MAX_WORK);
-        typed::forget();
-        let text = self.execute(data);
-        typed::forget();
-        Ok((text?, MAX_WORK - WORK.get()))
-    }
-
-    fn execute(&self, data: &Json) -> Result<String, RenderError> {
-        let mut out = Bounded(String::new());
-        let fail = |e: TemplateError| RenderError(e.to_string());
-        match &*self.0 {
-            Compiled::Plain(text) => return Ok(text.clone()),
-            Compiled::Go(template) => template
-                .execute_fmt(&mut out, &values::from_json(data))
-                .map_err(fail)?,
-            Compiled::Html(template) => template
-                .execute_fmt(&mut out, &values::from_json(data))
-                .map_err(fail)?,
-            Compiled::Handlebars(template) => return template.render(data).map_err(RenderError),
+        match &self.0.compiled {
+            Compiled::Plain(text) => Ok(text.clone()),
+            Compiled::Handlebars(template) => {
+                counted(MAX_WORK, || template.render(data)).map(|(text, _)| text)
+            }
+            Compiled::Go(_) | Compiled::Html(_) => {
+                let data = Prepared::of(data);
+                let left = MAX_WORK.checked_sub(data.work);
+                let (text, _) = self.execute(&data.value, left.ok_or(RenderError::TooMuchWork)?)?;
+                Ok(text)
+            }
         }
-        Ok(out.0)
+    }
+
+    /// Renders with these fields as the data, within so much work, and says how much it has taken.
+    pub fn render_fields<'f>(
+        &self,
+        fields: impl IntoIterator<Item = (&'f str, Prepared)>,
+        most: u64,
+    ) -> Result<(String, u64), RenderError> {
+        let fields = fields.into_iter();
+        let fields = fields.map(|(name, field)| (Arc::from(name), field.value));
+        self.execute(&values::map(fields.collect()), most.min(MAX_WORK))
+    }
+
+    fn execute(&self, data: &gotmpl::Value, most: u64) -> Result<(String, u64), RenderError> {
+        let go = |run: &dyn Fn(&mut Bounded) -> Result<(), TemplateError>| {
+            let mut out = Bounded(String::new());
+            run(&mut out).map_err(|e| e.to_string())?;
+            Ok(out.0)
+        };
+        counted(most, || match &self.0.compiled {
+            Compiled::Plain(text) => Ok(text.clone()),
+            Compiled::Go(template) => go(&|out| template.execute_fmt(out, data)),
+            Compiled::Html(template) => go(&|out| template.execute_fmt(out, data)),
+            Compiled::Handlebars(template) => template.render(&values::to_json(data)),
+        })
     }
 
     /// Renders and strips surrounding white space as Go's `strings.TrimSpace`.
@@ -206,7 +267,8 @@ fn parse(text: &str, engine: Engine) -> Result<gotmpl::Template, CompileError> {
     let mut ready = gotmpl::Template::new(NAME).funcs(functions::go_table());
     for defined in parsed.templates() {
         if let Some(tree) = parsed.lookup(defined) {
-            let tree = tree::prepare(tree, engine, text)?;
+            let mut tree = tree::prepare(tree, engine, text)?;
+            reading::count(&mut tree);
             ready = ready.add_parse_tree(defined, tree);
         }
     }
@@ -239,12 +301,26 @@ impl fmt::Write for Bounded {
     }
 }
 
+/// Renders, and counts what that takes.
+fn counted(
+    most: u64,
+    render: impl FnOnce() -> Result<String, String>,
+) -> Result<(String, u64), RenderError> {
+    WORK.set(Some(most));
+    typed::forget();
+    let rendered = render();
+    typed::forget();
+    let left = WORK.get().ok_or(RenderError::TooMuchWork)?;
+    let text = rendered.map_err(RenderError::Failed)?;
+    Ok((text, most - left))
+}
+
 /// Counts work of the running rendering.
 fn spend(units: u64) -> Result<(), String> {
-    let left = WORK.get();
-    WORK.set(left.saturating_sub(units));
-    if left < units {
-        return Err("the template does too much work".to_owned());
+    let left = WORK.get().and_then(|left| left.checked_sub(units));
+    WORK.set(left);
+    match left {
+        Some(_) => Ok(()),
+        None => Err("the template does too much work".to_owned()),
     }
-    Ok(())
 }

@@ -7,12 +7,16 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::Value;
 
 use super::{
-    EvalError,
-    functions::{MATCHES, MEMBER, ORDERED, STRING, UTC},
+    EvalError, Patterns,
+    functions::{self, MATCHES, MEMBER, ORDERED, STRING, UTC},
 };
 
 /// The most steps an expression may take.
-pub(super) const MAX_COST: u64 = 5_000_000;
+pub(crate) const MAX_COST: u64 = 1_000_000;
+/// The steps that are counted for a pattern that has to be compiled.
+const COMPILING: u64 = 5_000;
+/// How many bytes are measured in one step.
+const MEASURED: u64 = 64;
 /// The most bytes a value may have, the result or one on the way to it.
 pub(super) const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -20,9 +24,11 @@ pub(super) struct Inputs<'d> {
     pub(super) value: &'d Value,
     pub(super) this: &'d Value,
     pub(super) other: &'d Value,
+    pub(super) patterns: &'d Patterns,
 }
 
-/// What is known of a value: at most so large, so long, and, if it is a piece of a document, which.
+/// What is known of a value: at most so large, so long, and, if it is a piece of a document, which. A piece is
+/// measured when somebody asks for its size.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size<'d> {
     bytes: u64,
@@ -37,27 +43,40 @@ struct Estimate<'d, 'e> {
     inputs: &'d Inputs<'d>,
     bound: Vec<(&'e str, Size<'d>)>,
     cost: u64,
+    /// The bytes that were measured. Rounds do not multiply them.
+    measured: u64,
 }
 
-pub(super) fn check(expression: &IdedExpr, inputs: &Inputs<'_>) -> Result<u64, EvalError> {
+/// The cost of an expression, if that is no more than `most` and than is ever allowed.
+pub(super) fn check(
+    expression: &IdedExpr,
+    inputs: &Inputs<'_>,
+    most: u64,
+) -> Result<u64, EvalError> {
     let mut estimate = Estimate {
         inputs,
         bound: Vec::new(),
         cost: 0,
+        measured: 0,
     };
     let size = estimate.of(expression);
-    if estimate.cost > MAX_COST {
-        return Err(EvalError::TooExpensive {
-            cost: estimate.cost,
-            limit: MAX_COST,
-        });
+    let size = estimate.measured(size);
+    let cost = estimate.cost.saturating_add(estimate.measured / MEASURED);
+    let limit = most.min(MAX_COST);
+    if cost > limit {
+        return Err(EvalError::TooExpensive { cost, limit });
     }
     if size.bytes > MAX_BYTES {
         return Err(EvalError::TooLarge {
             limit: usize::try_from(MAX_BYTES).unwrap_or(usize::MAX),
         });
     }
-    Ok(estimate.cost)
+    Ok(cost)
+}
+
+/// About how large a value is.
+pub(super) fn bytes(value: &Value) -> u64 {
+    measure(value).0
 }
 
 impl<'d, 'e> Estimate<'d, 'e> {
@@ -78,7 +97,7 @@ impl<'d, 'e> Estimate<'d, 'e> {
                         .get(&select.field)
                         .map(Size::of_piece)
                         .unwrap_or_default(),
-                    None => of.element(),
+                    None => of.any_element(),
                 }
             }
             Expr::Call(call) => self.call(call),
@@ -88,7 +107,8 @@ impl<'d, 'e> Estimate<'d, 'e> {
                     ..Size::default()
                 };
                 for element in &list.elements {
-                    size = size.with(self.of(element));
+                    let element = self.of(element);
+                    size = size.with(self.measured(element));
                 }
                 size
             }
@@ -99,7 +119,10 @@ impl<'d, 'e> Estimate<'d, 'e> {
                 };
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        size = size.with(self.of(&entry.key)).with(self.of(&entry.value));
+                        for part in [&entry.key, &entry.value] {
+                            let part = self.of(part);
+                            size = size.with(self.measured(part));
+                        }
                     }
                 }
                 size
@@ -107,6 +130,7 @@ impl<'d, 'e> Estimate<'d, 'e> {
             Expr::Comprehension(comprehension) => {
                 let range = self.of(&comprehension.iter_range);
                 let initial = self.of(&comprehension.accu_init);
+                let initial = self.measured(initial);
                 let rounds = match range.piece {
                     Some(Value::Array(elements)) => elements.len() as u64,
                     Some(Value::Object(members)) => members.len() as u64,
@@ -114,11 +138,13 @@ impl<'d, 'e> Estimate<'d, 'e> {
                     None => range.length,
                 };
                 let outer = self.bound.len();
-                self.bound.push((&comprehension.iter_var, range.element()));
+                let element = self.element(range);
+                self.bound.push((&comprehension.iter_var, element));
                 self.bound.push((&comprehension.accu_var, initial));
                 let before = std::mem::take(&mut self.cost);
                 self.of(&comprehension.loop_cond);
                 let step = self.of(&comprehension.loop_step);
+                let step = self.measured(step);
                 let round = std::mem::replace(&mut self.cost, before);
                 self.cost = self
                     .cost
@@ -158,44 +184,108 @@ impl<'d, 'e> Estimate<'d, 'e> {
         }
     }
 
+    /// Puts the size to a piece of a document.
+    fn measured(&mut self, size: Size<'d>) -> Size<'d> {
+        let Some(piece) = size.piece else {
+            return size;
+        };
+        let (bytes, length) = measure(piece);
+        self.measured = self.measured.saturating_add(bytes);
+        Size {
+            bytes,
+            length,
+            ..size
+        }
+    }
+
+    /// What any one element of this can be.
+    fn element(&mut self, size: Size<'d>) -> Size<'d> {
+        match size.piece {
+            Some(Value::Array(elements)) => {
+                let mut largest = Size::default();
+                for element in elements {
+                    let element = self.measured(Size::of_piece(element));
+                    largest = Size {
+                        bytes: largest.bytes.max(element.bytes),
+                        length: largest.length.max(element.length),
+                        // No element of it can be larger than the whole.
+                        element: largest.element.max(element.bytes),
+                        piece: None,
+                    };
+                }
+                largest
+            }
+            Some(Value::Object(members)) => {
+                let longest = members.keys().map(String::len).max().unwrap_or(0);
+                self.measured = self.measured.saturating_add(8 * members.len() as u64);
+                Size {
+                    bytes: longest as u64,
+                    ..Size::default()
+                }
+            }
+            Some(_) => Size::default(),
+            None => size.any_element(),
+        }
+    }
+
+    fn largest_element(&mut self, size: Size<'d>) -> u64 {
+        if size.piece.is_some() {
+            self.element(size).bytes
+        } else {
+            size.element
+        }
+    }
+
+    /// Either of two.
+    fn either(&mut self, one: Size<'d>, other: Size<'d>) -> Size<'d> {
+        let element = self.largest_element(one).max(self.largest_element(other));
+        let (one, other) = (self.measured(one), self.measured(other));
+        Size {
+            bytes: one.bytes.max(other.bytes),
+            length: one.length.max(other.length),
+            element,
+            piece: None,
+        }
+    }
+
     fn call(&mut self, call: &'e CallExpr) -> Size<'d> {
         let target = call.target.as_ref().map(|target| self.of(target));
         let arguments: Vec<Size<'d>> = call.args.iter().map(|argument| self.of(argument)).collect();
-        let all = target.iter().chain(&arguments);
-        let total = all
-            .clone()
-            .fold(0, |sum: u64, size| sum.saturating_add(size.bytes));
-        let longest = all.map(|size| size.length).fold(0, u64::saturating_add);
-        let work = match call.func_name.as_str() {
-            // A pattern may come from the document, so it is compiled each time.
-            MATCHES => total.saturating_add(1_000),
-            "_==_" | "_!=_" | MEMBER | "_+_" | "_<_" | "_<=_" | "_>_" | "_>=_" | STRING
-            | "bytes" | "size" | "contains" | "startsWith" | "endsWith" => total / 16,
-            _ => 0,
-        };
-        self.cost = self.cost.saturating_add(work);
-        match call.func_name.as_str() {
+        let all: Vec<Size<'d>> = target
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let name = call.func_name.as_str();
+        let (mut total, mut longest) = (0_u64, 0_u64);
+        if LOOKS.contains(&name) {
+            for size in &all {
+                let size = self.measured(*size);
+                total = total.saturating_add(size.bytes);
+                longest = longest.saturating_add(size.length);
+            }
+            self.cost = self.cost.saturating_add(self.work(call, total));
+        }
+        match name {
             ORDERED | UTC | "dyn" => arguments.first().copied().unwrap_or_default(),
             "_[_]" => match (
                 arguments.first().and_then(|size| size.piece),
                 call.args.get(1),
             ) {
                 (Some(piece), Some(key)) => {
-                    element_at(piece, key).unwrap_or_else(|| Size::of_piece(piece).element())
+                    element_at(piece, key).unwrap_or_else(|| self.element(Size::of_piece(piece)))
                 }
-                (None, _) => arguments.first().copied().unwrap_or_default().element(),
+                (None, _) => arguments.first().copied().unwrap_or_default().any_element(),
                 (Some(_), None) => Size::default(),
             },
             "_?_:_" => match arguments.get(1..) {
-                Some([yes, no]) => yes.or(*no),
+                Some([yes, no]) => self.either(*yes, *no),
                 _ => Size::default(),
             },
             "_+_" => {
-                let element = arguments
-                    .iter()
-                    .map(|size| size.largest_element())
-                    .max()
-                    .unwrap_or(0);
+                let mut element = 0;
+                for size in &arguments {
+                    element = self.largest_element(*size).max(element);
+                }
                 Size {
                     bytes: total,
                     length: longest,
@@ -214,58 +304,54 @@ impl<'d, 'e> Estimate<'d, 'e> {
             },
         }
     }
+
+    /// The steps that a function takes which looks at so many bytes.
+    fn work(&self, call: &CallExpr, total: u64) -> u64 {
+        if call.func_name != MATCHES {
+            return total / 16;
+        }
+        let pattern = call.args.get(1).and_then(functions::literal);
+        if pattern.is_some_and(|pattern| self.inputs.patterns.contains_key(pattern)) {
+            total / 4
+        } else {
+            // It may come from the document, so it is compiled each time.
+            total.saturating_add(COMPILING)
+        }
+    }
 }
+
+/// Functions that look at all of their arguments.
+const LOOKS: [&str; 15] = [
+    MATCHES,
+    "_==_",
+    "_!=_",
+    MEMBER,
+    "_+_",
+    "_<_",
+    "_<=_",
+    "_>_",
+    "_>=_",
+    STRING,
+    "bytes",
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+];
 
 impl<'d> Size<'d> {
     fn of_piece(piece: &'d Value) -> Self {
-        let (bytes, length) = measure(piece);
         Self {
-            bytes,
-            length,
-            element: 0,
             piece: Some(piece),
+            ..Self::default()
         }
     }
 
-    /// What any one element of this can be.
-    fn element(self) -> Self {
-        match self.piece {
-            Some(Value::Array(elements)) => elements
-                .iter()
-                .map(Self::of_piece)
-                .fold(Self::default(), Self::or),
-            Some(Value::Object(members)) => {
-                let longest = members.keys().map(String::len).max().unwrap_or(0);
-                Self {
-                    bytes: longest as u64,
-                    ..Self::default()
-                }
-            }
-            Some(_) => Self::default(),
-            None => Self {
-                bytes: self.element,
-                ..self
-            },
-        }
-    }
-
-    fn largest_element(self) -> u64 {
-        if self.piece.is_some() {
-            self.element().bytes
-        } else {
-            self.element
-        }
-    }
-
-    /// Either of two.
-    fn or(self, other: Self) -> Self {
-        let element = self.largest_element().max(other.largest_element());
-        let length = self.length.max(other.length);
+    /// What any one element of what was computed can be.
+    fn any_element(self) -> Self {
         Self {
-            bytes: self.bytes.max(other.bytes),
-            length,
-            element,
-            piece: None,
+            bytes: self.element,
+            ..self
         }
     }
 

@@ -1,6 +1,10 @@
 //! Our own versions of functions the engine answers differently from Go, or from one run to the next.
 
-use std::{fmt::Write as _, sync::LazyLock};
+use std::{
+    cell::RefCell,
+    fmt::Write as _,
+    sync::{Arc, LazyLock},
+};
 
 use cel::{
     Env, ExecutionError, Value as CelValue,
@@ -14,7 +18,7 @@ use cel::{
     },
 };
 
-use super::convert::go_time;
+use super::{Patterns, convert::go_time};
 use kube_lang::go_regex::GoRegex;
 
 pub(super) const ORDERED: &str = "@ordered";
@@ -59,9 +63,30 @@ pub(super) fn environment() -> Env {
     env
 }
 
-/// Puts our versions into an expression that was checked.
-pub(super) fn rewrite(node: &mut IdedExpr) {
-    each_child(node, &mut rewrite);
+thread_local! {
+    /// Of the expression that is evaluated on this thread: functions are given their arguments only.
+    static PATTERNS: RefCell<Arc<Patterns>> = RefCell::default();
+}
+
+/// Evaluates with the patterns of an expression at hand.
+pub(super) fn with_patterns<T>(patterns: &Arc<Patterns>, evaluate: impl FnOnce() -> T) -> T {
+    let before = PATTERNS.replace(Arc::clone(patterns));
+    let result = evaluate();
+    PATTERNS.set(before);
+    result
+}
+
+/// The text of a literal.
+pub(super) fn literal(node: &IdedExpr) -> Option<&str> {
+    match &node.expr {
+        Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
+        _ => None,
+    }
+}
+
+/// Puts our versions into an expression that was checked, and compiles the patterns that stand in it.
+pub(super) fn rewrite(node: &mut IdedExpr, patterns: &mut Patterns) {
+    each_child(node, &mut |child| rewrite(child, patterns));
     match &mut node.expr {
         Expr::Comprehension(comprehension) => wrap(ORDERED, &mut comprehension.iter_range),
         Expr::Select(select) if select.test => {
@@ -82,6 +107,12 @@ pub(super) fn rewrite(node: &mut IdedExpr) {
                 let target = target.take();
                 call.args.splice(0..0, target.map(|target| *target));
                 MATCHES.clone_into(&mut call.func_name);
+                // One that cannot be compiled fails where it is used, as in Go.
+                if let Some(pattern) = call.args.get(1).and_then(literal)
+                    && let Ok(regex) = GoRegex::compile(pattern)
+                {
+                    patterns.insert(pattern.to_owned(), regex);
+                }
             }
             ("@in", None) => MEMBER.clone_into(&mut call.func_name),
             ("bool" | "duration" | "int" | "string" | "timestamp", None) => {
@@ -186,9 +217,14 @@ fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> Answer<'b, 'v> {
     let (Some(subject), Some(pattern)) = (text(&arguments, 0), text(&arguments, 1)) else {
         return Err(ExecutionError::missing_argument_or_target());
     };
-    let regex = GoRegex::compile(pattern)
-        .map_err(|error| ExecutionError::function_error("matches", error))?;
-    Ok(CowVal::owned(CelBool::from(regex.is_match(subject))))
+    let known = PATTERNS.with_borrow(|patterns| Some(patterns.get(pattern)?.is_match(subject)));
+    let is_match = match known {
+        Some(is_match) => is_match,
+        None => GoRegex::compile_small(pattern)
+            .map_err(|error| ExecutionError::function_error("matches", error))?
+            .is_match(subject),
+    };
+    Ok(CowVal::owned(CelBool::from(is_match)))
 }
 
 /// Whether a map has a key. Lists have no fields to ask for; anything else just does not have it.

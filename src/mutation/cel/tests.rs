@@ -101,7 +101,7 @@ fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
             .then(|| format!("compiled, but: {}", case["message"]));
     }
     let result = match compiled {
-        Ok(program) => program.evaluate(value, &program.scope(&golden["self"], other)),
+        Ok(program) => program.evaluate(value, &program.scope(&golden["self"], other), MAX_COST),
         Err(error) => return Some(format!("refused: {error}")),
     };
     match (result, case["error"] == true) {
@@ -118,7 +118,7 @@ fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
 fn evaluate(expression: &str, this: &Value) -> Result<Value, EvalError> {
     let program = Engine::new().compile(expression).unwrap();
     program
-        .evaluate(&Value::Null, &program.scope(this, None))
+        .evaluate(&Value::Null, &program.scope(this, None), MAX_COST)
         .map(|(result, _)| result)
 }
 
@@ -243,7 +243,7 @@ fn no_depth_of_nesting_overflows_the_stack() {
             format!("{}1{}", "dyn(".repeat(depth), ")".repeat(depth)),
         ] {
             if let Ok(program) = engine.compile(&expression) {
-                drop(program.evaluate(&Value::Null, &program.scope(&this, None)));
+                drop(program.evaluate(&Value::Null, &program.scope(&this, None), MAX_COST));
             }
         }
     }
@@ -265,7 +265,7 @@ proptest! {
         let source = pieces.concat();
         let this = json!({"a": [1, 2.5, "x", null], "b": {"a": "é", "b": [[1]]}});
         match ENGINE.compile(&source) {
-            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &program.scope(&this, Some(&this)))),
+            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &program.scope(&this, Some(&this)), MAX_COST)),
             Err(error) => prop_assert!(source.is_char_boundary(error.offset)),
         }
     }

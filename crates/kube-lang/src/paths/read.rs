@@ -440,6 +440,10 @@ impl Budget {
         }
     }
 
+    pub(super) fn spent(&self) -> usize {
+        self.work.get()
+    }
+
     pub(super) fn nested<T>(
         &self,
         work: impl FnOnce() -> Result<T, PathError>,

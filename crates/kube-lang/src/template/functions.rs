@@ -120,6 +120,8 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
             "error calling {}: the text has more than {MAX_OUTPUT} bytes",
             shown(entry)
         )),
+        // Text is made of whatever the arguments hold, however deep.
+        Value::String(s) => super::spend(s.len() as u64 / 64).map(|()| answer),
         _ => Ok(answer),
     }
 }

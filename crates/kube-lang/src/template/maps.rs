@@ -119,6 +119,11 @@ pub(super) const INTERNAL: &[Entry] = &[
     entry("urlquery", 0, ANY, |a| {
         sprint(a).map(|t| string(gotmpl::url_encode(&t)))
     }),
+    entry("goWork", 1, 1, |a| {
+        let weight = super::functions::int_arg(a, 0)?;
+        super::spend(u64::try_from(weight).unwrap_or_default())?;
+        Ok(Value::Nil)
+    }),
     entry("gjsonString", 1, 1, |a| gjson_text(&a[0]).map(string)),
     entry("gjsonStr", 1, 1, |a| {
         Ok(string(a[0].as_str().unwrap_or_default()))

@@ -324,6 +324,7 @@ fn what_the_preparation_calls_is_not_for_templates() {
         "{{ goPrintf 0 \"%d\" 1 }}",
         "{{ 1 | goNumbers }}",
         "{{ print (goNil) }}",
+        "{{ goWork 1 }}",
         "{{ gjsonString .Value }}",
     ] {
         for engine in [Engine::Go, Engine::GoHtml] {

@@ -30,6 +30,27 @@ pub(super) fn from_json(json: &Json) -> Value {
     }
 }
 
+/// The same, and about how many bytes were gone through.
+pub(super) fn from_json_counted(json: &Json, bytes: &mut usize) -> Value {
+    *bytes += 16;
+    match json {
+        Json::String(text) => *bytes += text.len(),
+        Json::Array(items) => {
+            let items = items.iter();
+            return Value::List(items.map(|item| from_json_counted(item, bytes)).collect());
+        }
+        Json::Object(fields) => {
+            let mut field = |(key, value): (&String, &Json)| {
+                *bytes += key.len();
+                (Arc::from(key.as_str()), from_json_counted(value, bytes))
+            };
+            return map(fields.iter().map(&mut field).collect());
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+    from_json(json)
+}
+
 pub(super) fn to_json(value: &Value) -> Json {
     match value {
         Value::Bool(b) => Json::Bool(*b),

@@ -8,7 +8,7 @@ fn list(items: Vec<Value>) -> Value {
 
 #[track_caller]
 fn check(format: &str, args: &[Value], wanted: &str) {
-    super::super::WORK.set(super::super::MAX_WORK);
+    super::super::WORK.set(Some(super::super::MAX_WORK));
     let all = [&[Value::Int(0), string(format)], args].concat();
     let Ok(Value::String(text)) = printf(&all) else {
         panic!("{format} is refused");
@@ -18,7 +18,7 @@ fn check(format: &str, args: &[Value], wanted: &str) {
 
 #[track_caller]
 fn refused(format: &str, args: &[Value]) {
-    super::super::WORK.set(super::super::MAX_WORK);
+    super::super::WORK.set(Some(super::super::MAX_WORK));
     let all = [&[Value::Int(0), string(format)], args].concat();
     assert!(printf(&all).is_err(), "{format}");
 }
@@ -43,7 +43,7 @@ fn a_verb_that_does_not_fit_says_so_with_the_type() {
 
 #[test]
 fn a_literal_is_an_int_and_the_rest_an_int64() {
-    super::super::WORK.set(super::super::MAX_WORK);
+    super::super::WORK.set(Some(super::super::MAX_WORK));
     let args = [
         Value::Int(0b10),
         string("%f %f"),
@@ -204,7 +204,7 @@ fn random_formats_answer_as_go() {
     assert!(cases.len() >= 1_490);
     let mut wrong = Vec::new();
     for case in &cases {
-        super::super::WORK.set(super::super::MAX_WORK);
+        super::super::WORK.set(Some(super::super::MAX_WORK));
         let mut all = vec![Value::Int(0), string(&case.format)];
         all.extend(case.args.iter().map(value));
         let answer = printf(&all);
