@@ -35,29 +35,43 @@ pub(super) fn is_one(name: &str, library: Library) -> bool {
 /// A call, or what it stands for if it is that of a macro.
 pub(super) fn expand(at: Position, mut call: Call, library: Library) -> Result<Expr, Problem> {
     let count = call.arguments.len();
-    let with_two = library == Library::Kubernetes || call.name == "map";
-    let expands = is_one(&call.name, library) && (count != 3 || with_two);
-    match (call.name.as_str(), call.target.is_some(), count) {
-        _ if !expands => {
-            return Ok(Expr {
-                at,
-                is: Is::Call(Box::new(call)),
-            });
-        }
-        ("has", false, 1) => return has(at, call.arguments.remove(0)),
-        (
-            "optMap" | "optFlatMap" | "sortBy" | "all" | "exists" | "exists_one" | "filter" | "map",
-            true,
-            2,
-        )
-        | ("map" | "all" | "exists" | "exists_one" | "existsOne", true, 3)
-        | ("transformList" | "transformMap" | "transformMapEntry", true, 3 | 4) => {}
-        _ => {
-            return Ok(Expr {
-                at,
-                is: Is::Call(Box::new(call)),
-            });
-        }
+    let is_known = matches!(
+        (call.name.as_str(), call.target.is_some(), count),
+        ("has", false, 1)
+            | (
+                "optMap"
+                    | "optFlatMap"
+                    | "sortBy"
+                    | "all"
+                    | "exists"
+                    | "exists_one"
+                    | "filter"
+                    | "map",
+                true,
+                2,
+            )
+            | (
+                "map" | "all" | "exists" | "exists_one" | "existsOne",
+                true,
+                3
+            )
+            | (
+                "transformList" | "transformMap" | "transformMapEntry",
+                true,
+                3 | 4
+            )
+    );
+    // The language itself has macros of one variable only.
+    let is_there = library == Library::Kubernetes
+        || (is_one(&call.name, library) && (count < 3 || call.name == "map"));
+    if !is_known || !is_there {
+        return Ok(Expr {
+            at,
+            is: Is::Call(Box::new(call)),
+        });
+    }
+    if call.target.is_none() {
+        return has(at, call.arguments.remove(0));
     }
     let Call {
         name,

@@ -84,6 +84,14 @@ pub(crate) fn parse_time(text: &str) -> Option<Time> {
             (time, zone.starts_with(['+', '-']).then(|| offset(zone))??)
         }
     };
+    // What else may stand in a time elsewhere, Go does not know.
+    let clock = time.get(11..).filter(|clock| clock.len() >= 8)?;
+    if !clock
+        .bytes()
+        .all(|c| c.is_ascii_digit() || c == b':' || c == b'.')
+    {
+        return None;
+    }
     let local: DateTime = time.parse().ok()?;
     let back = SignedDuration::from_secs(-i64::from(offset.seconds()));
     Time::new(local.checked_add(back).ok()?, offset)
@@ -100,7 +108,7 @@ fn offset(text: &str) -> Option<Offset> {
     let seconds = hours
         .checked_mul(3600)?
         .checked_add(minutes.checked_mul(60)?)?;
-    Offset::from_seconds(sign * seconds).ok()
+    Offset::from_seconds(seconds.checked_mul(sign)?).ok()
 }
 
 /// What the format `date-time` takes is more than that.
