@@ -36,11 +36,9 @@ pub(super) fn check(
         formatted: 0,
     };
     let kind = checker.visit(expr);
-    if checker.problems.is_empty() {
-        if library == Library::Kubernetes {
-            checker.problems.append(&mut checker.mixed);
-            literals::check(expr, &mut checker.problems);
-        }
+    if checker.problems.is_empty() && library == Library::Kubernetes {
+        checker.problems.append(&mut checker.mixed);
+        literals::check(expr, &mut checker.problems);
     }
     if checker.problems.is_empty() {
         Ok(checker.known.shown(&kind))

@@ -13,7 +13,6 @@ use super::{
 };
 
 #[derive(Clone, Debug)]
-#[expect(clippy::rc_buffer, reason = "what a fold carries grows in place")]
 pub enum Val<'a> {
     Null,
     Bool(bool),

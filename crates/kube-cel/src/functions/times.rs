@@ -77,12 +77,11 @@ pub(crate) fn parse_time(text: &str) -> Option<Time> {
     if text.as_bytes().get(10) != Some(&b'T') || !text.is_ascii() {
         return None;
     }
-    let (time, offset) = match text.strip_suffix('Z') {
-        Some(time) => (time, Offset::UTC),
-        None => {
-            let (time, zone) = text.split_at(text.len() - 6);
-            (time, zone.starts_with(['+', '-']).then(|| offset(zone))??)
-        }
+    let (time, offset) = if let Some(time) = text.strip_suffix('Z') {
+        (time, Offset::UTC)
+    } else {
+        let (time, zone) = text.split_at(text.len() - 6);
+        (time, zone.starts_with(['+', '-']).then(|| offset(zone))??)
     };
     // What else may stand in a time elsewhere, Go does not know.
     let clock = time.get(11..).filter(|clock| clock.len() >= 8)?;
