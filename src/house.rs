@@ -43,6 +43,11 @@ const RULES: &[Rule] = &[
         must_not_know: IMPURE,
     },
     Rule {
+        room: "crates/kube-cel/src",
+        except: &[],
+        must_not_know: IMPURE,
+    },
+    Rule {
         room: "crates/kube-schema/src",
         except: &[],
         must_not_know: IMPURE,

@@ -31,7 +31,7 @@ const BYTES_PER_UNIT: u64 = 64;
 /// How many bytes a regular expression reads or writes for one unit of work.
 const MATCHED_PER_UNIT: u64 = 16;
 /// How many steps of an expression are one unit of work.
-const COST_PER_UNIT: u64 = 5;
+const COST_PER_UNIT: u64 = 10;
 /// What it takes to find and replace one value, beside looking at it.
 const WORK_PER_TARGET: u64 = 2;
 
@@ -135,10 +135,9 @@ impl Pipeline {
                 hint: None,
             }]);
         }
-        let engine = cel::Engine::new();
         let (mut compiled, mut errors) = (Vec::new(), Vec::new());
         for (index, step) in steps.iter().enumerate() {
-            match compile_step(index, step, &engine) {
+            match compile_step(index, step) {
                 Ok(step) => compiled.push(step),
                 Err(found) => errors.extend(found),
             }
@@ -192,11 +191,7 @@ impl Pipeline {
     }
 }
 
-fn compile_step(
-    index: usize,
-    step: &Step,
-    engine: &cel::Engine,
-) -> Result<Compiled, Vec<CompileError>> {
+fn compile_step(index: usize, step: &Step) -> Result<Compiled, Vec<CompileError>> {
     let error = |field, message: String, offset| CompileError {
         step: index,
         field,
@@ -239,8 +234,7 @@ fn compile_step(
                 hint: problem.hint,
                 ..error("template", problem.message, Some(problem.offset))
             }),
-        Step::Cel { expression, .. } => engine
-            .compile(expression)
+        Step::Cel { expression, .. } => cel::Program::compile(expression)
             .map(Action::Cel)
             .map_err(|problem| error("expression", problem.message, Some(problem.offset))),
     };
@@ -282,7 +276,6 @@ struct Run<'d> {
 /// What one step sees of both objects: how they were when it began.
 enum Sight {
     Nothing,
-    Expression(Box<cel::Scope>),
     /// The fields of a template that it reads.
     Template(Vec<(&'static str, Prepared)>),
 }
@@ -304,6 +297,9 @@ impl Run<'_> {
         if targets.is_empty() {
             return Ok(());
         }
+        if let Action::Cel(program) = &step.action {
+            return self.evaluate(program, doc, &targets);
+        }
         let sight = self.look(&step.action, doc);
         let sight = sight.map_err(|error| at(&step.path, error))?;
         for target in &targets {
@@ -316,11 +312,8 @@ impl Run<'_> {
     /// Makes ready what a step looks at beside the value: once, however many values there are.
     fn look(&mut self, action: &Action, doc: &Value) -> Result<Sight, StepError> {
         match action {
-            Action::Delete | Action::Literal(_) | Action::Regex { .. } => Ok(Sight::Nothing),
-            Action::Cel(program) => {
-                let scope = program.scope(doc, self.other);
-                self.spend(scope.bytes() / BYTES_PER_UNIT)?;
-                Ok(Sight::Expression(Box::new(scope)))
+            Action::Delete | Action::Literal(_) | Action::Regex { .. } | Action::Cel(_) => {
+                Ok(Sight::Nothing)
             }
             Action::Template(template) => {
                 let mut fields = Vec::new();
@@ -347,6 +340,66 @@ impl Run<'_> {
         Ok(self.prepared.insert(prepared).clone())
     }
 
+    /// Writes results of an expression, which sees the object as it was before the first of them.
+    fn evaluate(
+        &mut self,
+        program: &cel::Program,
+        doc: &mut Value,
+        targets: &[String],
+    ) -> Result<(), (String, StepError)> {
+        let mut results = Vec::with_capacity(targets.len());
+        let mut bytes = 0;
+        for target in targets {
+            let result = self.result(program, doc, target);
+            let result = result.map_err(|error| (target.clone(), error))?;
+            // All of them are to stand in the object beside each other.
+            bytes += size(&result);
+            if bytes > MAX_DOCUMENT_BYTES {
+                return Err((target.clone(), StepError::TooLarge));
+            }
+            results.push(result);
+        }
+        for (target, result) in targets.iter().zip(results) {
+            self.put(doc, target, result)
+                .map_err(|error| (target.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    fn result(
+        &mut self,
+        program: &cel::Program,
+        doc: &Value,
+        target: &str,
+    ) -> Result<Value, StepError> {
+        let value = self.current(doc, target)?.value();
+        let scope = cel::Scope {
+            value: &value,
+            this: doc,
+            other: self.other,
+        };
+        let most = self.left.saturating_mul(COST_PER_UNIT);
+        let (result, cost) = match program.evaluate(scope, most) {
+            Err(EvalError::TooExpensive { .. }) if most < cel::MAX_COST => {
+                return Err(StepError::TooMuchWork);
+            }
+            evaluated => evaluated?,
+        };
+        self.spend(cost.div_ceil(COST_PER_UNIT))?;
+        Ok(result)
+    }
+
+    /// What stands at a path.
+    fn current(&mut self, doc: &Value, target: &str) -> Result<paths::GetResult, StepError> {
+        if !paths::is_plain(target) {
+            // It is written out, and read again.
+            self.spend(2 * self.bytes as u64 / BYTES_PER_UNIT)?;
+        }
+        let (current, looked) = paths::get_counted(doc, target)?;
+        self.spend(looked as u64 / BYTES_PER_UNIT)?;
+        Ok(current)
+    }
+
     fn write(
         &mut self,
         action: &Action,
@@ -354,12 +407,7 @@ impl Run<'_> {
         doc: &mut Value,
         target: &str,
     ) -> Result<(), StepError> {
-        if !paths::is_plain(target) {
-            // It is written out, and read again.
-            self.spend(2 * self.bytes as u64 / BYTES_PER_UNIT)?;
-        }
-        let (current, looked) = paths::get_counted(doc, target)?;
-        self.spend(looked as u64 / BYTES_PER_UNIT)?;
+        let current = self.current(doc, target)?;
         let new = match (action, sight) {
             (Action::Literal(text), _) => Value::String(text.clone()),
             (Action::Regex { regex, replacement }, _) => {
@@ -380,19 +428,12 @@ impl Run<'_> {
                 self.spend(work)?;
                 Value::String(text.trim().to_owned())
             }
-            (Action::Cel(program), Sight::Expression(scope)) => {
-                let most = self.left.saturating_mul(COST_PER_UNIT);
-                let (result, cost) = match program.evaluate(&current.value(), scope, most) {
-                    Err(EvalError::TooExpensive { cost, .. }) if cost <= cel::MAX_COST => {
-                        return Err(StepError::TooMuchWork);
-                    }
-                    evaluated => evaluated?,
-                };
-                self.spend(cost / COST_PER_UNIT)?;
-                result
-            }
             (Action::Delete | Action::Template(_) | Action::Cel(_), _) => return Ok(()),
         };
+        self.put(doc, target, new)
+    }
+
+    fn put(&mut self, doc: &mut Value, target: &str, new: Value) -> Result<(), StepError> {
         let bytes = size(&new);
         self.spend(bytes as u64 / BYTES_PER_UNIT)?;
         paths::set(doc, target, new)?;

@@ -1,54 +1,21 @@
-//! CEL expressions: compiled once, evaluated over `value`, `self` and `other`.
-//!
-//! The only place that knows the engine. What the engine leaves open is closed here: the standard library and nothing
-//! else may be named, members of a map come in the order of their keys, regular expressions are Go's, and an
-//! expression whose cost could exceed the bound for the given document is not started.
+//! CEL expressions over `value`, `self` and `other`: the standard library, and no more steps than are allowed.
 
-mod check;
-mod convert;
-mod cost;
-mod functions;
-mod needs;
 #[cfg(test)]
 mod tests;
-mod types;
 
-use std::{collections::HashMap, sync::Arc, thread};
-
-use cel::{Context, Env, ExecutionError, Value as CelValue, common::ast::IdedExpr};
+use kube_cel::{Fault, Library, Meter, Type, Val};
 use serde_json::Value;
 use thiserror::Error;
 
-pub(crate) use self::cost::MAX_COST;
-use self::needs::Need;
-use kube_lang::go_regex::GoRegex;
-
 /// The longest expression that is accepted.
 pub(crate) const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
-
-/// How deep an expression may be nested. Functions and macros count for more than one level.
-const MAX_EXPRESSION_DEPTH: usize = 250;
-/// Up to this depth an expression is evaluated on the caller's stack, beyond it on one of its own.
-const SHALLOW_DEPTH: usize = 24;
-const FUNCTION_DEPTH: usize = 3;
-const MACRO_DEPTH: usize = 6;
-/// The engine needs much stack for each level, more than the threads have that use pipelines.
-const STACK_BYTES: usize = 128 * 1024 * 1024;
-/// The steps that are counted for a stack of its own.
-const STACK_COST: u64 = 500;
-
-/// The patterns that stand in an expression, compiled.
-type Patterns = HashMap<String, GoRegex>;
+/// The most steps that one evaluation may take.
+pub(crate) const MAX_COST: u64 = 500_000;
+/// What a stack of its own counts for.
+const STACK_COST: u64 = 2_000;
 
 /// A compiled expression.
-pub(crate) struct Program {
-    expression: IdedExpr,
-    is_deep: bool,
-    needs_this: Need,
-    needs_other: Need,
-    patterns: Arc<Patterns>,
-    env: Arc<Env>,
-}
+pub(crate) struct Program(kube_cel::Program);
 
 /// Why an expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,184 +27,79 @@ pub(crate) struct CelError {
 }
 
 /// Why an expression has no result.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EvalError {
     #[error("{0}")]
     Failed(String),
-    #[error(
-        "expression could take {cost} steps over this object, which is more than {limit}: use fewer nested lists"
-    )]
-    TooExpensive { cost: u64, limit: u64 },
-    #[error("result could be larger than {limit} bytes")]
-    TooLarge { limit: usize },
-    #[error("a {0} cannot be written as JSON")]
-    NotJson(&'static str),
+    #[error("expression takes more than {limit} steps over this object: use fewer nested lists")]
+    TooExpensive { limit: u64 },
 }
 
-/// What an expression is evaluated over: of both objects what it can look at.
-pub(crate) struct Scope {
-    this: Value,
-    other: Value,
-    this_cel: CelValue,
-    other_cel: CelValue,
+/// What an expression is evaluated over.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'d> {
+    pub(crate) value: &'d Value,
+    pub(crate) this: &'d Value,
+    pub(crate) other: Option<&'d Value>,
 }
 
-impl Scope {
-    /// About how many bytes there are to look at.
-    pub(crate) fn bytes(&self) -> u64 {
-        cost::bytes(&self.this) + cost::bytes(&self.other)
-    }
-}
-
-/// The engine with what expressions may use, to be shared by all of a pipeline.
-pub(crate) struct Engine(Arc<Env>);
-
-impl Engine {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(functions::environment()))
-    }
-
-    pub(crate) fn compile(&self, source: &str) -> Result<Program, CelError> {
+impl Program {
+    pub(crate) fn compile(source: &str) -> Result<Self, CelError> {
         if source.len() > MAX_EXPRESSION_BYTES {
             let message = format!("expression is longer than {MAX_EXPRESSION_BYTES} bytes");
             return Err(CelError { offset: 0, message });
         }
-        let parsed = with_stack(|| self.parse(source));
-        let unparsed = || {
-            Err(CelError {
-                offset: 0,
-                message: "expression cannot be parsed".to_owned(),
-            })
-        };
-        let (mut expression, depth) = parsed.unwrap_or_else(unparsed)?;
-        let (needs_this, needs_other) = (
-            needs::of("self", &expression),
-            needs::of("other", &expression),
-        );
-        let mut patterns = Patterns::new();
-        functions::rewrite(&mut expression, &mut patterns);
-        Ok(Program {
-            expression,
-            is_deep: depth > SHALLOW_DEPTH,
-            needs_this,
-            needs_other,
-            patterns: Arc::new(patterns),
-            env: Arc::clone(&self.0),
+        let variables = ["value", "self", "other"].map(|name| (name, Type::Dyn));
+        let compiled = kube_cel::Program::compile(source, Library::Standard, &variables);
+        compiled.map(Self).map_err(|problems| {
+            let first = problems
+                .into_iter()
+                .map(|problem| (problem.offset(source), problem.message))
+                .min_by_key(|(offset, _)| *offset);
+            let (offset, message) = first.unwrap_or_default();
+            let names = ": there are value, self, other and the standard functions";
+            let message = message.replace(" (in container '')", names);
+            CelError { offset, message }
         })
     }
 
-    /// Parses and checks, with all the stack that may take.
-    fn parse(&self, source: &str) -> Result<(IdedExpr, usize), CelError> {
-        let parser = self.0.parser().enable_ident_escape_syntax(true);
-        let (expression, positions) = parser.parse_with_source_info(source).map_err(|errors| {
-            let Some(first) = errors.errors.first() else {
-                return CelError {
-                    offset: 0,
-                    message: "cannot be parsed".to_owned(),
-                };
-            };
-            CelError {
-                offset: offset_of(source, first.pos),
-                message: first.msg.clone(),
-            }
-        })?;
-        let depth = check::check(&expression).map_err(|problem| {
-            let start = positions
-                .offset_for(problem.node)
-                .map_or(0, |(start, _)| start as usize);
-            let offset = (0..=start.min(source.len()))
-                .rev()
-                .find(|at| source.is_char_boundary(*at))
-                .unwrap_or(0);
-            CelError {
-                offset,
-                message: problem.message,
-            }
-        })?;
-        Ok((expression, depth))
-    }
-}
-
-impl Program {
-    /// Makes ready what the expression may look at.
-    pub(crate) fn scope(&self, this: &Value, other: Option<&Value>) -> Scope {
-        let (this, other) = (
-            self.needs_this.pruned(this),
-            self.needs_other.pruned(other.unwrap_or(&Value::Null)),
-        );
-        let (this_cel, other_cel) = (convert::object(&this), convert::object(&other));
-        Scope {
-            this,
-            other,
-            this_cel,
-            other_cel,
-        }
-    }
-
-    /// Answers the result, and the steps that it may have cost, which are no more than `most`.
-    pub(crate) fn evaluate(
-        &self,
-        value: &Value,
-        scope: &Scope,
-        most: u64,
-    ) -> Result<(Value, u64), EvalError> {
-        let inputs = cost::Inputs {
-            value,
-            this: &scope.this,
-            other: &scope.other,
-            patterns: &self.patterns,
+    /// Answers the result and the steps it took, which are no more than `most`.
+    pub(crate) fn evaluate(&self, scope: Scope<'_>, most: u64) -> Result<(Value, u64), EvalError> {
+        let limit = most.min(MAX_COST);
+        let (result, steps) = if self.0.is_deep() {
+            let evaluated =
+                kube_cel::with_stack(|| self.run(scope, limit.saturating_sub(STACK_COST)));
+            let (result, steps) = evaluated
+                .ok_or_else(|| EvalError::Failed("expression is nested too deeply".to_owned()))?;
+            (result, steps + STACK_COST)
+        } else {
+            self.run(scope, limit)
         };
-        let own_stack = if self.is_deep { STACK_COST } else { 0 };
-        let cost = cost::check(&self.expression, &inputs, most.saturating_sub(own_stack))?;
-        let cost = cost + own_stack;
-        if self.is_deep {
-            let failed = || {
-                Err(EvalError::Failed(
-                    "expression is nested too deeply".to_owned(),
-                ))
-            };
-            let result = with_stack(|| self.evaluate_here(value, scope));
-            return Ok((result.unwrap_or_else(failed)?, cost));
+        match result {
+            Ok(result) => Ok((result, steps)),
+            Err(Fault::Error(why)) => Err(EvalError::Failed(shortened(why))),
+            Err(Fault::Exhausted) => Err(EvalError::TooExpensive { limit }),
         }
-        Ok((self.evaluate_here(value, scope)?, cost))
     }
 
-    fn evaluate_here(&self, value: &Value, scope: &Scope) -> Result<Value, EvalError> {
-        let mut context = Context::with_env(Arc::clone(&self.env));
-        context.add_variable_from_value("value", convert::plain(value));
-        context.add_variable_from_value("self", scope.this_cel.clone());
-        context.add_variable_from_value("other", scope.other_cel.clone());
-        let evaluate = || CelValue::resolve(&self.expression, &context);
-        let result = functions::with_patterns(&self.patterns, evaluate)
-            .map_err(|error| EvalError::Failed(reason(&error)))?;
-        convert::json(&result)
+    fn run(&self, scope: Scope<'_>, limit: u64) -> (Result<Value, Fault>, u64) {
+        let variables = [
+            ("value", Val::any_with_doubles(scope.value)),
+            ("self", Val::any(scope.this)),
+            ("other", Val::any(scope.other.unwrap_or(&Value::Null))),
+        ];
+        let meter = Meter::new(limit);
+        let result = self.0.evaluate(&variables, &meter);
+        let result = result.and_then(|result| result.to_json(&meter));
+        (result, limit - meter.left())
     }
 }
 
-/// Does something with a large stack. `None` if there is no thread to be had, or the engine panicked.
-fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
-    thread::scope(|scope| {
-        let builder = thread::Builder::new().stack_size(STACK_BYTES);
-        builder.spawn_scoped(scope, work).ok()?.join().ok()
-    })
-}
-
-/// The engine prints whole values into some messages; an object of a tenant does not belong there.
-fn reason(error: &ExecutionError) -> String {
+/// Some messages quote what an object holds; all of that does not belong there.
+fn shortened(why: String) -> String {
     const LONGEST: usize = 300;
-    let text = error.to_string();
-    match text.char_indices().nth(LONGEST) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
+    match why.char_indices().nth(LONGEST) {
+        None => why,
+        Some((end, _)) => format!("{}…", &why[..end]),
     }
-}
-
-fn offset_of(source: &str, (line, column): (isize, isize)) -> usize {
-    let line = usize::try_from(line - 1).unwrap_or(0);
-    let column = usize::try_from(column - 1).unwrap_or(0);
-    let start: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
-    source[start..]
-        .char_indices()
-        .nth(column)
-        .map_or(source.len(), |(offset, _)| start + offset)
 }

@@ -205,6 +205,12 @@ fn steps_on_each_of_many_elements_of_a_large_object_are_cheap() {
         step("template", "spec.items[*].image", "reg/{{ .Value }}", ""),
         step("regex", "spec.items[*].image", "^", "reg/"),
         step("cel", "spec.items[*].image", "'reg/' + value", ""),
+        step(
+            "cel",
+            "spec.items[*].image",
+            "self.spec.items[0].image + value",
+            "",
+        ),
     ] {
         let work = work(std::slice::from_ref(&one), &doc).unwrap();
         assert!(work < MAX_WORK / 2, "{one:?}: {work}");
@@ -225,12 +231,6 @@ fn work_that_grows_with_the_square_of_an_object_is_refused() {
         step("template", "spec.items[*].image", nothing, ""),
         step("template", "spec.items[*].image", printing, ""),
         step("regex", "spec.items[*].#(a==1)", "^", "x"),
-        step(
-            "cel",
-            "spec.items[*].image",
-            "self.spec.items[0].image + value",
-            "",
-        ),
         step(
             "cel",
             "spec.items[*].image",

@@ -67,7 +67,7 @@ fn repeated(text: &str) -> Vec<String> {
                     && found.len() < MAX_DUPLICATES
                 {
                     let line = span.start.line();
-                    let key = kube_schema::field::quote(&text);
+                    let key = kube_lang::go_text::quote(&text);
                     found.push(format!("line {line}: key {key} already set in map"));
                 }
                 node_ends(&mut around);

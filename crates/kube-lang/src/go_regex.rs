@@ -23,6 +23,7 @@ const MAX_SMALL_BYTES: usize = 256 * 1024;
 /// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct GoRegex {
+    pattern: String,
     regex: Regex,
     /// The name of each group; the whole match comes first and has none.
     names: Vec<Option<String>>,
@@ -65,13 +66,24 @@ impl GoRegex {
                 message: reason(&error),
             })?;
         Ok(Self {
+            pattern: pattern.to_owned(),
             regex,
             names: translation.names,
         })
     }
 
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.pattern
+    }
+
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
+    }
+
+    /// All parts of a text that match, one after the other.
+    pub fn find_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        self.regex.find_iter(text).map(|found| found.as_str())
     }
 
     /// Replaces every match, expanding `$1`, `${name}` and `$$` in the replacement.

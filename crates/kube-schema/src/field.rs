@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use kube_lang::go_text::{float_text, quote};
 use serde_json::Value;
 
 /// The class of a field error; its [`reason`](ErrorKind::reason) is what clients classify by.
@@ -280,51 +281,6 @@ fn escape_html(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
-}
-
-/// A float in the shortest form that reads back, with an exponent outside of 1e-4 to 1e6.
-pub fn float_text(float: f64) -> String {
-    let size = float.abs();
-    if float == 0.0 || (1e-4..1e6).contains(&size) {
-        return format!("{float}");
-    }
-    let text = format!("{float:e}");
-    let Some((digits, exponent)) = text.split_once('e') else {
-        return text;
-    };
-    match exponent.strip_prefix('-') {
-        Some(exponent) => format!("{digits}e-{exponent:0>2}"),
-        None => format!("{digits}e+{exponent:0>2}"),
-    }
-}
-
-/// A string in double quotes with Go's escapes.
-pub fn quote(text: &str) -> String {
-    use fmt::Write as _;
-
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        let written = match c {
-            '"' => out.write_str("\\\""),
-            '\\' => out.write_str("\\\\"),
-            '\u{7}' => out.write_str("\\a"),
-            '\u{8}' => out.write_str("\\b"),
-            '\u{c}' => out.write_str("\\f"),
-            '\n' => out.write_str("\\n"),
-            '\r' => out.write_str("\\r"),
-            '\t' => out.write_str("\\t"),
-            '\u{b}' => out.write_str("\\v"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => write!(out, "\\x{:02x}", c as u32),
-            c if c.is_control() || (c.is_whitespace() && c != ' ') => {
-                write!(out, "\\u{:04x}", c as u32)
-            }
-            c => out.write_char(c),
-        };
-        written.expect("writing to a String cannot fail");
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

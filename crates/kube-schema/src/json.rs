@@ -126,12 +126,12 @@ fn parse_text<'t>(
 
 /// How `fieldValidation` words a repeated key.
 pub fn duplicate_field(path: &str) -> String {
-    format!("duplicate field {}", super::field::quote(path))
+    format!("duplicate field {}", kube_lang::go_text::quote(path))
 }
 
 /// How `fieldValidation` words a field that the schema does not know.
 pub fn unknown_field(path: &str) -> String {
-    format!("unknown field {}", super::field::quote(path))
+    format!("unknown field {}", kube_lang::go_text::quote(path))
 }
 
 /// The message of the 400 that `fieldValidation=Strict` gives; none if there is nothing to say.

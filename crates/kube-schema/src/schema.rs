@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use kube_lang::go_regex::GoRegex;
 use serde_json::{Map, Value};
 
 use super::field::{ErrorKind, FieldError, Path};
@@ -20,7 +21,6 @@ mod formats;
 mod lists;
 mod numbers;
 mod openapi;
-mod pattern;
 mod prune;
 mod ratchet;
 mod rules;
@@ -29,11 +29,6 @@ mod structural;
 #[cfg(test)]
 mod tests;
 mod validate;
-
-/// What is wrong with a text that should be a quantity.
-pub fn check_quantity(text: &str) -> Result<(), String> {
-    rules::check_quantity(text)
-}
 
 /// Levels of nesting in a schema; the JSON parser stops at about as many.
 pub const MAX_DEPTH: usize = 100;
@@ -122,7 +117,7 @@ struct Node {
     allowed: Vec<Value>,
     min_length: Option<i64>,
     max_length: Option<i64>,
-    pattern: Option<pattern::Pattern>,
+    pattern: Option<GoRegex>,
     min_items: Option<i64>,
     max_items: Option<i64>,
     unique_items: bool,

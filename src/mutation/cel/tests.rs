@@ -3,38 +3,11 @@ use serde_json::json;
 
 use super::*;
 
-/// Where the engine differs, and it does no harm: no expression that works with Go works differently here, except
-/// that maps have keys of strings, integers and booleans only, as JSON can.
-const TOLERATED: [(&str, &str); 13] = [
-    (
-        "[1, 2].existsOne(i, i == 1)",
-        "the newer name of exists_one is known here",
-    ),
-    (
-        "[1].existsOne(i, true)",
-        "the newer name of exists_one is known here",
-    ),
-    (
-        "dyn([1]) + dyn({1:'a'})",
-        "a list and a map can be added here: the keys are",
-    ),
-    (
-        "-(dyn(duration('90m')))",
-        "a duration that hides its type cannot be negated here; one that shows it, nowhere",
-    ),
-    ("{1.5: 1}", "key that no JSON has"),
+/// Where this differs from Go, and does no harm.
+const TOLERATED: [(&str, &str); 5] = [
     ("{null: 1}", "key that no JSON has"),
     ("{dyn(null): 1}", "key that no JSON has"),
     ("{[1]: 1}", "key that no JSON has"),
-    ("{1: 1, dyn(1.0): 2}", "key that no JSON has"),
-    (
-        "{1: 1, 1u: 2}",
-        "the same key twice in JSON: which one wins is by chance in Go",
-    ),
-    (
-        "{1: 1, dyn(1u): 2}",
-        "the same key twice in JSON: which one wins is by chance in Go",
-    ),
     (
         "google.protobuf.Int32Value{value: 1}",
         "messages of protobuf are not known here",
@@ -62,7 +35,6 @@ fn every_further_expression_tried_with_go_evaluates_the_same() {
 
 #[track_caller]
 fn check_all(golden: &Value) {
-    let engine = Engine::new();
     let cases = golden["cases"].as_array().unwrap();
     let wrong: Vec<String> = cases
         .iter()
@@ -78,7 +50,7 @@ fn check_all(golden: &Value) {
                 "{}: {}\n    {}",
                 case["id"],
                 case["expr"],
-                difference(&engine, golden, case)?
+                difference(golden, case)?
             ))
         })
         .collect();
@@ -91,22 +63,22 @@ fn check_all(golden: &Value) {
     );
 }
 
-fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
+fn difference(golden: &Value, case: &Value) -> Option<String> {
     let other = (case["other"] == "set").then_some(&golden["other"]);
     let value = &golden["values"][case["value"].as_str().unwrap()];
-    let compiled = engine.compile(case["expr"].as_str().unwrap());
+    let compiled = Program::compile(case["expr"].as_str().unwrap());
     if case["phase"] == "compile" {
         return compiled
             .is_ok()
             .then(|| format!("compiled, but: {}", case["message"]));
     }
     let result = match compiled {
-        Ok(program) => program.evaluate(value, &program.scope(&golden["self"], other), MAX_COST),
+        Ok(program) => program.evaluate(scope(value, &golden["self"], other), MAX_COST),
         Err(error) => return Some(format!("refused: {error}")),
     };
     match (result, case["error"] == true) {
         (Err(_), true) => None,
-        (Err(EvalError::NotJson(_)), false) if case["type"] == "double" => None,
+        (Err(EvalError::Failed(why)), false) if case["type"] == "double" && why == INFINITE => None,
         (Ok((got, _)), true) => Some(format!("got {got}, but: {}", case["message"])),
         (Err(error), false) => Some(format!("failed: {error}, want {}", case["want"])),
         (Ok((got, _)), false) => {
@@ -115,28 +87,31 @@ fn difference(engine: &Engine, golden: &Value, case: &Value) -> Option<String> {
     }
 }
 
+const INFINITE: &str = "a number that is infinite or none cannot be written as JSON";
+
+fn scope<'d>(value: &'d Value, this: &'d Value, other: Option<&'d Value>) -> Scope<'d> {
+    Scope { value, this, other }
+}
+
 fn evaluate(expression: &str, this: &Value) -> Result<Value, EvalError> {
-    let program = Engine::new().compile(expression).unwrap();
+    let program = Program::compile(expression).unwrap();
     program
-        .evaluate(&Value::Null, &program.scope(this, None), MAX_COST)
+        .evaluate(scope(&Value::Null, this, None), MAX_COST)
         .map(|(result, _)| result)
 }
 
 #[test]
-fn a_bomb_over_long_lists_is_refused_before_it_is_started() {
+fn a_bomb_over_long_lists_is_ended() {
     let doc = json!({"l": vec![1; 10_000]});
     for bomb in [
         "self.l.map(a, self.l.map(b, a + b))",
         "self.l.map(a, self.l)",
         "self.l.all(a, self.l.all(b, self.l.all(c, true)))",
-        "self.l.filter(a, string(self.l) == 'x')",
+        "self.l.filter(a, self.l.map(b, b) == self.l)",
         "self.l.map(a, [self.l, self.l]).map(b, [b, b, b])",
     ] {
         assert!(
-            matches!(
-                evaluate(bomb, &doc),
-                Err(EvalError::TooExpensive { .. } | EvalError::TooLarge { .. })
-            ),
+            matches!(evaluate(bomb, &doc), Err(EvalError::TooExpensive { .. })),
             "{bomb}"
         );
     }
@@ -148,13 +123,7 @@ fn text_cannot_be_doubled_until_memory_is_gone() {
         format!("[{inner}].map(x, x + x)[0]")
     });
     let error = evaluate(&doubled, &json!({"s": "x".repeat(100_000)})).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            EvalError::TooExpensive { .. } | EvalError::TooLarge { .. }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, EvalError::TooExpensive { .. }), "{error:?}");
 }
 
 #[test]
@@ -192,10 +161,10 @@ fn members_of_a_map_come_in_the_order_of_their_keys() {
 
 #[test]
 fn results_that_json_has_no_word_for_are_errors() {
-    assert!(matches!(
+    assert_eq!(
         evaluate("1.0 / 0.0", &Value::Null),
-        Err(EvalError::NotJson(_))
-    ));
+        Err(EvalError::Failed(INFINITE.to_owned()))
+    );
     assert_eq!(evaluate("2.0", &Value::Null).unwrap().to_string(), "2");
     assert_eq!(
         evaluate("9007199254740993 + 1", &Value::Null)
@@ -210,7 +179,7 @@ fn an_error_says_where_in_the_expression_it_is() {
     #[track_caller]
     fn check(expression: &str, offset: usize) {
         assert_eq!(
-            Engine::new().compile(expression).err().unwrap().offset,
+            Program::compile(expression).err().unwrap().offset,
             offset,
             "{expression}"
         );
@@ -224,7 +193,6 @@ fn an_error_says_where_in_the_expression_it_is() {
 /// Both what is just accepted, which has to evaluate, and what is far too deep.
 #[test]
 fn no_depth_of_nesting_overflows_the_stack() {
-    let engine = Engine::new();
     let this = json!({"a": [1]});
     for depth in (1..100).chain([500, 1_500]) {
         for expression in [
@@ -242,14 +210,12 @@ fn no_depth_of_nesting_overflows_the_stack() {
             format!("self.a{}", ".map(x,x)".repeat(depth)),
             format!("{}1{}", "dyn(".repeat(depth), ")".repeat(depth)),
         ] {
-            if let Ok(program) = engine.compile(&expression) {
-                drop(program.evaluate(&Value::Null, &program.scope(&this, None), MAX_COST));
+            if let Ok(program) = Program::compile(&expression) {
+                drop(program.evaluate(scope(&Value::Null, &this, None), MAX_COST));
             }
         }
     }
 }
-
-static ENGINE: std::sync::LazyLock<Engine> = std::sync::LazyLock::new(Engine::new);
 
 const PIECES: &str = concat!(
     r"(self|value|other|x|1|1u|1\.5|'a'|null|true|\[|\]|\{|\}|\(|\)|\.|,|:|\?| \+ | - | \* |/|%|==|!=|<|>=| in |&&|\|\||!|-",
@@ -264,39 +230,9 @@ proptest! {
     fn fuzz_cel(pieces in prop::collection::vec(PIECES, 0..16)) {
         let source = pieces.concat();
         let this = json!({"a": [1, 2.5, "x", null], "b": {"a": "é", "b": [[1]]}});
-        match ENGINE.compile(&source) {
-            Ok(program) => drop(program.evaluate(&json!([1, "a"]), &program.scope(&this, Some(&this)), MAX_COST)),
+        match Program::compile(&source) {
+            Ok(program) => drop(program.evaluate(scope(&json!([1, "a"]), &this, Some(&this)), MAX_COST)),
             Err(error) => prop_assert!(source.is_char_boundary(error.offset)),
         }
     }
-}
-
-#[test]
-fn only_what_an_expression_can_look_at_is_made_ready() {
-    #[track_caller]
-    fn check(expression: &str, want: &Value) {
-        let this = json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null});
-        assert_eq!(
-            &Engine::new()
-                .compile(expression)
-                .unwrap()
-                .scope(&this, None)
-                .this,
-            want,
-            "{expression}"
-        );
-    }
-    check("self.a.b + self.a.zz", &json!({"a": {"b": 1}}));
-    check(
-        "self['a']['b'] == 1 && has(self.e.x)",
-        &json!({"a": {"b": 1}, "e": "x"}),
-    );
-    check("self.a.c[1].d", &json!({"a": {"c": [1, {"d": 2}]}}));
-    check("self.a.c.map(x, x)", &json!({"a": {"c": [1, {"d": 2}]}}));
-    check(
-        "self[self.e] == self.a.b",
-        &json!({"a": {"b": 1, "c": [1, {"d": 2}]}, "e": "x", "f": null}),
-    );
-    check("size(self.a)", &json!({"a": {"b": 1, "c": [1, {"d": 2}]}}));
-    check("value", &json!({}));
 }

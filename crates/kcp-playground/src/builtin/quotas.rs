@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use crate::catalog::{Admission, Strategy};
 use crate::status::Status;
 use crate::store::Read;
+use kube_cel::check_quantity;
 use kube_lang::object::Object;
 use kube_schema::field::FieldError;
-use kube_schema::schema::check_quantity;
 
 pub(super) struct Quotas;
 

@@ -191,7 +191,7 @@ impl fmt::Display for Element {
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Value::String(text) => f.write_str(&kube_schema::field::quote(text)),
+            Value::String(text) => f.write_str(&kube_lang::go_text::quote(text)),
             other => write!(f, "{other}"),
         }
     }

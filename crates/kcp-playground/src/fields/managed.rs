@@ -58,7 +58,7 @@ impl Operation {
 /// As messages about conflicts name a manager.
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quote = kube_schema::field::quote;
+        let quote = kube_lang::go_text::quote;
         f.write_str(&quote(&self.name))?;
         if !self.subresource.is_empty() {
             write!(f, " with subresource {}", quote(&self.subresource))?;

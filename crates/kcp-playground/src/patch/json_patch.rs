@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::{MAX_DEPTH, MAX_OPERATIONS, PatchError, undecoded};
+use kube_lang::go_text::quote;
 use kube_lang::object::pointer;
-use kube_schema::field::quote;
 use kube_schema::json;
 
 /// Values that may be visited or moved by one patch: ten thousand insertions into a list of five

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
 use crate::store::{Name, Place, Range};
-use kube_schema::field::quote;
+use kube_lang::go_text::quote;
 
 const VERSION: &str = "meta.k8s.io/v1";
 /// In the place of a revision: that of the day.

@@ -369,7 +369,7 @@ fn from_expression(expression: &Value) -> Result<Requirement, SelectError> {
         other => {
             return Err(SelectError::Labels(format!(
                 "{} is not a valid label selector operator",
-                field::quote(other)
+                kube_lang::go_text::quote(other)
             )));
         }
     };

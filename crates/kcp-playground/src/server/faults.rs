@@ -7,6 +7,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use kube_lang::go_text;
 use parking_lot::Mutex;
 
 use super::request_info::RequestInfo;
@@ -334,14 +335,8 @@ impl FromStr for Fault {
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
-    let number: u64 = digits.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        _ => None,
-    }
+    let nanos = u64::try_from(go_text::parse_duration(text)?).ok()?;
+    Some(Duration::from_nanos(nanos))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Functions over text.
 
-use std::fmt::Write as _;
-
 use std::sync::Arc;
 
 use gotmpl::Value;
@@ -9,6 +7,7 @@ use gotmpl::Value;
 use super::MAX_OUTPUT;
 use super::functions::{ANY, Answer, Entry, entry, int_arg, text_arg};
 use super::values::{map, printed, string};
+use crate::go_text;
 
 pub(super) const TABLE: &[Entry] = &[
     entry("lower", 1, 1, |a| {
@@ -268,39 +267,9 @@ fn quote(args: &[Value]) -> Answer {
     let parts: Result<Vec<_>, String> = args
         .iter()
         .filter(|v| **v != Value::Nil)
-        .map(|v| printed(v).map(|t| go_quoted(&t)))
+        .map(|v| printed(v).map(|t| go_text::quote(&t)))
         .collect();
     Ok(string(parts?.join(" ")))
-}
-
-/// As Go's `%q`.
-pub(super) fn go_quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c.is_ascii_control() => {
-                let _ = write!(out, "\\x{:02x}", u32::from(c));
-            }
-            c if c != ' '
-                && (c.is_whitespace()
-                    || c.is_control()
-                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')) =>
-            {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 fn squote(args: &[Value]) -> Answer {

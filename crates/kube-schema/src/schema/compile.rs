@@ -1,6 +1,7 @@
 //! From a checked document to the form that objects are processed with. Cannot fail: what is wrong
 //! has been found before.
 
+use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
     formats::{Format, Formats},
     given, list,
     numbers::Bounds,
-    pattern::Pattern,
     properties, text,
 };
 
@@ -62,7 +62,7 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
         min_length: count("minLength"),
         max_length: count("maxLength"),
         pattern: (!pattern.is_empty())
-            .then(|| Pattern::new(pattern).ok())
+            .then(|| GoRegex::compile(pattern).ok())
             .flatten(),
         min_items: count("minItems"),
         max_items: count("maxItems"),

@@ -4,7 +4,7 @@
 use serde_json::{Number, Value};
 
 use super::{Type, flag, text};
-use crate::field::float_text;
+use kube_lang::go_text::float_text;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {

@@ -8,39 +8,22 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kube_cel::{Shape, with_stack};
 use serde_json::Value;
 
-use super::{flag, given, list, properties, text};
+use super::{given, list, properties, text};
 use crate::field::{FieldError, Path};
 
-mod check;
 mod compile;
 mod correlation;
-mod declarations;
-mod escape;
-mod eval;
-mod expr;
-mod fault;
 mod field_path;
-mod functions;
 mod judge;
-mod libraries;
-mod literals;
-mod macros;
-mod parse;
-mod problem;
 mod shape;
 #[cfg(test)]
 mod tests;
-mod types;
-mod value;
 
 pub(super) use self::compile::check;
-pub(super) use self::libraries::quantity::check as check_quantity;
-use self::{
-    compile::Rule,
-    shape::{Root, Shape},
-};
+use self::{compile::Rule, shape::Root};
 
 /// The rules of a schema, compiled.
 #[derive(Clone, Debug)]
@@ -64,14 +47,14 @@ struct Level {
 impl Rules {
     /// The rules of a schema that was checked; `None` if it has none.
     pub(super) fn of(schema: &Value) -> Option<Self> {
-        let shape = Shape::of(schema, Root::Resource);
+        let shape = shape::shape(schema, Root::Resource);
         Level::of(schema, &shape).map(|level| Self(Arc::new(level)))
     }
 
     /// What rules say against an object. `old` is what it replaces.
     pub(super) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if self.0.is_deep() {
-            let judged = parse::with_stack(|| judge::judge(&self.0, object, old));
+            let judged = with_stack(|| judge::judge(&self.0, object, old));
             return judged.unwrap_or_else(|| {
                 vec![FieldError::invalid(
                     Path::Root,
@@ -89,15 +72,8 @@ impl Level {
         if !any(schema) {
             return None;
         }
-        let below = |schema: &Value| {
-            let root = if flag(schema, "x-kubernetes-embedded-resource") {
-                Root::Resource
-            } else {
-                Root::Field
-            };
-            // Built for each level that has rules: their number is small, and so are they.
-            Self::of(schema, &Shape::of(schema, root))
-        };
+        // Built for each level that has rules: their number is small, and so are they.
+        let below = |schema: &Value| Self::of(schema, &shape::shape(schema, Root::of(schema)));
         let rules = compile::rules(schema, shape);
         let properties: BTreeMap<String, Self> = properties(schema)
             .filter_map(|(name, property)| Some((name.to_owned(), below(property)?)))

@@ -1,9 +1,10 @@
 //! Whether a schema is structural: every field has a type outside of `allOf`, `anyOf`, `oneOf` and
 //! `not`, and what stands inside of those only restricts.
 
+use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
-use super::{flag, given, list, pattern, properties, text};
+use super::{flag, given, list, properties, text};
 use crate::field::{FieldError, Path};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
@@ -241,11 +242,7 @@ fn value_rules(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<Fie
         nested(not, &at, Skip::Nothing, errors);
     }
     let expression = text(schema, "pattern");
-    if let Err(error) = pattern::Pattern::new(expression) {
-        // The first lines of the error draw the pattern again, which is part of the value already.
-        let error = error.to_string();
-        let error = error.lines().last().unwrap_or_default();
-        let error = error.trim_start_matches("error: ");
+    if let Err(error) = GoRegex::compile(expression) {
         errors.push(FieldError::invalid(
             path.field("pattern"),
             expression,

@@ -5,10 +5,11 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
+use kube_lang::go_text::quote;
 use serde_json::Value;
 
 use super::{Additional, MAX_ERRORS, Node, Type, lists, numbers::Broken};
-use crate::field::{ErrorKind, FieldError, Path, quote};
+use crate::field::{ErrorKind, FieldError, Path};
 
 /// Validates a value on its own; errors are named from its root on.
 pub(super) fn value(node: &Node, value: &Value) -> Vec<FieldError> {
@@ -228,8 +229,8 @@ impl Node {
         } else if let Some(min) = self.min_length.filter(|min| length < *min) {
             let rule = format!("should be at least {min} chars long");
             out.rule(path, text.into(), &rule);
-        } else if let Some(pattern) = self.pattern.as_ref().filter(|p| !p.matches(text)) {
-            let rule = format!("should match '{}'", pattern.text);
+        } else if let Some(pattern) = self.pattern.as_ref().filter(|p| !p.is_match(text)) {
+            let rule = format!("should match '{}'", pattern.as_str());
             out.rule(path, text.into(), &rule);
         }
         if let Some(format) = &self.format {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::template::text::go_quoted;
+use crate::go_text::quote;
 use crate::template::values;
 
 #[expect(
@@ -102,7 +102,7 @@ impl Spec {
     }
 
     fn quoted(&self, text: &str) -> String {
-        let quoted = go_quoted(text);
+        let quoted = quote(text);
         if !self.plus {
             return quoted;
         }

@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
+use kube_cel::{Library, Program, Shape, Type};
 use serde_json::Value;
 
 use super::{
-    check as typing,
-    expr::Expr,
-    field_path, literals, parse, problem,
-    shape::{Root, Shape},
-    types::Type,
+    field_path,
+    shape::{Root, shape},
 };
 use crate::field::{ErrorKind, FieldError, Path};
 use crate::schema::{flag, given, list, properties, text};
@@ -20,8 +18,8 @@ const RULES: &str = "x-kubernetes-validations";
 /// A rule, ready for objects.
 #[derive(Debug)]
 pub(super) struct Rule {
-    pub(super) expression: Expr,
-    pub(super) message_expression: Option<Expr>,
+    pub(super) expression: Program,
+    pub(super) message_expression: Option<Program>,
     /// The rule as written.
     pub(super) text: String,
     pub(super) message: String,
@@ -30,22 +28,19 @@ pub(super) struct Rule {
     pub(super) field_path: String,
     pub(super) uses_old: bool,
     pub(super) old_is_optional: bool,
-    deep: bool,
 }
 
 impl Rule {
     pub(super) fn is_deep(&self) -> bool {
-        self.deep
+        let message = self.message_expression.as_ref();
+        self.expression.is_deep() || message.is_some_and(Program::is_deep)
     }
 }
 
-/// An expression of one of the two kinds that rules have.
-struct Compiled {
-    expression: Expr,
-    deep: bool,
-    uses_old: bool,
-}
+/// The old value, by name.
+const OLD: &str = "oldSelf";
 
+/// The two kinds of expressions that rules have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Rule,
@@ -57,40 +52,34 @@ fn compile(
     shape: &Arc<Shape>,
     old_is_optional: bool,
     wanted: Wanted,
-) -> Result<Compiled, String> {
-    let failed = |problems| {
-        let shown = problem::show(problems, source);
-        match wanted {
-            Wanted::Rule => format!("compilation failed: {shown}"),
-            Wanted::Message => format!("messageExpression compilation failed: {shown}"),
-        }
-    };
-    let parsed = parse::parse(source).map_err(failed)?;
-    let mut expression = parsed.expression;
+) -> Result<Program, String> {
     let this = shape.type_of().unwrap_or(Type::Dyn);
     let old = if old_is_optional {
         Type::optional(this.clone())
     } else {
         this.clone()
     };
-    let kind =
-        typing::check(&mut expression, &[("self", this), ("oldSelf", old)]).map_err(failed)?;
-    match (wanted, kind) {
+    let variables = [("self", this), (OLD, old)];
+    let program =
+        Program::compile(source, Library::Kubernetes, &variables).map_err(|problems| {
+            let shown = kube_cel::show(problems, source);
+            match wanted {
+                Wanted::Rule => format!("compilation failed: {shown}"),
+                Wanted::Message => format!("messageExpression compilation failed: {shown}"),
+            }
+        })?;
+    match (wanted, program.kind()) {
         (Wanted::Rule, Type::Bool) | (Wanted::Message, Type::Text) => {}
         (Wanted::Rule, _) => return Err("cel expression must evaluate to a bool".to_owned()),
         (Wanted::Message, _) => {
             return Err("messageExpression must evaluate to a string".to_owned());
         }
     }
-    literals::folded(&expression).map_err(|why| match wanted {
+    program.check_constants().map_err(|why| match wanted {
         Wanted::Rule => format!("program instantiation failed: {why}"),
         Wanted::Message => format!("messageExpression instantiation failed: {why}"),
     })?;
-    Ok(Compiled {
-        uses_old: expression.uses("oldSelf"),
-        expression,
-        deep: parsed.is_deep,
-    })
+    Ok(program)
 }
 
 /// The rules of one level; those that do not compile were refused before.
@@ -104,9 +93,9 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
             .then(|| compile(message, shape, old_is_optional, Wanted::Message).ok())
             .flatten();
         Some(Rule {
-            deep: compiled.deep || message.as_ref().is_some_and(|m| m.deep),
-            expression: compiled.expression,
-            message_expression: message.map(|message| message.expression),
+            uses_old: compiled.uses(OLD),
+            expression: compiled,
+            message_expression: message,
             text: source.to_owned(),
             message: text(written, "message").trim().to_owned(),
             reason: match text(written, "reason") {
@@ -116,7 +105,6 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
                 _ => ErrorKind::Invalid,
             },
             field_path: field_path::resolve(text(written, "fieldPath"), schema).unwrap_or_default(),
-            uses_old: compiled.uses_old,
             old_is_optional,
         })
     };
@@ -128,7 +116,7 @@ pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if super::any(schema) {
         let at = Within {
-            shape: Shape::of(schema, Root::Resource),
+            shape: shape(schema, Root::Resource),
             uncorrelatable: None,
         };
         walk(schema, path, &at, &mut errors);
@@ -143,16 +131,9 @@ struct Within {
 }
 
 fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
-    let below = |schema: &Value, uncorrelatable: Option<String>| {
-        let root = if flag(schema, "x-kubernetes-embedded-resource") {
-            Root::Resource
-        } else {
-            Root::Field
-        };
-        Within {
-            shape: Shape::of(schema, root),
-            uncorrelatable,
-        }
+    let below = |schema: &Value, uncorrelatable: Option<String>| Within {
+        shape: shape(schema, Root::of(schema)),
+        uncorrelatable,
     };
     let of_members = within.uncorrelatable.clone();
     if let Some(additional) = given(schema, "additionalProperties").filter(|a| super::any(a)) {
@@ -212,7 +193,7 @@ fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldErr
     let old_is_optional = flag(rule, "optionalOldSelf");
     let source = text(rule, "rule").trim();
     let uses_old = match compile(source, &within.shape, old_is_optional, Wanted::Rule) {
-        Ok(compiled) => compiled.uses_old,
+        Ok(compiled) => compiled.uses(OLD),
         Err(detail) => {
             errors.push(FieldError::invalid_shown(
                 path.field("rule"),

@@ -1,14 +1,12 @@
 //! Rules over an object: which apply, what they say, and in which words.
 
+use kube_cel::{Fault, Meter, Val};
 use serde_json::Value;
 
 use super::{
     Level,
     compile::Rule,
     correlation::{Correlated, same_keys},
-    eval,
-    fault::{Fault, Meter},
-    value::Val,
 };
 use crate::field::{ErrorKind, FieldError, Path};
 
@@ -177,14 +175,14 @@ fn one<'a>(
         variables.push(("oldSelf", old.map_or(Val::Optional(None), Val::some)));
     }
     if matches!(
-        eval::evaluate(&rule.expression, &variables, meter)?,
+        rule.expression.evaluate(&variables, meter)?,
         Val::Bool(true)
     ) {
         return Ok(None);
     }
     if let Some(expression) = &rule.message_expression {
         // Messages see the old value itself even where rules see it as one that may be missing.
-        let made = match eval::evaluate(expression, &plain, meter) {
+        let made = match expression.evaluate(&plain, meter) {
             Err(Fault::Exhausted) => return Err(Fault::Exhausted),
             made => made.ok(),
         };

@@ -1,0 +1,96 @@
+//! The Common Expression Language as Kubernetes uses it: types checked before anything is evaluated, and an evaluator
+//! that goes over JSON as it stands and counts what it does. Pure: no client, no runtime, no clock.
+//!
+//! The grammar is that of the crate `cel`; everything behind it is here. An evaluation ends when its [`Meter`] is used
+//! up, and depth is that of the expression, which is bounded when it is compiled.
+
+mod check;
+mod declarations;
+mod escape;
+mod eval;
+mod expr;
+mod fault;
+mod functions;
+mod json;
+mod libraries;
+mod literals;
+mod macros;
+mod parse;
+mod problem;
+mod shape;
+mod types;
+mod value;
+
+pub use self::{
+    check::Variables,
+    escape::escape,
+    fault::{Answer, Fault, Meter},
+    libraries::quantity::check_quantity,
+    parse::with_stack,
+    problem::{Problem, show},
+    shape::{Content, Format, Listing, Member, Numbers, Shape},
+    types::Type,
+    value::Val,
+};
+
+/// Which functions and macros an expression may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Library {
+    /// Those of the language itself.
+    Standard,
+    /// Those that rules of schemas have: strings, lists, optional values, quantities and so on. What is written out and
+    /// wrong is refused, as are lists of mixed types.
+    Kubernetes,
+}
+
+/// An expression whose types are right.
+#[derive(Debug)]
+pub struct Program {
+    expression: expr::Expr,
+    kind: Type,
+    is_deep: bool,
+}
+
+impl Program {
+    /// Compiles an expression, or answers all that is wrong with it.
+    pub fn compile(
+        source: &str,
+        library: Library,
+        variables: Variables<'_>,
+    ) -> Result<Self, Vec<Problem>> {
+        let parse::Parsed {
+            mut expression,
+            is_deep,
+        } = parse::parse(source, library)?;
+        let kind = check::check(&mut expression, library, variables)?;
+        Ok(Self {
+            expression,
+            kind,
+            is_deep,
+        })
+    }
+
+    /// The type of the result.
+    pub fn kind(&self) -> &Type {
+        &self.kind
+    }
+
+    /// Whether a variable is looked at anywhere in it.
+    pub fn uses(&self, name: &str) -> bool {
+        self.expression.uses(name)
+    }
+
+    /// Whether its evaluation needs a stack of its own: see [`with_stack`].
+    pub fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
+    /// Why a conversion of something written out cannot be done, if one cannot: it would fail for every object.
+    pub fn check_constants(&self) -> Result<(), String> {
+        literals::folded(&self.expression)
+    }
+
+    pub fn evaluate<'a>(&'a self, variables: &[(&'a str, Val<'a>)], meter: &Meter) -> Answer<'a> {
+        eval::evaluate(&self.expression, variables, meter)
+    }
+}

@@ -1,0 +1,74 @@
+//! The libraries that Kubernetes adds for rules: addresses, URLs, quantities, versions, names.
+
+use super::{
+    fault::{Answer, Fault, Meter},
+    value::Val,
+};
+
+mod names;
+mod net;
+pub(super) mod quantity;
+mod semver;
+mod url;
+
+use self::{
+    names::NamedFormat, net::Address, net::Network, quantity::Quantity, semver::Semver, url::Url,
+};
+
+/// A value that only its library can look into.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Opaque {
+    Address(Address),
+    Network(Network),
+    Url(Url),
+    Quantity(Quantity),
+    Semver(Semver),
+    Format(NamedFormat),
+}
+
+impl Opaque {
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "net.IP",
+            Self::Network(_) => "net.CIDR",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Semver(_) => "kubernetes.Semver",
+            Self::Format(_) => "kubernetes.NamedFormat",
+        }
+    }
+
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    /// What `string(x)` makes of it, where it makes anything.
+    pub(super) fn written(&self) -> Option<String> {
+        match self {
+            Self::Address(address) => Some(address.to_string()),
+            Self::Network(network) => Some(network.to_string()),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
+    [
+        net::call,
+        url::call,
+        quantity::call,
+        semver::call,
+        names::call,
+    ]
+    .into_iter()
+    .find_map(|library| library(name, arguments, meter))
+}
+
+fn made<'a>(opaque: Opaque) -> Val<'a> {
+    Val::Opaque(opaque.into())
+}
+
+fn answer<'a>(made: Result<Opaque, String>) -> Answer<'a> {
+    made.map(|opaque| Val::Opaque(opaque.into()))
+        .map_err(Fault::Error)
+}

@@ -1,0 +1,99 @@
+//! Formats of names that have a name themselves: `format.dns1123Label()`.
+
+use super::{Opaque, made};
+use crate::{
+    fault::{Answer, Meter},
+    value::Val,
+};
+use kube_lang::{formats, names};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedFormat(&'static str);
+
+const NAMES: [&str; 13] = [
+    "dns1123Label",
+    "dns1123Subdomain",
+    "dns1035Label",
+    "qualifiedName",
+    "dns1123LabelPrefix",
+    "dns1123SubdomainPrefix",
+    "dns1035LabelPrefix",
+    "labelValue",
+    "uri",
+    "uuid",
+    "byte",
+    "date",
+    "datetime",
+];
+
+impl NamedFormat {
+    fn find(name: &str) -> Option<Self> {
+        NAMES
+            .iter()
+            .find(|known| **known == name)
+            .map(|name| Self(name))
+    }
+
+    /// What is wrong with a text.
+    fn complaints(self, text: &str) -> Vec<String> {
+        // A prefix may end where a name may not: what is to follow completes it.
+        let prefix = || {
+            let mut whole = text.to_owned();
+            if whole.ends_with('-') {
+                whole.pop();
+                whole.push('a');
+            }
+            whole
+        };
+        let format = |name: &str, complaint: &str| {
+            if formats::checker(name).is_none_or(|accepts| accepts(text)) {
+                Vec::new()
+            } else {
+                vec![complaint.to_owned()]
+            }
+        };
+        match self.0 {
+            "dns1123Label" => names::dns1123_label(text),
+            "dns1123Subdomain" => names::dns1123_subdomain(text),
+            "dns1035Label" => names::dns1035_label(text),
+            "qualifiedName" => names::qualified_name(text),
+            "dns1123LabelPrefix" => names::dns1123_label(&prefix()),
+            "dns1123SubdomainPrefix" => names::dns1123_subdomain(&prefix()),
+            "dns1035LabelPrefix" => names::dns1035_label(&prefix()),
+            "labelValue" => names::label_value(text),
+            "uri" => format("uri", "invalid URI"),
+            "uuid" => format("uuid", "does not match the UUID format"),
+            "byte" => format("byte", "invalid base64"),
+            "date" => format("date", "invalid date"),
+            _ => format("datetime", "invalid datetime"),
+        }
+    }
+}
+
+pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
+    match (name, arguments) {
+        ("format.named", [Val::Text(name)]) => Some(Ok(match NamedFormat::find(name.as_str()) {
+            Some(format) => Val::some(made(Opaque::Format(format))),
+            None => Val::Optional(None),
+        })),
+        ("validate", [Val::Opaque(opaque), Val::Text(text)]) => {
+            let Opaque::Format(format) = opaque.as_ref() else {
+                return None;
+            };
+            if let Err(fault) = meter.bytes(text.as_str().len() * 4) {
+                return Some(Err(fault));
+            }
+            let complaints = format.complaints(text.as_str());
+            Some(Ok(if complaints.is_empty() {
+                Val::Optional(None)
+            } else {
+                Val::some(Val::list(complaints.into_iter().map(Val::text).collect()))
+            }))
+        }
+        (name, []) => {
+            let format = NamedFormat::find(name.strip_prefix("format.")?)?;
+            Some(Ok(made(Opaque::Format(format))))
+        }
+        _ => None,
+    }
+}

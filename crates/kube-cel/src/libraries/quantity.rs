@@ -1,0 +1,207 @@
+//! Quantities: `1500m`, `2Gi`, `1e3`.
+
+use std::cmp::Ordering;
+
+use super::{Opaque, answer, made};
+use crate::{
+    fault::{Answer, Fault, Meter},
+    value::Val,
+};
+
+/// In units of 10⁻⁹, beyond which nothing is told apart.
+#[derive(Clone, Debug)]
+pub struct Quantity(i128);
+
+const UNIT: i128 = 1_000_000_000;
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// What is wrong with a text that should be a quantity.
+pub fn check_quantity(text: &str) -> Result<(), String> {
+    parse(text).map(drop)
+}
+
+fn parse(text: &str) -> Result<Quantity, String> {
+    let wrong = || {
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()
+    };
+    let (negative, rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    let (number, suffix) = rest.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return Err(wrong());
+    }
+    let scale = Scale::parse(suffix).ok_or_else(wrong)?;
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let value = scale.applied(digits, places);
+    Ok(Quantity(if negative { -value } else { value }))
+}
+
+/// What a number is multiplied by.
+enum Scale {
+    Ten(i32),
+    Two(u32),
+}
+
+impl Scale {
+    fn parse(suffix: &str) -> Option<Self> {
+        Some(match suffix {
+            "n" => Self::Ten(-9),
+            "u" => Self::Ten(-6),
+            "m" => Self::Ten(-3),
+            "" => Self::Ten(0),
+            "k" => Self::Ten(3),
+            "M" => Self::Ten(6),
+            "G" => Self::Ten(9),
+            "T" => Self::Ten(12),
+            "P" => Self::Ten(15),
+            "E" => Self::Ten(18),
+            "Ki" => Self::Two(10),
+            "Mi" => Self::Two(20),
+            "Gi" => Self::Two(30),
+            "Ti" => Self::Two(40),
+            "Pi" => Self::Two(50),
+            "Ei" => Self::Two(60),
+            other => {
+                let exponent = other.strip_prefix(['e', 'E'])?;
+                let bounded: i32 = exponent.parse().ok()?;
+                Self::Ten(bounded)
+            }
+        })
+    }
+
+    /// Digits with a point so many places from their end, in units of 10⁻⁹, rounded up; what is too
+    /// large is as large as can be.
+    fn applied(&self, digits: &str, places: i32) -> i128 {
+        let (mut value, shift) = match self {
+            Self::Ten(power) => (
+                parse_digits(digits),
+                power.saturating_add(9).saturating_sub(places),
+            ),
+            Self::Two(power) => (
+                parse_digits(digits).and_then(|value| value.checked_mul(1_i128 << power)),
+                9_i32.saturating_sub(places),
+            ),
+        };
+        if value == Some(0) {
+            return 0;
+        }
+        let mut left = shift;
+        while left > 0 && value.is_some() {
+            value = value.and_then(|value| value.checked_mul(10));
+            left -= 1;
+        }
+        let Some(mut value) = value else {
+            return i128::MAX;
+        };
+        if left < 0 {
+            let Some(by) = 10_i128.checked_pow(left.unsigned_abs()) else {
+                return 1;
+            };
+            let rest = value % by;
+            value /= by;
+            if rest != 0 {
+                value += 1;
+            }
+        }
+        value
+    }
+}
+
+fn parse_digits(digits: &str) -> Option<i128> {
+    if digits.is_empty() {
+        return Some(0);
+    }
+    digits.parse().ok()
+}
+
+impl Quantity {
+    fn as_integer(&self) -> Option<i64> {
+        if self.0 % UNIT == 0 {
+            i64::try_from(self.0 / UNIT).ok()
+        } else {
+            None
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "it is approximate by its name")]
+    fn approximate(&self) -> f64 {
+        self.0 as f64 / UNIT as f64
+    }
+}
+
+pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
+    let (quantity, rest) = match arguments {
+        [Val::Text(text)] => {
+            if let Err(fault) = meter.bytes(text.as_str().len()) {
+                return Some(Err(fault));
+            }
+            return match name {
+                "quantity" => Some(answer(parse(text.as_str()).map(Opaque::Quantity))),
+                "isQuantity" => Some(Ok(Val::Bool(parse(text.as_str()).is_ok()))),
+                _ => None,
+            };
+        }
+        [Val::Opaque(opaque), rest @ ..] => match opaque.as_ref() {
+            Opaque::Quantity(quantity) => (quantity, rest),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let other = match rest {
+        [] => return alone(name, quantity),
+        [Val::Int(number)] => Quantity(i128::from(*number) * UNIT),
+        [Val::Opaque(other)] => match other.as_ref() {
+            Opaque::Quantity(other) => other.clone(),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let order = quantity.0.cmp(&other.0);
+    Some(Ok(match name {
+        "add" => made(Opaque::Quantity(Quantity(
+            quantity.0.saturating_add(other.0),
+        ))),
+        "sub" => made(Opaque::Quantity(Quantity(
+            quantity.0.saturating_sub(other.0),
+        ))),
+        "compareTo" => Val::Int(match order {
+            Ordering::Less => -1,
+            Ordering::Equal => 0,
+            Ordering::Greater => 1,
+        }),
+        "isGreaterThan" => Val::Bool(order.is_gt()),
+        "isLessThan" => Val::Bool(order.is_lt()),
+        _ => return None,
+    }))
+}
+
+fn alone<'a>(name: &str, quantity: &Quantity) -> Option<Answer<'a>> {
+    Some(match name {
+        "isInteger" => Ok(Val::Bool(quantity.as_integer().is_some())),
+        "asInteger" => quantity
+            .as_integer()
+            .map(Val::Int)
+            .ok_or_else(|| Fault::new("cannot convert value to integer")),
+        "asApproximateFloat" => Ok(Val::Double(quantity.approximate())),
+        "sign" => Ok(Val::Int(match quantity.0.signum() {
+            -1 => -1,
+            0 => 0,
+            _ => 1,
+        })),
+        _ => return None,
+    })
+}

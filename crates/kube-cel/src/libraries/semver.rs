@@ -1,0 +1,174 @@
+//! Semantic versions.
+
+use std::cmp::Ordering;
+
+use super::{Opaque, answer};
+use crate::{
+    fault::{Answer, Meter},
+    value::Val,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Semver {
+    numbers: [u64; 3],
+    /// What is behind a plus does not count.
+    pre: Vec<String>,
+}
+
+/// Whether what is nearly a version is made one: `v1.2`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Strict,
+    Normalizing,
+}
+
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let canonical = text == "0" || !text.starts_with('0');
+    if digits && canonical {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
+fn parse(text: &str, reading: Reading) -> Result<Semver, String> {
+    let wrong =
+        || format!("Semver parse error during conversion from string: invalid version {text:?}");
+    let mut text_left = text;
+    if reading == Reading::Normalizing {
+        text_left = text_left.trim();
+        text_left = text_left.strip_prefix('v').unwrap_or(text_left);
+    }
+    let (text_left, build) = text_left
+        .split_once('+')
+        .map_or((text_left, ""), |(a, b)| (a, b));
+    let (core, pre) = match text_left.split_once('-') {
+        Some((core, pre)) => (core, Some(pre)),
+        None => (text_left, None),
+    };
+    let mut parts: Vec<&str> = core.split('.').collect();
+    if reading == Reading::Normalizing {
+        for part in &mut parts {
+            let trimmed = part.trim_start_matches('0');
+            *part = if trimmed.is_empty() && !part.is_empty() {
+                "0"
+            } else {
+                trimmed
+            };
+        }
+        while parts.len() < 3 && pre.is_none() && build.is_empty() {
+            parts.push("0");
+        }
+    }
+    let [major, minor, patch] = parts.as_slice() else {
+        return Err("No Major.Minor.Patch elements found".to_owned());
+    };
+    for (name, part) in [("Major", major), ("Minor", minor), ("Patch", patch)] {
+        if part.len() > 1 && part.starts_with('0') {
+            return Err(format!(
+                "{name} number must not contain leading zeroes {part:?}"
+            ));
+        }
+    }
+    let numbers = [major, minor, patch].map(|part| number(part));
+    let [Some(major), Some(minor), Some(patch)] = numbers else {
+        return Err(wrong());
+    };
+    let word = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    let pre: Vec<String> = pre
+        .map(|pre| pre.split('.').map(str::to_owned).collect())
+        .unwrap_or_default();
+    let numeric = |part: &str| part.bytes().all(|c| c.is_ascii_digit());
+    let pre_right = pre
+        .iter()
+        .all(|part| word(part) && (!numeric(part) || number(part).is_some()));
+    let build_right = !text.contains('+') || build.split('.').all(word);
+    if !pre_right || !build_right {
+        return Err(wrong());
+    }
+    Ok(Semver {
+        numbers: [major, minor, patch],
+        pre,
+    })
+}
+
+impl Semver {
+    fn compared(&self, other: &Self) -> Ordering {
+        self.numbers.cmp(&other.numbers).then_with(|| {
+            match (self.pre.is_empty(), other.pre.is_empty()) {
+                (true, true) => Ordering::Equal,
+                (true, false) => Ordering::Greater,
+                (false, true) => Ordering::Less,
+                (false, false) => compare_pre(&self.pre, &other.pre),
+            }
+        })
+    }
+}
+
+fn compare_pre(a: &[String], b: &[String]) -> Ordering {
+    for (a, b) in a.iter().zip(b) {
+        let order = match (number(a), number(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => a.cmp(b),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    a.len().cmp(&b.len())
+}
+
+pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
+    if let [Val::Text(text), rest @ ..] = arguments {
+        let reading = match rest {
+            [] | [Val::Bool(false)] => Reading::Strict,
+            [Val::Bool(true)] => Reading::Normalizing,
+            _ => return None,
+        };
+        if let Err(fault) = meter.bytes(text.as_str().len()) {
+            return Some(Err(fault));
+        }
+        return match name {
+            "semver" => Some(answer(parse(text.as_str(), reading).map(Opaque::Semver))),
+            "isSemver" => Some(Ok(Val::Bool(parse(text.as_str(), reading).is_ok()))),
+            _ => None,
+        };
+    }
+    let [Val::Opaque(opaque), rest @ ..] = arguments else {
+        return None;
+    };
+    let Opaque::Semver(version) = opaque.as_ref() else {
+        return None;
+    };
+    let part = |nth: usize| Val::Int(i64::try_from(version.numbers[nth]).unwrap_or(i64::MAX));
+    let order = match rest {
+        [] => {
+            return Some(Ok(match name {
+                "major" => part(0),
+                "minor" => part(1),
+                "patch" => part(2),
+                _ => return None,
+            }));
+        }
+        [Val::Opaque(other)] => match other.as_ref() {
+            Opaque::Semver(other) => version.compared(other),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Ok(match name {
+        "compareTo" => Val::Int(match order {
+            Ordering::Less => -1,
+            Ordering::Equal => 0,
+            Ordering::Greater => 1,
+        }),
+        "isGreaterThan" => Val::Bool(order.is_gt()),
+        "isLessThan" => Val::Bool(order.is_lt()),
+        _ => return None,
+    }))
+}
