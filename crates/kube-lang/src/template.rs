@@ -168,10 +168,9 @@ impl Template {
 
     /// Renders, and says how much work the functions have done.
     pub fn render_counted(&self, data: &Json) -> Result<(String, u64), RenderError> {
-        WORK.set(MAX_WORK);
-        typed::forget();
+        begin();
         let text = self.execute(data);
-        typed::forget();
+        end();
         Ok((text?, MAX_WORK - WORK.get()))
     }
 
@@ -195,6 +194,16 @@ impl Template {
     pub fn render_trimmed(&self, data: &Json) -> Result<String, RenderError> {
         self.render(data).map(|text| text.trim().to_owned())
     }
+}
+
+/// Gives a rendering on this thread its share of work.
+fn begin() {
+    WORK.set(MAX_WORK);
+    typed::forget();
+}
+
+fn end() {
+    typed::forget();
 }
 
 fn parse(text: &str, engine: Engine) -> Result<gotmpl::Template, CompileError> {
