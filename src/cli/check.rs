@@ -359,7 +359,10 @@ fn human(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]) 
         }
         let file = document.file.display();
         let _ = writeln!(text, "{file}: {}: {verdict}", document.describe());
-        for one in words.iter().filter(|one| std::ptr::eq(one.document, document)) {
+        for one in words
+            .iter()
+            .filter(|one| std::ptr::eq(one.document, document))
+        {
             let _ = writeln!(text, "  {}: {}", one.field, one.authors);
         }
     }

@@ -288,6 +288,37 @@ mod tests {
     }
 
     #[test]
+    fn whose_words_a_place_is_in_is_known_before_there_is_an_object() {
+        for (namespace, owners) in [
+            ("", true),
+            ("fixed", true),
+            ("{{ .ClusterName }}-x", true),
+            ("$remoteClusterName", true),
+            ("$remoteNamespace", false),
+            ("team-$remoteNamespaceHash", false),
+            ("{{ .Object.metadata.namespace }}", false),
+            // Whoever makes a workspace names it.
+            ("{{ splitList \":\" .ClusterPath | last }}", false),
+        ] {
+            let compile =
+                |scope| Naming::compile(Engine::Go, Some(namespace), None, scope).unwrap();
+            let naming = compile(LocalScope::Namespaced);
+            assert_eq!(naming.namespace_is_owners(), owners, "{namespace}");
+            assert!(compile(LocalScope::Cluster).namespace_is_owners());
+            assert!(!naming.name_is_chosen(), "nobody chooses a hash");
+        }
+        for (name, chosen) in [
+            ("", false),
+            (DEFAULT_NAME, false),
+            ("x", false),
+            ("$remoteName", true),
+        ] {
+            let naming = Naming::compile(Engine::Go, None, Some(name), LocalScope::Cluster);
+            assert_eq!(naming.unwrap().name_is_chosen(), chosen, "{name}");
+        }
+    }
+
+    #[test]
     fn a_cluster_scoped_copy_has_no_namespace() {
         let naming =
             Naming::compile(Engine::Go, Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();

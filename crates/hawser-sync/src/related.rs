@@ -121,9 +121,8 @@ fn source(pass: &Pass<'_>, link: &Link) -> Result<Sight, Arc<Object>> {
 fn synced(pass: &Pass<'_>, link: &Link, source: &Object) -> (Turn, bool) {
     let refused = |reason: Reason| Turn::end(reason);
     let located = locate(pass, link, Some(source));
-    if let Located::Missing { key, .. }
-    | Located::Unclaimed { key, .. }
-    | Located::Copy { key, .. } = &located
+    if let Located::Missing { key, .. } | Located::Unclaimed { key, .. } | Located::Copy { key, .. } =
+        &located
         && let Err(reason) = link.rules.allows(key)
     {
         let exists = matches!(located, Located::Copy { .. });

@@ -13,6 +13,7 @@ use super::{SOON, definition};
 mod kinds;
 mod matrix;
 mod whose;
+mod words;
 
 on_both_grounds!(
     credentials_come_change_and_are_revoked,

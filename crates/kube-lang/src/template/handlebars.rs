@@ -37,12 +37,10 @@ impl HelperDef for Function {
 pub(super) fn compile(text: &str) -> Result<Compiled, CompileError> {
     super::structure::check_handlebars(text)?;
     let mut registry = registry();
-    registry
-        .register_template_string(MAIN, text)
-        .map_err(|e| {
-            let (line, column) = e.pos().unwrap_or((1, 1));
-            CompileError::at_line(text, line, column, e.reason().to_string())
-        })?;
+    registry.register_template_string(MAIN, text).map_err(|e| {
+        let (line, column) = e.pos().unwrap_or((1, 1));
+        CompileError::at_line(text, line, column, e.reason().to_string())
+    })?;
     Ok(Compiled(registry))
 }
 

@@ -376,7 +376,7 @@ fn either(args: Vec<Words>, wanted: bool) -> Words {
 /// What a function answers to these, as the engine calls it when it renders; none where that is an error.
 fn called(name: &str, args: Vec<Value>) -> Option<Value> {
     const KEEP: &str = "keepAnswer";
-    let at = Pos::default();
+    let at = Pos::new(0, 1);
     let named = |index: usize| format!("a{index}");
     let mut call = vec![Expr::Identifier(at, name.into())];
     call.extend((0..args.len()).map(|index| Expr::Field(at, vec![named(index).into()])));

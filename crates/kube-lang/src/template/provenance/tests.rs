@@ -130,14 +130,32 @@ fn where_the_side_alone_decides_only_what_that_side_writes_counts() {
     }
     for (text, want) in [
         ("{{ .Side }}", (true, true)),
-        ("{{ if eq .Side \"kcp\" }}a{{ else }}§{{ end }}", (true, false)),
+        (
+            "{{ if eq .Side \"kcp\" }}a{{ else }}§{{ end }}",
+            (true, false),
+        ),
         ("{{ if eq .Side \"other\" }}§{{ end }}", (true, true)),
         // Not of the side alone, or not of this one.
-        ("{{ if or (eq .Side \"kcp\") .Object.spec.x }}§{{ else }}a{{ end }}", (false, false)),
-        ("{{ if eq .Side .Object.spec.x }}§{{ else }}a{{ end }}", (false, false)),
-        ("{{ if eq .Object.Side \"kcp\" }}§{{ else }}a{{ end }}", (false, false)),
-        ("{{ with .Object }}{{ if eq .Side \"kcp\" }}{{ .x }}{{ else }}a{{ end }}{{ end }}", (false, false)),
-        ("{{ $s := .Side }}{{ if .Object.x }}{{ $s = \"kcp\" }}{{ end }}{{ if eq $s \"kcp\" }}§{{ else }}a{{ end }}", (false, false)),
+        (
+            "{{ if or (eq .Side \"kcp\") .Object.spec.x }}§{{ else }}a{{ end }}",
+            (false, false),
+        ),
+        (
+            "{{ if eq .Side .Object.spec.x }}§{{ else }}a{{ end }}",
+            (false, false),
+        ),
+        (
+            "{{ if eq .Object.Side \"kcp\" }}§{{ else }}a{{ end }}",
+            (false, false),
+        ),
+        (
+            "{{ with .Object }}{{ if eq .Side \"kcp\" }}{{ .x }}{{ else }}a{{ end }}{{ end }}",
+            (false, false),
+        ),
+        (
+            "{{ $s := .Side }}{{ if .Object.x }}{{ $s = \"kcp\" }}{{ end }}{{ if eq $s \"kcp\" }}§{{ else }}a{{ end }}",
+            (false, false),
+        ),
         ("{{ if fail .Side }}§{{ else }}a{{ end }}", (false, false)),
     ] {
         sides(Engine::Go, &text.replace('§', CONSUMERS), want);
@@ -159,7 +177,11 @@ fn in_handlebars_too_where_that_is_certain() {
         "{{#eq Side \"kcp\"}}§{{else}}fixed{{/eq}}",
         "{{#if (hasPrefix \"k\" Side)}}§{{else}}fixed{{/if}}",
     ] {
-        sides(Engine::Handlebars, &text.replace('§', consumers), (false, true));
+        sides(
+            Engine::Handlebars,
+            &text.replace('§', consumers),
+            (false, true),
+        );
     }
     for (text, want) in [
         ("plain", true),
@@ -178,14 +200,16 @@ fn in_handlebars_too_where_that_is_certain() {
         ("{{../ClusterName}}", false),
         ("{{@root.Object}}", false),
     ] {
-        sides(Engine::Handlebars, &text.replace('§', consumers), (want, want));
+        sides(
+            Engine::Handlebars,
+            &text.replace('§', consumers),
+            (want, want),
+        );
     }
 }
 
 #[test]
 fn what_is_too_long_or_too_deep_to_be_read_is_not_trusted() {
-    let chain = "{{ else if .Object.x }}a".repeat(1000);
-    check(&format!("{{{{ if .Object.y }}}}a{chain}{{{{ end }}}}"), false);
     check(&"{{ .ClusterName }}".repeat(1000), true);
     check(&"{{ .ClusterName }}".repeat(3000), false);
     let mut doubling = "{{ define \"d0\" }}a{{ end }}".to_owned();
@@ -195,7 +219,17 @@ fn what_is_too_long_or_too_deep_to_be_read_is_not_trusted() {
         doubling += &format!("{{{{ define \"d{n}\" }}}}{call}{call}{{{{ end }}}}");
     }
     check(&format!("{doubling}{{{{ template \"d59\" . }}}}"), false);
-    let chain = "{{else if Object.x}}a".repeat(1000);
-    let text = format!("{{{{#if Object.y}}}}a{chain}{{{{/if}}}}");
-    sides(Engine::Handlebars, &text, (false, false));
+    // Definitions nest with the blocks that use them.
+    let used = |times: usize| {
+        let call = |n: usize| format!("{{{{ template \"t{n}\" . }}}}");
+        let deep = |inner: &str| {
+            let open = "{{ if .Object.x }}a{{ else }}".repeat(40);
+            open + inner + &"{{ end }}".repeat(40)
+        };
+        let define = |n: usize, text: &str| format!("{{{{ define \"t{n}\" }}}}{text}{{{{ end }}}}");
+        let all = (0..times).map(|n| define(n, &deep(&call(n + 1))));
+        all.collect::<String>() + &define(times, "a") + &call(0)
+    };
+    check(&used(1), true);
+    check(&used(4), false);
 }
