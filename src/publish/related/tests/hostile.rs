@@ -105,7 +105,7 @@ fn a_path_that_only_looks_like_the_status_is_the_consumers() {
     let entry = &stage.compiled.related()[0];
     let values = entry.namespaces.as_ref().unwrap();
     assert_eq!(
-        values.author(Origin::Service),
+        values.authors(Origin::Service).service,
         super::super::entry::Author::Consumer
     );
 }
