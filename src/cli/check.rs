@@ -14,7 +14,7 @@ use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
-use crate::publish::related;
+use crate::publish::related::{self, Authors};
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
 use kube_lang::object::Gvk;
 use kube_schema::crd::{Definition, default_crd};
@@ -50,6 +50,13 @@ struct Finding<'a> {
     problem: Problem,
 }
 
+/// Whose words a field of one document makes.
+struct Words<'a> {
+    document: &'a Document,
+    field: String,
+    authors: Authors,
+}
+
 pub(super) fn run(args: &CheckArgs) -> ExitCode {
     let documents = match read_all(&args.files) {
         Ok(documents) => documents,
@@ -58,18 +65,20 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
     if !documents.iter().any(is_published_resource) {
         return super::fail(&NothingToCheck);
     }
-    let findings: Vec<Finding<'_>> = documents
-        .iter()
-        .filter(|document| is_published_resource(document))
-        .flat_map(|document| {
-            problems(document, &documents)
-                .into_iter()
-                .map(move |problem| Finding { document, problem })
-        })
-        .collect();
+    let (mut findings, mut words) = (Vec::new(), Vec::new());
+    for document in documents.iter().filter(|one| is_published_resource(one)) {
+        let (problems, found) = problems(document, &documents);
+        let finding = |problem| Finding { document, problem };
+        findings.extend(problems.into_iter().map(finding));
+        words.extend(found.into_iter().map(|(field, authors)| Words {
+            document,
+            field,
+            authors,
+        }));
+    }
     let text = match args.output {
-        Output::Human => human(&documents, &findings),
-        Output::Json => machine(&documents, &findings),
+        Output::Human => human(&documents, &findings, &words),
+        Output::Json => machine(&documents, &findings, &words),
     };
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
@@ -106,28 +115,32 @@ fn skipped(documents: &[Document]) -> impl Iterator<Item = &Document> {
     documents.iter().filter(other)
 }
 
-fn problems(document: &Document, all: &[Document]) -> Vec<Problem> {
+/// What is wrong with a document, and whose words its fields make.
+fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String, Authors)>) {
     let found = (document.text("/apiVersion"), document.text("/kind"));
     if found != ("syncagent.kcp.io/v1alpha1", "PublishedResource") {
         let found = format!("{} {}", found.0, found.1);
-        return vec![Problem::new(
+        let problem = Problem::new(
             "kind",
             format!("expected syncagent.kcp.io/v1alpha1 PublishedResource, found {found:?}"),
-        )];
+        );
+        return (vec![problem], Vec::new());
     }
     let mut found = by_schema(document);
     if !found.is_empty() {
-        return found;
+        return (found, Vec::new());
     }
+    let mut words = Vec::new();
     match compile(document, all) {
         Ok((spec, compiled, _)) => {
             found.extend_from_slice(compiled.warnings());
             found.extend(unused_versions(&spec, all));
             found.extend(stray_references(&spec, all));
+            words = compiled.words();
         }
         Err(problems) => found.extend(problems),
     }
-    found
+    (found, words)
 }
 
 /// What the API server would find: wrong types, missing and unknown fields.
@@ -193,7 +206,7 @@ pub(super) fn compile(
     };
     let agent = Agent {
         name: "agent".to_owned(),
-        namespace: "default".to_owned(),
+        namespace: "hawser".to_owned(),
     };
     match Compiled::compile(&spec, types, agent) {
         Ok(compiled) if found.is_empty() => Ok((spec, compiled, projected)),
@@ -314,7 +327,7 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
     }
 }
 
-fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
+fn human(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]) -> String {
     let mut text = String::new();
     for Finding { document, problem } in findings {
         let place = document.place(&problem.field, problem.part, problem.offset);
@@ -346,6 +359,12 @@ fn human(documents: &[Document], findings: &[Finding<'_>]) -> String {
         }
         let file = document.file.display();
         let _ = writeln!(text, "{file}: {}: {verdict}", document.describe());
+        for one in words
+            .iter()
+            .filter(|one| std::ptr::eq(one.document, document))
+        {
+            let _ = writeln!(text, "  {}: {}", one.field, one.authors);
+        }
     }
     text
 }
@@ -360,7 +379,7 @@ fn errors(findings: &[Finding<'_>]) -> usize {
     wrong.count()
 }
 
-fn machine(documents: &[Document], findings: &[Finding<'_>]) -> String {
+fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]) -> String {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
@@ -380,6 +399,13 @@ fn machine(documents: &[Document], findings: &[Finding<'_>]) -> String {
     let skipped: Vec<Value> = skipped(documents)
         .map(|document| json!({"file": document.file, "document": document.describe()}))
         .collect();
-    let answer = json!({"ok": errors(findings) == 0, "problems": list, "skipped": skipped});
+    let mut answer = json!({"ok": errors(findings) == 0, "problems": list, "skipped": skipped});
+    if !words.is_empty() {
+        let words = words.iter().map(|one| {
+            json!({"file": one.document.file, "document": one.document.describe(),
+                "field": one.field, "words": one.authors.as_json()})
+        });
+        answer["words"] = words.collect();
+    }
     format!("{answer:#}\n")
 }

@@ -428,12 +428,19 @@ fn human(shown: &Shown) -> String {
     if !shown.related.is_empty() {
         let _ = writeln!(text, "\nrelated objects:");
     }
+    let mut entry = None;
     for lead in &shown.related {
         let end = match &lead.end {
             End::Copy { original, copy } => format!("{original} -> {copy}"),
             End::Refused { why, .. } => format!("refused: {why}"),
             End::Nowhere(why) => format!("nowhere yet: {why}"),
         };
+        if entry.replace(&lead.entry) != Some(&lead.entry) {
+            let _ = writeln!(text, "  {}: names are {}", lead.entry, lead.words.names);
+            if let Some(namespaces) = lead.words.namespaces {
+                let _ = writeln!(text, "  {}: namespaces are {namespaces}", lead.entry);
+            }
+        }
         let _ = writeln!(text, "  {}: {end}", lead.entry);
     }
     text

@@ -13,8 +13,11 @@ use super::filters::Filters;
 use super::marks;
 use super::naming::{LocalScope, Naming, NamingError};
 use super::projection::Projected;
-use super::related::Entry;
-use super::types::{OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety, TemplateEngine};
+use super::related::{Author, Authors, Entry, tells_workspaces};
+use super::types::{
+    Adoption, ConsumerNames, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
+    TemplateEngine,
+};
 use crate::mutation::Pipeline;
 use kube_lang::object::{Gvk, Object};
 use kube_lang::template::Engine;
@@ -109,6 +112,9 @@ impl Compiled {
         let filters = filters(spec, &mut problems);
         let (up, back) = steps::mutations(spec.mutation.as_ref(), "spec.mutation", &mut problems);
         let related = related::related(spec, engine, &mut problems);
+        if let Some(naming) = &naming {
+            met_by_adoption(spec, naming, &mut problems);
+        }
         match (naming, filters, up, back, related) {
             (Some(naming), Some(filters), Some(up), Some(back), Some(related))
                 if !problems.iter().any(Problem::is_error) =>
@@ -144,6 +150,27 @@ impl Compiled {
     /// What may not be what was meant.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
+    }
+
+    /// Whose words the names and namespaces of related objects are, by the fields that say them.
+    pub fn words(&self) -> Vec<(String, Authors)> {
+        let apart = self.types.subresources.contains(&"status");
+        let told = |authors: Authors| match authors.service {
+            Author::Status if !apart => Authors {
+                service: Author::Consumer,
+                ..authors
+            },
+            _ => authors,
+        };
+        let mut all = Vec::new();
+        for (index, entry) in self.related.iter().enumerate() {
+            let words = entry.words();
+            let field = format!("spec.related[{index}].object");
+            all.push((field.clone(), told(words.names)));
+            let namespaces = words.namespaces.map(told);
+            all.extend(namespaces.map(|authors| (format!("{field}.namespace"), authors)));
+        }
+        all
     }
 
     /// Equal for equal rules.
@@ -226,6 +253,39 @@ fn naming(
         }
     }
     compile(given.namespace.as_deref(), given.name.as_deref()).ok()
+}
+
+/// Warns where consumers can name what is there already, and it would be taken over for them.
+fn met_by_adoption(spec: &PublishedResourceSpec, naming: &Naming, problems: &mut Vec<Problem>) {
+    let safety = spec.safety();
+    if safety.adoption.unwrap_or_default() == Adoption::Never
+        || safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
+    {
+        return;
+    }
+    let given = spec.naming.clone().unwrap_or_default();
+    let namespace = given.namespace.filter(|text| !text.is_empty());
+    // Nobody else's object has the name of the workspace in its name, or is in such a namespace.
+    let in_own = naming.is_namespaced() && namespace.as_deref().is_none_or(tells_workspaces);
+    if in_own || given.name.as_deref().is_some_and(tells_workspaces) {
+        return;
+    }
+    let field = if !naming.namespace_is_owners() {
+        "namespace"
+    } else if naming.name_is_chosen() {
+        "name"
+    } else {
+        return;
+    };
+    let message = format!(
+        "consumers have a say in the {field} of copies, and theirs take over what is there already and \
+         belongs to nobody"
+    );
+    let problem = Problem::new(format!("spec.naming.{field}"), message).warning();
+    problems.push(problem.with_hint(
+        "set spec.safety.consumerNames to Guarded or spec.safety.adoption to Never, or let it depend on \
+         the workspace, as with {{ .ClusterName }}",
+    ));
 }
 
 fn filters(spec: &PublishedResourceSpec, problems: &mut Vec<Problem>) -> Option<Filters> {

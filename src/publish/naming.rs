@@ -46,6 +46,8 @@ pub struct Naming {
     /// Whether consumers have no say in the namespace.
     namespace_is_owners: bool,
     name: Pattern,
+    /// Whether consumers can give a copy the name that they like.
+    name_is_chosen: bool,
     scope: LocalScope,
 }
 
@@ -80,22 +82,39 @@ impl Naming {
             Pattern::compile(engine, text).map_err(|error| NamingError::Compile { field, error })
         };
         let owners = |text: &str| {
-            let own = ["ClusterName", "ClusterPath"];
+            // Not the path: each of its parts is the name that somebody gave a workspace.
+            let data = provenance::Data {
+                own: &["ClusterName"],
+                given: &[],
+            };
             let said = ["$remoteNamespace", "$remoteName"];
-            provenance::writes_only(engine, text, &own)
+            provenance::writes_only(engine, text, data)
                 && !said.iter().any(|word| text.contains(word))
         };
+        // Nobody finds an object for a hash.
+        let is_default = |text: &str| ["", DEFAULT_NAME].contains(&text.trim());
         Ok(Self {
             namespace: or("namespace", namespace, DEFAULT_NAMESPACE)?,
             namespace_is_owners: namespace.is_none_or(owners),
             name: or("name", name, DEFAULT_NAME)?,
+            name_is_chosen: name.is_some_and(|text| !is_default(text) && !owners(text)),
             scope,
         })
     }
 
     /// Whether the namespace of copies is in the owner's words and the workspace's name alone.
     pub fn namespace_is_owners(&self) -> bool {
-        self.namespace_is_owners
+        self.namespace_is_owners || self.scope == LocalScope::Cluster
+    }
+
+    /// Whether copies live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == LocalScope::Namespaced
+    }
+
+    /// Whether consumers can give a copy the name that they like.
+    pub fn name_is_chosen(&self) -> bool {
+        self.name_is_chosen
     }
 
     /// Whether a template has to be rendered for a name.
@@ -274,6 +293,37 @@ mod tests {
             Naming::compile(Engine::Go, Some("a.b"), None, LocalScope::Namespaced).unwrap();
         let refused = place(&naming, None);
         assert_eq!(refused, Err(NamingError::Namespace("a.b".into())));
+    }
+
+    #[test]
+    fn whose_words_a_place_is_in_is_known_before_there_is_an_object() {
+        for (namespace, owners) in [
+            ("", true),
+            ("fixed", true),
+            ("{{ .ClusterName }}-x", true),
+            ("$remoteClusterName", true),
+            ("$remoteNamespace", false),
+            ("team-$remoteNamespaceHash", false),
+            ("{{ .Object.metadata.namespace }}", false),
+            // Whoever makes a workspace names it.
+            ("{{ splitList \":\" .ClusterPath | last }}", false),
+        ] {
+            let compile =
+                |scope| Naming::compile(Engine::Go, Some(namespace), None, scope).unwrap();
+            let naming = compile(LocalScope::Namespaced);
+            assert_eq!(naming.namespace_is_owners(), owners, "{namespace}");
+            assert!(compile(LocalScope::Cluster).namespace_is_owners());
+            assert!(!naming.name_is_chosen(), "nobody chooses a hash");
+        }
+        for (name, chosen) in [
+            ("", false),
+            (DEFAULT_NAME, false),
+            ("x", false),
+            ("$remoteName", true),
+        ] {
+            let naming = Naming::compile(Engine::Go, None, Some(name), LocalScope::Cluster);
+            assert_eq!(naming.unwrap().name_is_chosen(), chosen, "{name}");
+        }
     }
 
     #[test]

@@ -33,8 +33,8 @@ mod resolve;
 mod rules;
 mod stray;
 
-pub use entry::{Entry, TypeName};
-pub use guard::shares_namespaces;
+pub use entry::{Author, Authors, Entry, TypeName, Words};
+pub use guard::{reserved, shares_namespaces, tells_workspaces};
 pub use leads::{End, Lead, leads};
 pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;

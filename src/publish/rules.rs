@@ -10,7 +10,8 @@ use super::compiled::Compiled;
 use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
 use super::naming::{LocalScope, Named, NamingError};
-use super::types::{AdoptedOnDelete, Adoption};
+use super::related::reserved;
+use super::types::{AdoptedOnDelete, Adoption, ConsumerNames, Safety};
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
 use hawser_sync::subject::{self, Intent, Side, StatusFlow};
@@ -246,6 +247,21 @@ impl Rules for ObjectRules {
         Ok(self.local_scope().key(namespace.as_deref(), &name))
     }
 
+    fn allows(&self, copy: &Key) -> Result<(), Reason> {
+        let compiled = &self.compiled;
+        let namespace = copy.namespace.as_deref();
+        let Some(namespace) = namespace.filter(|_| !compiled.naming.namespace_is_owners()) else {
+            return Ok(());
+        };
+        let closed = namespace == "default" && guards_names(&compiled.safety);
+        let why = reserved(namespace, &compiled.agent.namespace)
+            .or(closed.then_some("spec.safety.consumerNames closes it"));
+        why.map_or(Ok(()), |why| {
+            let said = format!("{namespace}: consumers have a say in it, and {why}");
+            Err(Reason::new(Code::NamespaceClosed, said))
+        })
+    }
+
     fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
         let mut desired = if self.compiled.spec.is_empty() {
             source.clone()
@@ -338,10 +354,12 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
 
 fn policy(compiled: &Compiled) -> Policy {
     let safety = &compiled.safety;
+    let naming = &compiled.naming;
+    let chosen = !naming.namespace_is_owners() || naming.name_is_chosen();
     Policy {
         adoption: match safety.adoption.unwrap_or_default() {
-            Adoption::Unowned => subject::Adoption::Keep,
-            Adoption::Never => subject::Adoption::Never,
+            Adoption::Unowned if !(chosen && guards_names(safety)) => subject::Adoption::Keep,
+            Adoption::Unowned | Adoption::Never => subject::Adoption::Never,
         },
         adopted_on_delete: match safety.adopted_on_delete.unwrap_or_default() {
             AdoptedOnDelete::Delete => subject::AdoptedOnDelete::Delete,
@@ -354,6 +372,10 @@ fn policy(compiled: &Compiled) -> Policy {
         },
         ..Policy::primary()
     }
+}
+
+fn guards_names(safety: &Safety) -> bool {
+    safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
 }
 
 /// Whether copies live in namespaces.

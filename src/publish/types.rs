@@ -246,6 +246,11 @@ pub struct Safety {
     /// another program takes over from this one, go back to Shared. Shared, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_finalizer: Option<RelatedFinalizer>,
+    /// Where copies may be whose names or namespaces consumers have a say in: with `Open` they take over
+    /// what `adoption` says, and may be in `default`; with `Guarded` they take over nothing, and those whose
+    /// namespace is in consumers' words are not in `default`. Open, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_names: Option<ConsumerNames>,
 }
 
 /// Whether existing objects may be taken over.
@@ -278,6 +283,14 @@ pub enum RelatedFinalizer {
     #[default]
     Shared,
     Own,
+}
+
+/// What names and namespaces in consumers' words lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConsumerNames {
+    #[default]
+    Open,
+    Guarded,
 }
 
 /// What the agent reports.

@@ -119,7 +119,7 @@ codes! {
     NamingFailed: Refused, "no name could be made for the copy";
     StatusNotServed: Settled, "the object has no status to be written";
     NotLinked: Refused, "the object does not show that it belongs here";
-    NamespaceClosed: Refused, "the namespace is not open to related objects";
+    NamespaceClosed: Refused, "the namespace is not open to what consumers name";
     ReferenceInvalid: Refused, "what the object refers to cannot be made out";
     TooManyRelated: Refused, "the object refers to too many others";
     KindNotServed: Refused, "the kind of a related object is not served";

@@ -129,7 +129,15 @@ fn source(pass: &Pass<'_>, link: &Link) -> Result<Sight, Arc<Object>> {
 
 fn synced(pass: &Pass<'_>, link: &Link, source: &Object) -> (Turn, bool) {
     let refused = |reason: Reason| Turn::end(reason);
-    match locate(pass, link, Some(source)) {
+    let located = locate(pass, link, Some(source));
+    if let Located::Missing { key, .. } | Located::Unclaimed { key, .. } | Located::Copy { key, .. } =
+        &located
+        && let Err(reason) = link.rules.allows(key)
+    {
+        let exists = matches!(located, Located::Copy { .. });
+        return (refused(reason).of(key), exists);
+    }
+    match located {
         Located::Look(request) => (Turn::look(request), false),
         Located::Unplaced(reason) => (refused(reason), false),
         Located::Foreign { key, who } => (

@@ -18,6 +18,12 @@ pub trait Rules: Send + Sync + fmt::Debug {
     /// the name that a copy has wins over later changes of the rules.
     fn place(&self, source: &Object) -> Result<Key, Reason>;
 
+    /// Whether a copy may be written at a key, also one that is there already. What is refused is still
+    /// taken back with its source.
+    fn allows(&self, _copy: &Key) -> Result<(), Reason> {
+        Ok(())
+    }
+
     /// The content that travels: every top-level field that is to be the same on both sides, and
     /// of `metadata` the labels and annotations, without marks and without status where that is a
     /// subresource. Its apiVersion, kind, name and namespace are the source's and are not synced;

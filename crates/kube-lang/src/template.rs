@@ -258,6 +258,16 @@ impl Template {
     }
 }
 
+/// Gives a rendering on this thread its share of work.
+fn begin() {
+    WORK.set(MAX_WORK);
+    typed::forget();
+}
+
+fn end() {
+    typed::forget();
+}
+
 fn parse(text: &str, engine: Engine) -> Result<gotmpl::Template, CompileError> {
     structure::check(text)?;
     let parsed = gotmpl::Template::new(NAME)

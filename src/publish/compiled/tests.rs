@@ -272,3 +272,47 @@ fn handlebars_are_taken_where_they_are_asked_for() {
     naming["templateEngine"] = "Handlebars".into();
     compile(naming).unwrap();
 }
+
+#[test]
+fn owners_are_warned_where_consumers_name_what_adoption_would_take() {
+    let warned = |naming: Value, safety: Value| {
+        let compiled = compile(json!({"naming": naming, "safety": safety})).unwrap();
+        let fields = compiled.warnings().iter().map(|w| w.field.clone());
+        fields.collect::<Vec<_>>()
+    };
+    let name = "{{ .Object.metadata.name }}";
+    for (naming, want) in [
+        (json!({}), None),
+        (json!({"name": name}), None),
+        (
+            json!({"namespace": "{{ .ClusterName }}-{{ .Object.metadata.namespace }}"}),
+            None,
+        ),
+        (json!({"namespace": "shared"}), None),
+        (
+            json!({"namespace": "shared", "name": "{{ .ClusterName }}-{{ .Object.metadata.name }}"}),
+            None,
+        ),
+        (
+            json!({"namespace": "$remoteNamespace"}),
+            Some("spec.naming.namespace"),
+        ),
+        (
+            json!({"namespace": "team-{{ .Object.metadata.namespace }}", "name": name}),
+            Some("spec.naming.namespace"),
+        ),
+        (
+            json!({"namespace": "shared", "name": name}),
+            Some("spec.naming.name"),
+        ),
+    ] {
+        let want: Vec<_> = want.into_iter().collect();
+        assert_eq!(warned(naming.clone(), json!({})), want, "{naming}");
+        for safety in [
+            json!({"adoption": "Never"}),
+            json!({"consumerNames": "Guarded"}),
+        ] {
+            assert_eq!(warned(naming.clone(), safety), [""; 0], "{naming}");
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! Entries of `spec.related`, compiled: how names are found on each side, and whose words they are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::resolve::FAN_OUT;
 use crate::mutation::Pipeline;
@@ -14,7 +15,7 @@ use kube_lang::selector::Selector;
 use kube_lang::template::{self, Engine, Template, provenance};
 
 /// What of a template's data is nobody's words but the owner's and the workspace's.
-const OWN: [&str; 3] = ["ClusterName", "ClusterPath", "Side"];
+const OWN: [&str; 2] = ["ClusterName", "ClusterPath"];
 
 /// What a type is called in paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,13 +56,27 @@ pub(super) struct Choices {
     pub(super) adopt: bool,
 }
 
-/// Whose words a value on the service cluster is.
+/// Whose words a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Author {
+pub enum Author {
     Owner,
-    /// What the status of the copy says: the provider's, where copies serve a status apart.
+    /// What the status of the published object says: the provider's, where copies serve a status apart.
     Status,
     Consumer,
+}
+
+/// Whose words a value is, on each side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authors {
+    pub kcp: Author,
+    pub service: Author,
+}
+
+/// Whose words the names of an entry are, and its namespaces where it says them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    pub names: Authors,
+    pub namespaces: Option<Authors>,
 }
 
 /// How values are found.
@@ -74,7 +89,7 @@ pub(super) enum Values {
     Selector(Box<Selecting>),
     Template {
         template: Template,
-        author: Author,
+        authors: Authors,
     },
 }
 
@@ -97,7 +112,12 @@ pub(super) enum Word {
 #[derive(Debug)]
 pub(super) enum NameRule {
     Regex(Rewriting),
-    Template { template: Template, author: Author },
+    Template {
+        template: Template,
+        author: Author,
+        /// Whether nothing else is in it but the owner's words and the name of the original.
+        keeps: bool,
+    },
 }
 
 /// A regular expression over one text, as mutations have it.
@@ -144,9 +164,13 @@ impl Values {
             return Some(Self::Selector(Box::new(Selecting::of(selector, engine)?)));
         }
         let text = &spec.template.as_ref()?.template;
+        let on = |side| owner_if(writes_only(engine, text, &OWN, &[("Side", side)]));
         Some(Self::Template {
             template: Template::compile(engine, text).ok()?,
-            author: owner_if(provenance::writes_only(engine, text, &OWN)),
+            authors: Authors {
+                kcp: on("kcp"),
+                service: on("service"),
+            },
         })
     }
 
@@ -159,20 +183,31 @@ impl Values {
         }
     }
 
-    /// Whose words a value on the service cluster is.
-    pub(super) fn author(&self, origin: Origin) -> Author {
+    /// Whose words a value is. Originals are on the side of `origin`.
+    pub(super) fn authors(&self, origin: Origin) -> Authors {
+        let everywhere = |author| Authors {
+            kcp: author,
+            service: author,
+        };
         match self {
             Self::Reference {
                 rewriting: Some(rewriting),
                 ..
-            } if rewriting.author == Author::Owner => Author::Owner,
-            Self::Reference { path, .. } if is_plainly_below_status(path) => Author::Status,
-            Self::Reference { .. } => Author::Consumer,
-            Self::Template { author, .. } => *author,
-            Self::Selector(selecting) => match (origin, &selecting.rewrite) {
-                (Origin::Service, _) => selecting.author,
-                (Origin::Kcp, NameRule::Regex(rewriting)) => rewriting.author,
-                (Origin::Kcp, NameRule::Template { author, .. }) => *author,
+            } if rewriting.author == Author::Owner => everywhere(Author::Owner),
+            Self::Reference { path, .. } if is_plainly_below_status(path) => {
+                everywhere(Author::Status)
+            }
+            Self::Reference { .. } => everywhere(Author::Consumer),
+            Self::Template { authors, .. } => *authors,
+            Self::Selector(selecting) => match origin {
+                Origin::Service => Authors {
+                    kcp: selecting.rewrite.author_of_renamed(selecting.author),
+                    service: selecting.author,
+                },
+                Origin::Kcp => Authors {
+                    kcp: Author::Consumer,
+                    service: selecting.rewrite.author_of_renamed(Author::Consumer),
+                },
             },
         }
     }
@@ -193,7 +228,7 @@ impl Selecting {
             .map(|(key, value)| Some((word(key)?, word(value)?)));
         let mut plain = spec.labels();
         plain.match_labels = BTreeMap::new();
-        let own = |text: &String| provenance::writes_only(engine, text, &OWN);
+        let own = |text: &String| writes_only(engine, text, &OWN, &[]);
         let mut texts = spec.match_labels.iter().flat_map(|(k, v)| [k, v]);
         Some(Self {
             labels: labels.collect::<Option<_>>()?,
@@ -210,10 +245,22 @@ impl NameRule {
             return Rewriting::of(regex).map(Self::Regex);
         }
         let text = &spec.template.as_ref()?.template;
+        let [name, path] = OWN;
         Some(Self::Template {
             template: Template::compile(engine, text).ok()?,
-            author: owner_if(provenance::writes_only(engine, text, &OWN)),
+            author: owner_if(writes_only(engine, text, &OWN, &[])),
+            keeps: writes_only(engine, text, &[name, path, "Value"], &[]),
         })
+    }
+
+    /// Whose words a name becomes that is in somebody's words.
+    fn author_of_renamed(&self, original: Author) -> Author {
+        match self {
+            Self::Regex(rewriting) if rewriting.author == Author::Owner => Author::Owner,
+            Self::Template { author, .. } if *author == Author::Owner => Author::Owner,
+            Self::Regex(_) | Self::Template { keeps: true, .. } => original,
+            Self::Template { keeps: false, .. } => Author::Consumer,
+        }
     }
 }
 
@@ -292,8 +339,53 @@ impl Entry {
 
     /// Whether consumers have a say in which objects of the service cluster are meant.
     pub fn consumers_choose(&self) -> bool {
-        self.names.author(self.origin) == Author::Consumer
+        self.names.authors(self.origin).service == Author::Consumer
     }
+
+    /// Whose words its names and namespaces are.
+    pub fn words(&self) -> Words {
+        let of = |values: &Values| values.authors(self.origin);
+        Words {
+            names: of(&self.names),
+            namespaces: self.namespaces.as_ref().map(of),
+        }
+    }
+}
+
+impl Author {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Status => "status",
+            Self::Consumer => "consumer",
+        }
+    }
+
+    /// As it is told to owners.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Owner => "the owner's words",
+            Self::Status => "what the status says",
+            Self::Consumer => "consumers' words",
+        }
+    }
+}
+
+impl Authors {
+    pub fn as_json(self) -> Value {
+        json!({"kcp": self.kcp.as_str(), "service": self.service.as_str()})
+    }
+}
+
+impl fmt::Display for Authors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kcp, service) = (self.kcp.in_words(), self.service.in_words());
+        write!(f, "{kcp} in workspaces, {service} on the service cluster")
+    }
+}
+
+fn writes_only(engine: Engine, text: &str, own: &[&str], given: &[(&str, &str)]) -> bool {
+    provenance::writes_only(engine, text, provenance::Data { own, given })
 }
 
 fn owner_if(own: bool) -> Author {

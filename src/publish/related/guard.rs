@@ -1,9 +1,9 @@
-//! Where on the service cluster related entries may reach.
+//! Where on the service cluster related entries may reach, and what is closed to consumers' words altogether.
 //!
 //! The guards concern the service cluster alone: in its own workspace a consumer may name whatever
 //! it likes.
 
-use super::entry::{Author, Entry};
+use super::entry::{Author, Entry, Values};
 use crate::publish::marks::{self, Remote};
 use crate::publish::types::Origin;
 use hawser_sync::{Code, Key, Reason};
@@ -34,30 +34,22 @@ impl Guard<'_> {
             let said = format!("{namespace}: {why}");
             Err(Reason::new(Code::NamespaceClosed, said))
         };
-        if namespace == self.agent {
-            return closed("it is the agent's own");
-        }
         let is_mapped = self.local.namespace() == Some(namespace);
         // Whoever may name the namespace of a copy does not get at what the system keeps in it.
-        let is_open = match namespace {
-            "default" => is_mapped,
-            _ if namespace.starts_with("kube-") => is_mapped && self.mapping_is_owners,
-            _ => true,
-        };
-        if !is_open {
+        let is_owners = is_mapped && self.mapping_is_owners && namespace != self.agent;
+        if let Some(why) = reserved(namespace, self.agent)
+            && !is_owners
+        {
+            return closed(why);
+        }
+        if namespace == "default" && !is_mapped {
             return closed("it is never open");
         }
         // It is where the owner puts what belongs to this very object.
         if is_mapped {
             return Ok(());
         }
-        let values = self.entry.namespaces.as_ref();
-        let author = values.map_or(Author::Owner, |values| values.author(self.entry.origin));
-        let own = match author {
-            Author::Owner => true,
-            Author::Status => self.status_is_providers,
-            Author::Consumer => false,
-        };
+        let own = self.is_own(self.entry.namespaces.as_ref());
         let is_workspace = namespace == self.remote.cluster || namespace == self.path;
         if own || is_workspace || self.entry.allowed_namespaces.contains(namespace) {
             return Ok(());
@@ -65,13 +57,19 @@ impl Guard<'_> {
         closed("consumers have a say in it, and allowedNamespaces does not list it")
     }
 
-    /// Nothing but its name tells one object without a namespace from another tenant's.
-    fn cluster_scoped(&self, key: &Key) -> Result<(), Reason> {
-        let own = match self.entry.names.author(self.entry.origin) {
+    /// Whether consumers have no say in a value on the service cluster.
+    fn is_own(&self, values: Option<&Values>) -> bool {
+        let author = values.map(|values| values.authors(self.entry.origin).service);
+        match author.unwrap_or(Author::Owner) {
             Author::Owner => true,
             Author::Status => self.status_is_providers,
             Author::Consumer => false,
-        };
+        }
+    }
+
+    /// Nothing but its name tells one object without a namespace from another tenant's.
+    fn cluster_scoped(&self, key: &Key) -> Result<(), Reason> {
+        let own = self.is_own(Some(&self.entry.names));
         let proves = self.entry.choices.require_link && self.entry.origin == Origin::Service;
         if own || proves {
             return Ok(());
@@ -112,6 +110,17 @@ impl Guard<'_> {
     }
 }
 
+/// Why consumers' words never lead to a namespace.
+pub fn reserved(namespace: &str, agent: &str) -> Option<&'static str> {
+    if namespace == agent {
+        Some("it is the agent's own")
+    } else if namespace.starts_with("kube-") {
+        Some("it is never open")
+    } else {
+        None
+    }
+}
+
 /// Whether copies of several workspaces come into one namespace: what names it depends on none.
 pub fn shares_namespaces(namespace: Option<&str>) -> bool {
     let text = namespace.filter(|text| !text.is_empty());
@@ -119,7 +128,7 @@ pub fn shares_namespaces(namespace: Option<&str>) -> bool {
 }
 
 /// Whether what a pattern makes differs from workspace to workspace.
-pub(super) fn tells_workspaces(pattern: &str) -> bool {
+pub fn tells_workspaces(pattern: &str) -> bool {
     let telling = ["ClusterName", "ClusterPath", "$remoteClusterName"];
     telling.iter().any(|word| pattern.contains(word))
 }

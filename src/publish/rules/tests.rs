@@ -610,3 +610,76 @@ fn a_status_that_the_service_cluster_does_not_serve_apart_travels_with_the_objec
     assert_eq!(stage.pass(&subject), (Vec::new(), Code::InStep));
     assert_eq!(stage.copy().1.as_value()["status"], json!({"asked": 2}));
 }
+
+/// The namespaces are the spec's, so that one test meets them all.
+const NAMED: &str = "{{ .Object.spec.ns }}";
+
+#[test]
+fn consumers_words_lead_no_copy_to_the_system_or_to_the_agent() {
+    for namespace in ["kube-system", "kube-x", "hawser"] {
+        let stage = Stage::new(json!({"naming": {"namespace": NAMED, "name": "x"}}));
+        let met = stage.copy_key(namespace, "x");
+        let provider = Object::new(json!({"apiVersion": "local.com/v1", "kind": "Thing",
+            "metadata": {"name": "x", "namespace": namespace}, "spec": {"of": "provider"}}));
+        stage.hands.put(&met, &provider.unwrap());
+        let before = stage.hands.object(&met);
+        let subject = stage.create(CLUSTER, "a", json!({"ns": namespace}));
+        let (writes, code) = stage.pass(&subject);
+        assert_eq!(
+            (writes, code),
+            (vec!["patch RemoteThing".to_owned()], Code::NamespaceClosed)
+        );
+        stage.hands.delete(&subject.anchor);
+        stage.pass(&subject);
+        assert!(stage.hands.object(&subject.anchor).is_none(), "it goes");
+        assert_eq!(stage.hands.object(&met), before);
+    }
+    // What is the owner's word is the owner's business.
+    let stage = Stage::new(json!({"naming": {"namespace": "kube-system"}}));
+    let subject = stage.create(CLUSTER, "a", json!({}));
+    assert_eq!(stage.pass(&subject).1, Code::InStep);
+}
+
+#[test]
+fn a_copy_in_a_closed_namespace_is_written_no_more_and_goes_with_its_object() {
+    let mut stage = Stage::new(json!({"naming": {"namespace": "kube-system", "name": "x"}}));
+    let subject = stage.create(CLUSTER, "a", json!({"ns": "kube-system", "n": 1}));
+    assert_eq!(stage.pass(&subject).1, Code::InStep);
+    let (key, _) = stage.copy();
+    stage.compiled = Stage::new(json!({"naming": {"namespace": NAMED, "name": "x"}})).compiled;
+    let subject = stage.subject(CLUSTER, "a");
+    stage
+        .hands
+        .patch(&subject.anchor, json!({"spec": {"n": 2}}));
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::NamespaceClosed));
+    // Nor is it made again where its record says that it was.
+    stage.hands.delete(&key);
+    assert_eq!(stage.pass(&subject), (Vec::new(), Code::NamespaceClosed));
+    assert!(stage.hands.object(&key).is_none());
+    stage.hands.delete(&subject.anchor);
+    stage.pass(&subject);
+    assert!(stage.hands.object(&subject.anchor).is_none(), "it goes");
+}
+
+#[test]
+fn names_of_consumers_take_nothing_over_where_they_are_guarded() {
+    let met = |naming: Value, safety: Value, namespace: &str| {
+        let stage = Stage::new(json!({"naming": naming, "safety": safety}));
+        let key = stage.copy_key(namespace, "x");
+        let provider = Object::new(json!({"apiVersion": "local.com/v1", "kind": "Thing",
+            "metadata": {"name": "x", "namespace": namespace}}));
+        stage.hands.put(&key, &provider.unwrap());
+        let subject = stage.create(CLUSTER, "x", json!({"ns": namespace}));
+        stage.pass(&subject).1
+    };
+    let guarded = || json!({"consumerNames": "Guarded"});
+    let chosen = || json!({"namespace": NAMED, "name": "x"});
+    let named = || json!({"namespace": "shared", "name": "$remoteName"});
+    assert_eq!(met(chosen(), json!({}), "default"), Code::InStep);
+    assert_eq!(met(chosen(), guarded(), "default"), Code::NamespaceClosed);
+    assert_eq!(met(chosen(), guarded(), "other"), Code::AdoptionRefused);
+    assert_eq!(met(named(), json!({}), "shared"), Code::InStep);
+    assert_eq!(met(named(), guarded(), "shared"), Code::AdoptionRefused);
+    let owners = json!({"namespace": "default", "name": "x"});
+    assert_eq!(met(owners, guarded(), "default"), Code::InStep);
+}

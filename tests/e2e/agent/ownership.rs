@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testbed::{eventually, unique};
 
 use super::SOON;
+use super::stage::Stage;
 use super::world::{EXPORT, World, has};
 
 on_both_grounds!(
@@ -13,6 +14,16 @@ on_both_grounds!(
     the_copy_of_another_source_is_not_taken,
     two_workspaces_have_the_same_names_and_separate_copies,
     two_agents_of_different_names_share_a_service_cluster,
+    names_of_consumers_lead_neither_to_the_system_nor_to_the_agent,
+    names_of_consumers_lead_to_default_and_to_what_nobody_owns,
+);
+
+on_our_ground!(guarded_names_of_consumers_take_nothing_over_and_stay_out_of_default);
+
+on_the_playground!(
+    names_of_consumers_lead_neither_to_the_system_nor_to_the_agent,
+    names_of_consumers_lead_to_default_and_to_what_nobody_owns,
+    guarded_names_of_consumers_take_nothing_over_and_stay_out_of_default,
 );
 
 const PLAIN: &str = "{{ .Object.metadata.name }}";
@@ -197,4 +208,145 @@ async fn two_agents_of_different_names_share_a_service_cluster(world: &World) ->
         stage.team.await_gone(kind, "lamp").await;
     }
     Ok(())
+}
+
+/// Copies are where consumers say.
+fn as_consumers_say() -> Value {
+    json!({"naming": {"namespace": "$remoteNamespace", "name": "$remoteName"}})
+}
+
+impl Stage<'_> {
+    /// An object in a namespace of the workspace, with the same of the same name on the service cluster.
+    async fn meets(&self, namespace: &str, name: &str) -> Result<Value> {
+        // Some of them are there already.
+        self.world
+            .service
+            .namespace(namespace, json!({}))
+            .await
+            .ok();
+        self.team.plane.namespace(namespace, json!({})).await.ok();
+        let place = self.kind.within(namespace);
+        let theirs = self.kind.object(name, json!({"of": "provider"}));
+        let theirs = self.world.service.create(&place, &theirs).await?;
+        let object = self.kind.object(name, json!({"of": "consumer"}));
+        self.team.make_at(&place, &object).await;
+        Ok(theirs)
+    }
+
+    async fn await_said(&self, name: &str, told: &str, reason: &str) {
+        eventually(SOON, "both sides are told", async || -> Result<()> {
+            let events = self.team.plane.list("/api/v1/events").await?;
+            let about = |event: &&Value| event["involvedObject"]["name"] == name;
+            let texts: Vec<_> = events.iter().filter(about).collect();
+            let told = |event: &&Value| text(&event["message"]).contains(told);
+            ensure!(texts.iter().any(|event| told(event)), "{texts:?}");
+            let log = self.agent.log();
+            let mut lines = log.lines();
+            ensure!(lines.any(|line| line.contains(reason) && line.contains(name)));
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Waits until all that happened before has been taken care of.
+    async fn settled(&self) -> Result<()> {
+        let place = unique("marker");
+        self.team.plane.namespace(&place, json!({})).await?;
+        let marker = self.kind.object("marker", json!({}));
+        self.team.make_at(&self.kind.within(&place), &marker).await;
+        let of = self.team.within(&place, "marker");
+        self.world.await_copy(&self.kind, of).await;
+        Ok(())
+    }
+
+    /// The object goes, and what it met stays as it was.
+    async fn leaves(&self, namespace: &str, met: &Value) -> Result<()> {
+        let at = self.kind.at(namespace, text(&met["metadata"]["name"]));
+        let patch = json!({"spec": {"of": "consumer", "again": true}});
+        self.team.plane.merge(&at, patch).await?;
+        self.settled().await?;
+        self.team.plane.delete(&at).await?;
+        eventually(SOON, "the object is gone", async || -> Result<()> {
+            ensure!(self.team.plane.find(&at).await?.is_none());
+            Ok(())
+        })
+        .await;
+        let found = self.world.service.get(&at).await?;
+        ensure!(found == *met, "{found}");
+        self.world.service.delete(&at).await?;
+        Ok(())
+    }
+}
+
+async fn names_of_consumers_lead_neither_to_the_system_nor_to_the_agent(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(as_consumers_say()).await?;
+    for (namespace, name) in [("kube-system", "lamp"), (&world.namespace, "lantern")] {
+        let met = stage.meets(namespace, name).await?;
+        let told = "does not open that place";
+        stage.await_said(name, told, "NamespaceClosed").await;
+        stage.leaves(namespace, &met).await?;
+    }
+    // Neither is a namespace made that could become the system's.
+    let namespace = format!("kube-{}", unique("own"));
+    stage.team.plane.namespace(&namespace, json!({})).await?;
+    let object = stage.kind.object("torch", json!({}));
+    let place = stage.kind.within(&namespace);
+    stage.team.make_at(&place, &object).await;
+    let told = "does not open that place";
+    stage.await_said("torch", told, "NamespaceClosed").await;
+    let at = format!("/api/v1/namespaces/{namespace}");
+    ensure!(world.service.find(&at).await?.is_none());
+    Ok(())
+}
+
+async fn names_of_consumers_lead_to_default_and_to_what_nobody_owns(world: &World) -> Result<()> {
+    let stage = world.stage(as_consumers_say()).await?;
+    for namespace in ["default", &unique("shared")] {
+        let met = stage.meets(namespace, "lamp").await?;
+        let of = stage.team.within(namespace, "lamp");
+        let copy = world.await_copy(&stage.kind, of).await;
+        ensure!(copy["metadata"]["uid"] == met["metadata"]["uid"], "{copy}");
+        has(&copy, "/spec/of", &json!("provider"))?;
+        stage
+            .team
+            .plane
+            .delete(&stage.kind.at(namespace, "lamp"))
+            .await?;
+        world
+            .await_no_copy(&stage.kind, stage.team.within(namespace, "lamp"))
+            .await;
+    }
+    // What is not there yet is made in either.
+    stage.made("lantern", json!({})).await;
+    // The owner is warned.
+    let message = "consumers have a say in the namespace of copies";
+    ensure!(stage.agent.log().contains(message), "no warning");
+    Ok(())
+}
+
+async fn guarded_names_of_consumers_take_nothing_over_and_stay_out_of_default(
+    world: &World,
+) -> Result<()> {
+    let mut guarded = as_consumers_say();
+    guarded["safety"] = json!({"consumerNames": "Guarded"});
+    let stage = world.stage(guarded).await?;
+    let shared = unique("shared");
+    let met = stage.meets(&shared, "lamp").await?;
+    let told = "the service has something of this name already";
+    stage.await_said("lamp", told, "AdoptionRefused").await;
+    let object = stage.kind.object("lantern", json!({"of": "consumer"}));
+    stage
+        .team
+        .make_at(&stage.kind.within(&shared), &object)
+        .await;
+    world
+        .await_copy(&stage.kind, stage.team.within(&shared, "lantern"))
+        .await;
+    stage.leaves(&shared, &met).await?;
+    let met = stage.meets("default", "torch").await?;
+    let told = "does not open that place";
+    stage.await_said("torch", told, "NamespaceClosed").await;
+    stage.leaves("default", &met).await
 }

@@ -17,6 +17,7 @@ mod deletion;
 mod kinds;
 mod matrix;
 mod whose;
+mod words;
 
 on_both_grounds!(
     credentials_come_change_and_are_revoked,

@@ -10,6 +10,8 @@ use serde_json::Value as Json;
 use super::functions::{self, Entry};
 use super::{Bounded, CompileError, values};
 
+const MAIN: &str = "main";
+
 pub(super) struct Compiled(Handlebars<'static>);
 
 struct Function(&'static Entry);
@@ -34,6 +36,22 @@ impl HelperDef for Function {
 
 pub(super) fn compile(text: &str) -> Result<Compiled, CompileError> {
     super::structure::check_handlebars(text)?;
+    let mut registry = registry();
+    registry.register_template_string(MAIN, text).map_err(|e| {
+        let (line, column) = e.pos().unwrap_or((1, 1));
+        CompileError::at_line(text, line, column, e.reason().to_string())
+    })?;
+    Ok(Compiled(registry))
+}
+
+/// Renders a template that was read already.
+pub(super) fn render_read(template: handlebars::Template, data: &Json) -> Result<String, String> {
+    let mut registry = registry();
+    registry.register_template(MAIN, template);
+    Compiled(registry).render(data)
+}
+
+fn registry() -> Handlebars<'static> {
     let mut registry = Handlebars::new();
     registry.set_strict_mode(true);
     registry.register_escape_fn(handlebars::no_escape);
@@ -44,12 +62,6 @@ pub(super) fn compile(text: &str) -> Result<Compiled, CompileError> {
         }
     }
     registry
-        .register_template_string("main", text)
-        .map_err(|e| {
-            let (line, column) = e.pos().unwrap_or((1, 1));
-            CompileError::at_line(text, line, column, e.reason().to_string())
-        })?;
-    Ok(Compiled(registry))
 }
 
 impl Compiled {
@@ -57,7 +69,7 @@ impl Compiled {
         let out = Writer(Bounded(String::new()));
         let mut out = out;
         self.0
-            .render_to_write("main", data, &mut out)
+            .render_to_write(MAIN, data, &mut out)
             .map_err(|e| e.to_string())?;
         Ok(out.0.0)
     }

@@ -3,13 +3,15 @@
 use super::CompileError;
 
 const MAX_NESTING: usize = 50;
+/// Every `else if` nests for the parser.
+const MAX_CHAIN: usize = 100;
 
 /// Refuses blocks that do not match and nesting that is too deep.
 pub(super) fn check(text: &str) -> Result<(), CompileError> {
     let bytes = text.as_bytes();
     let mut at = 0;
-    // The blocks that are open, with where each began.
-    let mut blocks: Vec<(usize, &str)> = Vec::new();
+    // The blocks that are open, with where each began and how many `else if` it has.
+    let mut blocks: Vec<(usize, &str, usize)> = Vec::new();
     while let Some(found) = text[at..].find("{{") {
         let open = at + found;
         let mut inner = open + 2;
@@ -31,7 +33,7 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
             .next()
             .unwrap_or_default();
         match word {
-            "if" | "range" | "with" | "block" | "define" => blocks.push((open, word)),
+            "if" | "range" | "with" | "block" | "define" => blocks.push((open, word, 0)),
             "else" if blocks.is_empty() => {
                 return Err(CompileError::at(
                     text,
@@ -48,10 +50,20 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
                     Some("no block is open here"),
                 ));
             }
+            "else" => {
+                let more = trimmed["else".len()..].trim_start();
+                if let (Some((.., chain)), false) = (blocks.last_mut(), more.starts_with('}')) {
+                    *chain += 1;
+                }
+            }
             "end" => {
                 blocks.pop();
             }
             _ => {}
+        }
+        let chained: usize = blocks.iter().map(|(.., chain)| chain).sum();
+        if chained > MAX_CHAIN {
+            return Err(too_long(text, open));
         }
         if blocks.len() > MAX_NESTING {
             return Err(CompileError::at(
@@ -65,13 +77,18 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
     }
     match blocks.last() {
         None => Ok(()),
-        Some((open, word)) => Err(CompileError::at(
+        Some((open, word, _)) => Err(CompileError::at(
             text,
             *open,
             format!("unclosed {{{{{word}}}}}"),
             Some("close it with {{ end }}"),
         )),
     }
+}
+
+fn too_long(text: &str, at: usize) -> CompileError {
+    let message = format!("more than {MAX_CHAIN} else-ifs follow one another");
+    CompileError::at(text, at, message, None)
 }
 
 /// Where the action that begins at `start` ends; the parser says what is wrong with an unclosed one.
@@ -112,6 +129,7 @@ fn action_end(text: &str, start: usize) -> Result<usize, CompileError> {
 /// Refuses partials, which include themselves without end, and names no engine here offers.
 pub(super) fn check_handlebars(text: &str) -> Result<(), CompileError> {
     let (mut at, mut depth) = (0, 0usize);
+    let mut chains: Vec<usize> = Vec::new();
     while let Some(found) = text[at..].find("{{") {
         let open = at + found;
         let inner = text[open + 2..].trim_start_matches(['{', '~', ' ', '\t', '\n']);
@@ -126,6 +144,18 @@ pub(super) fn check_handlebars(text: &str) -> Result<(), CompileError> {
                 "partials and decorators are not offered",
                 Some("write the text in place"),
             ));
+        }
+        if inner.starts_with('#') {
+            chains.push(0);
+        } else if inner.starts_with('/') {
+            chains.pop();
+        } else if let (Some(chain), Some(more)) = (chains.last_mut(), inner.strip_prefix("else "))
+            && !more.trim_start_matches([' ', '~']).starts_with('}')
+        {
+            *chain += 1;
+        }
+        if chains.iter().sum::<usize>() > MAX_CHAIN {
+            return Err(too_long(text, open));
         }
         depth = if inner.starts_with('#') {
             depth + 1

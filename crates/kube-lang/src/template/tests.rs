@@ -299,6 +299,27 @@ fn a_block_that_is_never_closed_is_refused_where_it_begins() {
 }
 
 #[test]
+fn a_chain_of_else_ifs_that_no_stack_holds_is_refused() {
+    for (engine, first, next, last) in [
+        (Engine::Go, "{{ if .x }}", "{{ else if .y }}a", "{{ end }}"),
+        (
+            Engine::GoHtml,
+            "{{ if .x }}",
+            "{{- else if .y }}a",
+            "{{ end }}",
+        ),
+        (Engine::Handlebars, "{{#if x}}", "{{else if y}}a", "{{/if}}"),
+    ] {
+        let text = |n| format!("{first}{}{last}", next.repeat(n));
+        assert!(Template::compile(engine, &text(50)).is_ok(), "{engine:?}");
+        let error = Template::compile(engine, &text(3000)).unwrap_err();
+        assert!(error.message.contains("else-ifs"), "{error}");
+        // One after another they are no chain.
+        assert!(Template::compile(engine, &text(2).repeat(200)).is_ok());
+    }
+}
+
+#[test]
 fn numbers_are_octal_with_a_zero_in_front_and_refused_where_they_cannot_be() {
     for text in ["{{ 08 }}", "{{ add 1 -09 }}", "{{ if eq 1 0018 }}{{ end }}"] {
         let error = Template::compile(Engine::Go, text).unwrap_err();

@@ -105,7 +105,7 @@ fn a_path_that_only_looks_like_the_status_is_the_consumers() {
     let entry = &stage.compiled.related()[0];
     let values = entry.namespaces.as_ref().unwrap();
     assert_eq!(
-        values.author(Origin::Service),
+        values.authors(Origin::Service).service,
         super::super::entry::Author::Consumer
     );
 }
@@ -510,10 +510,10 @@ fn a_copy_whose_memory_was_lost_is_known_again_by_its_content() {
 #[test]
 fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
     for (naming, want) in [
-        ("{{ .Object.metadata.namespace }}", Code::NamespaceClosed),
-        ("{{ .Object.spec.ns }}", Code::NamespaceClosed),
-        ("$remoteNamespace", Code::InStep),
-        ("kube-system", Code::InStep),
+        ("{{ .Object.metadata.namespace }}", None),
+        ("{{ .Object.spec.ns }}", None),
+        ("$remoteNamespace", Some(Code::InStep)),
+        ("kube-system", Some(Code::InStep)),
     ] {
         let spec = json!({"naming": {"namespace": naming}, "related": [entry("e", "service", by_path("spec.name"))]});
         let stage = Stage::of(spec);
@@ -531,7 +531,73 @@ fn a_namespace_that_a_consumer_gives_its_copy_opens_nothing_of_the_system() {
             json!({"name": "token", "ns": "kube-system"}),
         );
         let codes = stage.rest_in(C, namespace, "a", object);
-        assert_eq!(codes, [want], "{naming}");
+        assert_eq!(codes, Vec::from_iter(want), "{naming}");
+        let all = stage.hands.objects();
+        let copies = all.keys().filter(|key| key.kind.kind == "Thing");
+        assert_eq!(copies.count(), usize::from(want.is_some()), "{naming}");
+    }
+}
+
+/// Made under other rules, when the namespace was the owner's.
+#[test]
+fn a_copy_that_is_in_the_system_opens_nothing_there_to_a_consumer_who_may_name_it_now() {
+    let related = json!([entry("e", "service", by_path("spec.name"))]);
+    let mut stage = Stage::of(json!({"naming": {"namespace": "kube-system"}, "related": related}));
+    stage.put(
+        &stage.secret("service", "", "kube-system", "token"),
+        "treasure",
+    );
+    stage.create(C, "a", json!({"name": "nothing"}));
+    stage.rest(C, "a");
+    stage.restarted(json!({"naming": {"namespace": "$remoteNamespace"}, "related": related}));
+    stage.set(C, "a", json!({"name": "token"}));
+    stage.rest(C, "a");
+    nothing_was_taken(&stage, &[]);
+    let said = stage.said(C, "a");
+    assert!(
+        said.contains("kube-system: consumers have a say in it"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_the_owners_on_the_service_cluster_is_open_there_whatever_it_is_in_workspaces() {
+    for namespace in [
+        "{{ if eq .Side \"kcp\" }}{{ .Object.metadata.namespace }}{{ else }}vault{{ end }}",
+        "{{ $ns := \"vault\" }}{{ if eq \"kcp\" .Side }}{{ $ns = .Object.spec.ns }}{{ end }}{{ $ns }}",
+        "{{ ternary .Object.spec.ns \"vault\" (ne .Side \"service\") }}",
+    ] {
+        for origin in ["kcp", "service"] {
+            let object = in_namespace(
+                by_path("spec.name"),
+                json!({"template": {"template": namespace}}),
+            );
+            let stage = Stage::new(json!([entry("e", origin, object)]));
+            let (kcp, service) = (
+                stage.secret("kcp", C, "default", "s"),
+                stage.secret("service", "", "vault", "s"),
+            );
+            let (original, copy) = match origin {
+                "kcp" => (&kcp, &service),
+                _ => (&service, &kcp),
+            };
+            stage.put(original, "v");
+            stage.create(C, "a", json!({"name": "s", "ns": "default"}));
+            assert_eq!(stage.rest(C, "a"), [Code::InStep], "{origin} {namespace}");
+            assert_eq!(stage.value(copy).as_deref(), Some("v"));
+            stage.hands.delete(original);
+            stage.rest(C, "a");
+            assert_eq!(stage.value(copy), None);
+        }
+    }
+    // The words of consumers on the service cluster are not made the owner's by those in workspaces.
+    let namespace = "{{ if eq .Side \"kcp\" }}default{{ else }}{{ .Object.spec.ns }}{{ end }}";
+    for origin in ["kcp", "service"] {
+        let object = in_namespace(
+            by_path("spec.name"),
+            json!({"template": {"template": namespace}}),
+        );
+        refused(entry("e", origin, object), Code::NamespaceClosed);
     }
 }
 

@@ -58,21 +58,21 @@ const NAMESPACES: [Way; 7] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Origin {
+pub(super) enum Origin {
     Kcp,
     Service,
 }
 
 /// A namespace and a name.
-type Place = (String, String);
+pub(super) type Place = (String, String);
 
 /// One original and its copy.
 #[derive(Clone, Debug)]
-struct Pair {
-    kcp: Place,
-    service: Place,
-    labels: Value,
-    cleanup: bool,
+pub(super) struct Pair {
+    pub(super) kcp: Place,
+    pub(super) service: Place,
+    pub(super) labels: Value,
+    pub(super) cleanup: bool,
 }
 
 impl Pair {
@@ -200,10 +200,10 @@ fn object(way: Way, cell: &str) -> Value {
 }
 
 /// All cells of the table from one side.
-struct Matrix<'w> {
-    stage: Stage<'w>,
-    origin: Origin,
-    own: String,
+pub(super) struct Matrix<'w> {
+    pub(super) stage: Stage<'w>,
+    pub(super) origin: Origin,
+    pub(super) own: String,
 }
 
 fn cells() -> impl Iterator<Item = (String, Way, Way)> {
@@ -306,7 +306,7 @@ impl<'w> Matrix<'w> {
         }
     }
 
-    async fn put(&self, pairs: &[Pair], value: &str) -> Result<()> {
+    pub(super) async fn put(&self, pairs: &[Pair], value: &str) -> Result<()> {
         for pair in pairs {
             let (namespace, name) = pair.original(self.origin);
             let object = secret(name, value, pair.labels.clone());
@@ -316,7 +316,7 @@ impl<'w> Matrix<'w> {
         Ok(())
     }
 
-    async fn change(&self, pairs: &[Pair], value: &str) -> Result<()> {
+    pub(super) async fn change(&self, pairs: &[Pair], value: &str) -> Result<()> {
         for pair in pairs {
             let (namespace, name) = pair.original(self.origin);
             let patch = json!({"stringData": {"k": value}});
@@ -326,7 +326,7 @@ impl<'w> Matrix<'w> {
         Ok(())
     }
 
-    async fn delete(&self, pairs: &[Pair]) -> Result<()> {
+    pub(super) async fn delete(&self, pairs: &[Pair]) -> Result<()> {
         for pair in pairs {
             let (namespace, name) = pair.original(self.origin);
             let at = secrets().at(namespace, name);
@@ -357,7 +357,7 @@ impl<'w> Matrix<'w> {
     }
 
     /// Waits until the copies of these have this value, or are not there.
-    async fn await_copies(&self, when: &str, pairs: &[Pair], value: Option<&str>) {
+    pub(super) async fn await_copies(&self, when: &str, pairs: &[Pair], value: Option<&str>) {
         let wanted = value.map(|value| STANDARD.encode(value));
         eventually(2 * SOON, when, async || {
             let all = self.all(self.other()).await?;
@@ -375,7 +375,7 @@ impl<'w> Matrix<'w> {
     }
 
     /// Waits until both the originals of these and their copies are gone.
-    async fn await_gone(&self, when: &str, pairs: &[Pair]) {
+    pub(super) async fn await_gone(&self, when: &str, pairs: &[Pair]) {
         self.await_copies(when, pairs, None).await;
         eventually(SOON, when, async || {
             let all = self.all(self.origin).await?;
@@ -388,7 +388,7 @@ impl<'w> Matrix<'w> {
     }
 
     /// Waits until the originals of these are held, as they are where they are in workspaces, or let go.
-    async fn await_holds(&self, when: &str, pairs: &[Pair], held: bool) {
+    pub(super) async fn await_holds(&self, when: &str, pairs: &[Pair], held: bool) {
         let wanted = match (self.origin, held) {
             (Origin::Kcp, true) => json!([FINALIZER]),
             _ => Value::Null,
@@ -407,7 +407,7 @@ impl<'w> Matrix<'w> {
     }
 
     /// Waits until the object names as many copies as there are.
-    async fn await_named(&self, name: &str, wanted: usize) {
+    pub(super) async fn await_named(&self, name: &str, wanted: usize) {
         let wanted = match self.origin {
             Origin::Kcp => 0,
             Origin::Service => wanted,
@@ -431,7 +431,7 @@ impl<'w> Matrix<'w> {
     }
 
     /// What remains once the object is gone: originals, and those copies that are the consumer's.
-    async fn assert_left(&self, pairs: &[Pair], value: &str) {
+    pub(super) async fn assert_left(&self, pairs: &[Pair], value: &str) {
         let (go, stay): (Vec<_>, Vec<_>) = pairs
             .iter()
             .cloned()

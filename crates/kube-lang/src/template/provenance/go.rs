@@ -1,0 +1,418 @@
+//! Go templates, read node by node with what is known of each value.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use gotmpl::parse::{
+    ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, TemplateNode,
+};
+use gotmpl::{Template, Value};
+
+use super::{Data, MAX_DEPTH, MAX_NODES};
+use crate::template::{Engine, NAME, functions, values};
+
+pub(super) fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
+    let Ok(parsed) = crate::template::parse(text, engine) else {
+        return false;
+    };
+    let Some(tree) = parsed.lookup(NAME) else {
+        return false;
+    };
+    let mut reading = Reading {
+        templates: &parsed,
+        data,
+        variables: Vec::new(),
+        dot: Dot::Data,
+        dollar: Dot::Data,
+        depth: 0,
+        left: MAX_NODES,
+        lost: false,
+    };
+    reading.list(tree) && !reading.lost
+}
+
+/// What is known of a value.
+#[derive(Clone, Debug, PartialEq)]
+struct Words {
+    /// Whether nothing in it is an object's.
+    own: bool,
+    known: Known,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Known {
+    Value(Value),
+    /// Whether it counts as true.
+    Truth(bool),
+    Nothing,
+}
+
+/// What the dot is, or the dollar.
+#[derive(Clone, Debug)]
+enum Dot {
+    /// The whole of the data.
+    Data,
+    Value(Words),
+}
+
+impl Words {
+    const OBJECTS: Self = Self {
+        own: false,
+        known: Known::Nothing,
+    };
+    const OWN: Self = Self {
+        own: true,
+        known: Known::Nothing,
+    };
+
+    fn value(value: Value) -> Self {
+        Self {
+            own: true,
+            known: Known::Value(value),
+        }
+    }
+
+    fn truth(&self) -> Option<bool> {
+        match &self.known {
+            Known::Value(value) => Some(value.is_truthy()),
+            Known::Truth(truth) => Some(*truth),
+            Known::Nothing => None,
+        }
+    }
+
+    fn as_value(&self) -> Option<&Value> {
+        match &self.known {
+            Known::Value(value) => Some(value),
+            Known::Truth(_) | Known::Nothing => None,
+        }
+    }
+
+    /// One of the two, nobody knows which.
+    fn or(self, other: Self) -> Self {
+        if self == other {
+            return self;
+        }
+        let truth = self.truth().filter(|truth| other.truth() == Some(*truth));
+        Self {
+            own: self.own && other.own,
+            known: truth.map_or(Known::Nothing, Known::Truth),
+        }
+    }
+
+    fn fields(self, path: &[impl AsRef<str>]) -> Self {
+        if path.is_empty() {
+            return self;
+        }
+        let Some(mut value) = self.as_value() else {
+            return Self::OBJECTS;
+        };
+        for field in path {
+            match value.field(field.as_ref()) {
+                Some(found) => value = found,
+                // Nothing, or an error: no object's words either way.
+                None => return Self::OWN,
+            }
+        }
+        Self::value(value.clone())
+    }
+}
+
+struct Reading<'a> {
+    templates: &'a Template,
+    data: Data<'a>,
+    /// The last one of a name counts.
+    variables: Vec<(String, Words)>,
+    dot: Dot,
+    dollar: Dot,
+    depth: usize,
+    left: usize,
+    /// Whether there was something after which variables are not known any more.
+    lost: bool,
+}
+
+impl Reading<'_> {
+    fn list(&mut self, list: &ListNode) -> bool {
+        list.nodes.iter().all(|node| self.node(node))
+    }
+
+    fn node(&mut self, node: &Node) -> bool {
+        if !self.goes_on() || self.depth == MAX_DEPTH {
+            return false;
+        }
+        self.depth += 1;
+        let only = self.writes_only(node);
+        self.depth -= 1;
+        only
+    }
+
+    fn writes_only(&mut self, node: &Node) -> bool {
+        match node {
+            Node::List(list) => self.list(list),
+            Node::Text(_) | Node::Define(_) => true,
+            Node::Action(action) => self.pipe(&action.pipe).own || !action.pipe.decl.is_empty(),
+            Node::If(branch) => self.branch(branch, false),
+            Node::With(branch) => self.branch(branch, true),
+            Node::Template(template) => self.template(template),
+            // How often something is written is a word too.
+            Node::Range(_) | Node::Break(_) | Node::Continue(_) => false,
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+
+    fn branch(&mut self, branch: &BranchNode, sets_dot: bool) -> bool {
+        let outside = self.variables.len();
+        let value = self.pipe(&branch.pipe);
+        let only = match value.truth() {
+            Some(true) => self.body(branch, sets_dot, value),
+            Some(false) => self.otherwise(branch),
+            None => {
+                let before = self.variables.clone();
+                let body = self.body(branch, sets_dot, value);
+                let after = std::mem::replace(&mut self.variables, before);
+                let only = body && self.otherwise(branch);
+                for (mine, theirs) in self.variables.iter_mut().zip(after) {
+                    let one = std::mem::replace(&mut mine.1, Words::OBJECTS);
+                    mine.1 = one.or(theirs.1);
+                }
+                only
+            }
+        };
+        self.variables.truncate(outside);
+        only
+    }
+
+    fn body(&mut self, branch: &BranchNode, sets_dot: bool, value: Words) -> bool {
+        if !sets_dot {
+            return self.list(&branch.body);
+        }
+        let dot = std::mem::replace(&mut self.dot, Dot::Value(value));
+        let only = self.list(&branch.body);
+        self.dot = dot;
+        only
+    }
+
+    fn otherwise(&mut self, branch: &BranchNode) -> bool {
+        let other = branch.else_body.as_ref();
+        other.is_none_or(|list| self.list(list))
+    }
+
+    /// What a definition writes, of what it is given.
+    fn template(&mut self, template: &TemplateNode) -> bool {
+        let templates = self.templates;
+        let Some(tree) = templates.lookup(&template.name) else {
+            return false;
+        };
+        let given = match &template.pipe {
+            Some(pipe) => match self.whole(pipe) {
+                Some(dot) => dot,
+                None => Dot::Value(self.pipe(pipe)),
+            },
+            None => return false,
+        };
+        let variables = std::mem::take(&mut self.variables);
+        let dot = std::mem::replace(&mut self.dot, given.clone());
+        let dollar = std::mem::replace(&mut self.dollar, given);
+        let only = self.list(tree);
+        (self.variables, self.dot, self.dollar) = (variables, dot, dollar);
+        only
+    }
+
+    /// The dot or the dollar, where a pipeline is nothing else.
+    fn whole(&self, pipe: &PipeNode) -> Option<Dot> {
+        let ([command], true) = (pipe.commands.as_slice(), pipe.decl.is_empty()) else {
+            return None;
+        };
+        match command.args.as_slice() {
+            [Expr::Dot(_)] => Some(self.dot.clone()),
+            [Expr::Variable(_, name, path)] if name == "$" && path.is_empty() => {
+                Some(self.dollar.clone())
+            }
+            _ => None,
+        }
+    }
+
+    fn pipe(&mut self, pipe: &PipeNode) -> Words {
+        let mut value: Option<Words> = None;
+        for command in &pipe.commands {
+            value = Some(self.command(command, value));
+        }
+        let value = value.unwrap_or(Words::OBJECTS);
+        match pipe.decl.as_slice() {
+            [] => {}
+            [name] => self.set(name, pipe.is_assign, value.clone()),
+            _ => self.lost = true,
+        }
+        value
+    }
+
+    fn set(&mut self, name: &str, assign: bool, value: Words) {
+        let mut known = self.variables.iter_mut().rev();
+        match known.find(|(known, _)| assign && known == name) {
+            Some((_, known)) => *known = value,
+            None => self.variables.push((name.to_owned(), value)),
+        }
+    }
+
+    fn command(&mut self, command: &CommandNode, piped: Option<Words>) -> Words {
+        let Some((first, rest)) = command.args.split_first() else {
+            return Words::OBJECTS;
+        };
+        if let Expr::Identifier(_, name) = first {
+            let mut args: Vec<_> = rest.iter().map(|arg| self.expr(arg)).collect();
+            args.extend(piped);
+            return self.call(name, args);
+        }
+        if piped.is_some() || !rest.is_empty() {
+            return Words::OBJECTS;
+        }
+        self.expr(first)
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Words {
+        if !self.goes_on() {
+            return Words::OBJECTS;
+        }
+        match expr {
+            Expr::String(_, text) => Words::value(Value::String(Arc::clone(text))),
+            Expr::Number(_, Number::Int(number)) => Words::value(Value::Int(*number)),
+            Expr::Number(_, Number::Uint(number)) => Words::value(Value::Uint(*number)),
+            Expr::Number(_, Number::Float(number)) => Words::value(Value::Float(*number)),
+            Expr::Bool(_, truth) => Words::value(Value::Bool(*truth)),
+            Expr::Nil(_) => Words::value(Value::Nil),
+            Expr::Identifier(_, name) => self.call(name, Vec::new()),
+            Expr::Dot(_) => self.of(&self.dot, &[] as &[&str]),
+            Expr::Field(_, path) => self.of(&self.dot, path),
+            Expr::Variable(_, name, path) if name == "$" => self.of(&self.dollar, path),
+            Expr::Variable(_, name, path) => {
+                let mut known = self.variables.iter().rev();
+                let known = known.find(|(known, _)| known == name);
+                known.map_or(Words::OBJECTS, |(_, words)| words.clone().fields(path))
+            }
+            Expr::Pipe(_, pipe) => {
+                // Whether it is come to at all depends on what stands around it.
+                self.lost |= !pipe.decl.is_empty();
+                self.pipe(pipe)
+            }
+            Expr::Chain(_, inner, path) => self.expr(inner).fields(path),
+        }
+    }
+
+    fn of(&self, dot: &Dot, path: &[impl AsRef<str>]) -> Words {
+        let field = match (dot, path) {
+            (Dot::Value(words), path) => return words.clone().fields(path),
+            (Dot::Data, [field]) => field.as_ref(),
+            (Dot::Data, _) => return Words::OBJECTS,
+        };
+        match self.data.given(field) {
+            Some(text) => Words::value(values::string(text)),
+            None if self.data.own.contains(&field) => Words::OWN,
+            None => Words::OBJECTS,
+        }
+    }
+
+    fn call(&mut self, name: &str, args: Vec<Words>) -> Words {
+        match (name, args.as_slice()) {
+            ("and", _) => return either(args, false),
+            ("or", _) => return either(args, true),
+            ("not", [arg]) => {
+                if let Some(truth) = arg.truth() {
+                    return Words::value(Value::Bool(!truth));
+                }
+            }
+            ("ternary", [yes, no, condition]) => {
+                return match condition.truth() {
+                    Some(true) => yes.clone(),
+                    Some(false) => no.clone(),
+                    None => yes.clone().or(no.clone()),
+                };
+            }
+            _ => {}
+        }
+        let known: Option<Vec<_>> = args.iter().map(|arg| arg.as_value().cloned()).collect();
+        match known.and_then(|values| called(name, values)) {
+            Some(value) => Words::value(value),
+            None => Words {
+                own: args.iter().all(|arg| arg.own),
+                known: Known::Nothing,
+            },
+        }
+    }
+}
+
+/// The first value of this truth, or else the last one.
+fn either(args: Vec<Words>, wanted: bool) -> Words {
+    let count = args.len();
+    let mut maybe: Option<Words> = None;
+    for (index, arg) in args.into_iter().enumerate() {
+        let truth = arg.truth();
+        let decides = truth == Some(wanted);
+        if decides || index + 1 == count {
+            return match maybe {
+                None => arg,
+                Some(before) => Words {
+                    own: before.own && arg.own,
+                    known: if decides {
+                        Known::Truth(wanted)
+                    } else {
+                        Known::Nothing
+                    },
+                },
+            };
+        }
+        if truth.is_none() {
+            maybe = Some(match maybe {
+                Some(before) => before.or(arg),
+                None => arg,
+            });
+        }
+    }
+    Words::OBJECTS
+}
+
+/// What a function answers to these, as the engine calls it when it renders; none where that is an error.
+fn called(name: &str, args: Vec<Value>) -> Option<Value> {
+    const KEEP: &str = "keepAnswer";
+    let at = Pos::new(0, 1);
+    let named = |index: usize| format!("a{index}");
+    let mut call = vec![Expr::Identifier(at, name.into())];
+    call.extend((0..args.len()).map(|index| Expr::Field(at, vec![named(index).into()])));
+    let command = |args| CommandNode { pos: at, args };
+    let pipe = PipeNode {
+        pos: at,
+        decl: Vec::new(),
+        commands: vec![
+            command(call),
+            command(vec![Expr::Identifier(at, KEEP.into())]),
+        ],
+        is_assign: false,
+    };
+    let tree = ListNode {
+        pos: at,
+        nodes: vec![Node::Action(ActionNode { pos: at, pipe })],
+    };
+    let answer = Arc::new(OnceLock::new());
+    let keep = Arc::clone(&answer);
+    let template = Template::new(NAME)
+        .funcs(functions::go_table())
+        .func(KEEP, move |args| {
+            if let [value] = args {
+                keep.get_or_init(|| value.clone());
+            }
+            Ok(values::string(""))
+        })
+        .add_parse_tree(NAME, tree);
+    let data: BTreeMap<Arc<str>, Value> = args
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| (named(index).into(), value))
+        .collect();
+    let template = template.parse("").ok()?;
+    template
+        .execute_fmt(&mut String::new(), &values::map(data))
+        .ok()?;
+    answer.get().cloned()
+}
