@@ -260,7 +260,7 @@ impl Template {
 
 /// Gives a rendering on this thread its share of work.
 fn begin() {
-    WORK.set(MAX_WORK);
+    WORK.set(Some(MAX_WORK));
     typed::forget();
 }
 

@@ -375,6 +375,10 @@ impl Store for Known<'_> {
         self.cache.saw_deletion(key)
     }
 
+    fn saw_end(&self, key: &Key) -> bool {
+        self.cache.saw_end(key)
+    }
+
     fn learn(&self, request: &Request, answer: &Answer) {
         for change in self.cache.take(request, answer) {
             self.dispatch.learned(self.id, &change);

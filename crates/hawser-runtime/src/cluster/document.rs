@@ -47,7 +47,7 @@ fn written(fields: &Fields<'_>) -> String {
 
 /// An object as passes take it: with its type, which items of lists may lack, and without the
 /// bookkeeping of who wrote which field.
-fn typed(mut document: Value, kind: &Gvk) -> Result<Object, String> {
+pub fn typed(mut document: Value, kind: &Gvk) -> Result<Object, String> {
     if let Value::Object(root) = &mut document {
         root.entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());
