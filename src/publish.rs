@@ -18,6 +18,7 @@ pub mod names;
 pub mod naming;
 pub mod openapi;
 pub mod projection;
+pub mod publishers;
 pub mod ready;
 pub mod rehearsal;
 pub mod related;

@@ -14,6 +14,7 @@ use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
+use crate::publish::publishers::Publisher;
 use crate::publish::related::{self, Authors};
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
 use kube_lang::object::Gvk;
@@ -136,11 +137,27 @@ fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String
             found.extend_from_slice(compiled.warnings());
             found.extend(unused_versions(&spec, all));
             found.extend(stray_references(&spec, all));
+            found.extend(contested(document, all));
             words = compiled.words();
         }
         Err(problems) => found.extend(problems),
     }
     (found, words)
+}
+
+/// Another name that the kind is published under.
+fn contested(document: &Document, all: &[Document]) -> Option<Problem> {
+    let publisher = |document: &Document| {
+        let spec = document.value.get("spec")?.clone();
+        let spec: PublishedResourceSpec = serde_json::from_value(spec).ok()?;
+        let created = document.text("/metadata/creationTimestamp");
+        let created = Some(created).filter(|created| !created.is_empty());
+        spec.synchronizes()
+            .then(|| Publisher::of(&spec, document.text("/metadata/name"), created))
+    };
+    let others = all.iter().filter(|one| is_published_resource(one));
+    let others: Vec<_> = others.filter_map(publisher).collect();
+    publisher(document)?.problem(&others)
 }
 
 /// What the API server would find: wrong types, missing and unknown fields.

@@ -104,6 +104,18 @@ pub fn project(crd: &Crd, published: &PublishedResourceSpec) -> Result<Projected
     })
 }
 
+/// The group and the kind that consumers see.
+pub fn published_as(published: &PublishedResourceSpec) -> (String, String) {
+    let resource = &published.resource;
+    let to = published.projection.as_ref();
+    let group = to.and_then(|to| given(to.group.as_ref()));
+    let kind = to.and_then(|to| given(to.kind.as_ref()));
+    (
+        group.unwrap_or(&resource.api_group).to_owned(),
+        kind.unwrap_or(&resource.kind).to_owned(),
+    )
+}
+
 fn names<'a>(versions: impl IntoIterator<Item = &'a CrdVersion>) -> String {
     let names: Vec<&str> = versions.into_iter().map(|v| v.name.as_str()).collect();
     names.join(", ")

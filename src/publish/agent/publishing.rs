@@ -28,8 +28,9 @@ use super::schemas::{
 };
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
-use crate::publish::compiled::{Agent as Identity, Compiled};
+use crate::publish::compiled::{Agent as Identity, Compiled, Problem};
 use crate::publish::naming::LocalScope;
+use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
 use crate::publish::related::Published;
 use crate::publish::rules::Sides;
@@ -101,6 +102,8 @@ pub struct Known {
     group: String,
     /// The kind whose objects it makes copies of, if it makes any.
     kind: Option<String>,
+    /// The name that it gives the kind, if it makes copies.
+    publisher: Option<Publisher>,
     member: Member,
     facts: Facts,
     /// What is at work or about to be.
@@ -214,6 +217,36 @@ impl Publishing {
         self.queue.add(Arc::clone(name), name, Urgency::Live);
     }
 
+    /// Wakes those who publish the same kind: who goes first may be another now.
+    fn wake_others(&self, name: &Arc<str>, publisher: Option<&Publisher>) {
+        let known = self.known.lock();
+        let meets = |other: &Known| {
+            let both = other.publisher.as_ref().zip(publisher);
+            both.is_some_and(|(other, this)| other.meets(this))
+        };
+        for (other, _) in known.iter().filter(|(n, other)| *n != name && meets(other)) {
+            self.wake(other);
+        }
+    }
+
+    /// One that makes copies, or would if it could.
+    fn publisher(&self, object: &Object) -> Option<Publisher> {
+        let spec = Manifest::read(object.as_value()).ok()?.spec;
+        let created = object.as_value()["metadata"]["creationTimestamp"].as_str();
+        (self.synchronizes(&spec) && !object.in_deletion())
+            .then(|| Publisher::of(&spec, object.name(), created))
+    }
+
+    /// What is wrong with one beside all others of its kind.
+    fn contested(&self, object: &Object) -> Option<Problem> {
+        let all = self.published.table().all();
+        let selected = all.iter().filter(|(_, object)| self.selected(object));
+        let all: Vec<_> = selected
+            .filter_map(|(_, one)| self.publisher(one))
+            .collect();
+        self.publisher(object)?.problem(&all)
+    }
+
     fn selected(&self, object: &Object) -> bool {
         let labels: Vec<_> = object.labels().collect();
         self.options.selector.matches(labels.iter().copied())
@@ -238,6 +271,7 @@ impl Publishing {
             return;
         };
         info!(publishedresource = %name, "no longer published by this agent");
+        self.wake_others(name, known.publisher.as_ref());
         self.schemas.forget(&known.uid);
         self.conditions.forget(&known.uid);
         self.tell_members();
@@ -272,6 +306,7 @@ impl Publishing {
             uid,
             group: spec.map_or_else(String::new, |spec| spec.resource.api_group.clone()),
             kind: spec.and_then(|spec| self.copied(spec)),
+            publisher: self.publisher(object),
             member,
             facts: Facts::default(),
             running: None,
@@ -308,19 +343,29 @@ impl Publishing {
             }
         };
         let needs = Arc::new(Needs::of(&manifest.spec));
+        let publisher = self.publisher(object);
+        let mut before = None;
         self.note(name, |known| {
+            before = std::mem::replace(&mut known.publisher, publisher.clone());
             known.group.clone_from(&manifest.spec.resource.api_group);
             known.kind = self.copied(&manifest.spec);
             known.facts.generation = manifest.generation;
             known.member.needs = needs;
         });
+        if before != publisher {
+            self.wake_others(name, before.as_ref());
+            self.wake_others(name, publisher.as_ref());
+        }
         if object.in_deletion() {
             self.stop(name);
             self.note(name, |known| known.member.progress = Progress::Settled);
             return Outcome::Settled;
         }
         // These need no schema: whatever is wrong with that, they hold at once.
-        if !self.synchronizes(&manifest.spec) || self.works_for_another_kind(name, &manifest) {
+        if !self.synchronizes(&manifest.spec)
+            || self.works_for_another_kind(name, &manifest)
+            || self.contested(object).is_some()
+        {
             self.stop(name);
         }
         match self
@@ -378,6 +423,10 @@ impl Publishing {
         });
         if !synchronizes {
             self.stop(name);
+            return Outcome::Settled;
+        }
+        if let Some(problem) = self.contested(object) {
+            self.refuse(name, vec![problem]);
             return Outcome::Settled;
         }
         self.put_to_work(name, object, manifest, settled);
@@ -456,14 +505,7 @@ impl Publishing {
         };
         let compiled = match Compiled::compile(&manifest.spec, settled.types, identity) {
             Ok(compiled) => Arc::new(compiled),
-            Err(problems) => {
-                let words: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                let words = words.join("; ");
-                warn!(publishedresource = %name, problems = words, "the rules are not valid");
-                self.stop(name);
-                self.note(name, |known| known.facts.rules = problems);
-                return;
-            }
+            Err(problems) => return self.refuse(name, problems),
         };
         let plan = Plan {
             uid: manifest.uid.as_str().into(),
@@ -503,6 +545,19 @@ impl Publishing {
         drop(all);
         self.places.learn(&new);
         tokio::spawn(Arc::clone(self).begin(Arc::clone(name), new));
+    }
+
+    /// Keeps no object in step, and says why.
+    fn refuse(&self, name: &Arc<str>, problems: Vec<Problem>) {
+        self.stop(name);
+        self.note(name, |known| {
+            if known.facts.rules != problems {
+                let words: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                let words = words.join("; ");
+                warn!(publishedresource = %name, problems = words, "the rules are not valid");
+            }
+            known.facts.rules = problems;
+        });
     }
 
     /// Brings a publication to work as soon as what it needs of the service cluster is known.
