@@ -106,7 +106,9 @@ pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
         return None;
     };
     if is_hidden(pass, link) {
-        return Some(Turn::end(Code::NoSource));
+        // A process that was killed after it let go of the source has taken the copy away before.
+        let gone = matches!(locate(pass, link, None), Located::Missing { .. });
+        return (!gone).then(|| Turn::end(Code::NoSource));
     }
     match pass.witness(key) {
         Sight::Look(request) if pass.entry(link).is_some() => Some(Turn::look(request)),
