@@ -178,7 +178,7 @@ impl Sender {
                 ended = self.under_way.next(), if !self.under_way.is_empty() => ended,
             };
             let (tenant, delivery) = ended?;
-            self.ended(tenant, delivery);
+            self.ended(&tenant, &delivery);
             return Some(());
         }
     }
@@ -203,7 +203,7 @@ impl Sender {
     }
 
     /// What is left of the tenant comes next, unless it would fare no better.
-    fn ended(&mut self, tenant: Arc<str>, delivery: Delivery) {
+    fn ended(&mut self, tenant: &Arc<str>, delivery: &Delivery) {
         let shared = &self.shared;
         let counter = match delivery {
             Delivery::Sent => &shared.sent,
@@ -213,15 +213,15 @@ impl Sender {
         let now = shared.now();
         match delivery {
             Delivery::Sent | Delivery::Failed => {
-                let next = self.behind.get_mut(&tenant).and_then(VecDeque::pop_front);
+                let next = self.behind.get_mut(tenant).and_then(VecDeque::pop_front);
                 if let Some((note, counted)) = next {
                     return self.send(note, counted);
                 }
             }
-            Delivery::Late => shared.rates.lock().late(&tenant, now),
-            Delivery::Refused => shared.rates.lock().refused(&tenant, now),
+            Delivery::Late => shared.rates.lock().late(tenant, now),
+            Delivery::Refused => shared.rates.lock().refused(tenant, now),
         }
-        let dropped = self.behind.remove(&tenant).unwrap_or_default().len();
+        let dropped = self.behind.remove(tenant).unwrap_or_default().len();
         let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
         shared.failed.fetch_add(dropped, Ordering::Relaxed);
     }
