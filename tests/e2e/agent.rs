@@ -65,6 +65,7 @@ mod events;
 mod fairness;
 mod faults;
 mod filters;
+mod heavy;
 mod lifecycle;
 mod masses;
 mod mending;
