@@ -88,7 +88,7 @@ fn the_example_is_without_a_fault() -> Result<()> {
     let said = hawser(&["check", "-o", "json", "published-resource.yaml"], "")?;
     let answer: Value = serde_json::from_str(&said.stdout)?;
     ensure!(
-        answer == json!({"ok": true, "problems": [], "skipped": []}),
+        answer["ok"] == true && answer["problems"] == json!([]) && answer["skipped"] == json!([]),
         "{answer}"
     );
     Ok(())
@@ -103,7 +103,8 @@ fn files_with_other_objects_are_skipped_with_a_note() -> Result<()> {
     ensure!(
         said.stdout
             == "object.yaml: CronTab nightly: skipped, not a PublishedResource\n\
-                published-resource.yaml: PublishedResource publish-crontabs: ok\n",
+                published-resource.yaml: PublishedResource publish-crontabs: ok\n  \
+                spec.related[0].object: consumers' words in workspaces, consumers' words on the service cluster\n",
         "{}",
         said.stdout
     );
@@ -281,7 +282,7 @@ fn an_identifier_used_twice_is_a_warning_only() -> Result<()> {
     );
     ensure!(
         said.stdout
-            .ends_with("-: PublishedResource twice: ok, 1 warning\n"),
+            .contains("-: PublishedResource twice: ok, 1 warning\n"),
         "{}",
         said.stdout
     );
