@@ -616,3 +616,31 @@ fn a_key_that_is_there_twice_is_told_with_its_line() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_kind_that_is_published_under_two_names_is_told_of_the_younger_one() -> Result<()> {
+    let one = |name: &str, created: &str, kind: &str| {
+        format!(
+            "apiVersion: syncagent.kcp.io/v1alpha1\nkind: PublishedResource\nmetadata:\n  name: {name}\n  \
+             creationTimestamp: {created}\nspec:\n  resource: {{apiGroup: a.io, version: v1, kind: CronTab}}\n  \
+             projection: {{kind: {kind}}}\n---\n"
+        )
+    };
+    let (early, late) = ("\"2026-01-01T00:00:00Z\"", "\"2026-01-02T00:00:00Z\"");
+    let both = one("a", late, "NightJob") + &one("b", early, "CronTab");
+    let said = hawser(&["check", "-"], &both)?;
+    let told = "error: spec.projection: CronTab of a.io is published as CronTab of a.io by \"b\"";
+    ensure!(
+        said.code == 1 && said.stdout.starts_with(told),
+        "{}",
+        said.stdout
+    );
+    ensure!(
+        said.stdout.contains("PublishedResource b: ok"),
+        "{}",
+        said.stdout
+    );
+    let parts = one("a", late, "NightJob") + &one("b", early, "NightJob");
+    ensure!(hawser(&["check", "-"], &parts)?.code == 0);
+    Ok(())
+}

@@ -15,6 +15,7 @@ use super::world::{Counted as _, World};
 on_the_playground!(
     conflicts_are_overcome,
     server_errors_are_overcome,
+    a_refused_write_is_made_once_a_pass_and_the_log_tells_of_it,
     writes_whose_answers_are_lost_are_not_doubled,
     connections_that_are_cut_are_made_again,
     too_many_requests_are_waited_for,
@@ -157,6 +158,42 @@ async fn server_errors_are_overcome(world: &World) -> Result<()> {
         when: When::Before,
     };
     lives_through(world, error, 0.3).await
+}
+
+async fn a_refused_write_is_made_once_a_pass_and_the_log_tells_of_it(world: &World) -> Result<()> {
+    const TIMES: u64 = 5;
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 0})).await;
+    stage.marker("marker").await;
+    for (size, code) in [(1, 500), (2, 503), (3, 504), (4, 404)] {
+        let matcher = Matcher {
+            verb: Some("patch".to_owned()),
+            ..sides(&stage)[1].clone()
+        };
+        let when = When::Before;
+        let fault = Fault::new(matcher, Action::Status { code, when });
+        world.playground.faults().add(Fault {
+            times: Some(TIMES),
+            ..fault
+        });
+        let told = |log: &str| log.matches("NoAnswer").count();
+        let (mark, before) = (world.requests().mark(), told(&stage.agent.log()));
+        let larger = json!({"spec": {"size": size}});
+        stage.team.patch(&stage.kind, "lamp", larger).await?;
+        stage.await_in_copy("lamp", "/spec/size", json!(size)).await;
+        let sent = world.agents_requests(mark);
+        let of_copy = sent
+            .iter()
+            .filter(|request| request.cluster.is_empty() && request.resource == stage.kind.plural);
+        let verbs: Vec<_> = of_copy.map(|request| request.verb.as_str()).collect();
+        let patches = verbs.iter().filter(|verb| **verb == "patch").count();
+        ensure!(patches as u64 == TIMES + 1, "{code}: {verbs:?}");
+        // What was announced is looked at before it is made by another pass.
+        ensure!(verbs.len() <= 2 * patches, "{code}: {verbs:?}");
+        let passes = told(&stage.agent.log()) - before;
+        ensure!(passes as u64 == TIMES, "{code}: {passes} lines tell of it");
+    }
+    Ok(())
 }
 
 async fn writes_whose_answers_are_lost_are_not_doubled(world: &World) -> Result<()> {

@@ -13,6 +13,7 @@ on_both_grounds!(
     an_object_of_another_agent_is_not_taken,
     the_copy_of_another_source_is_not_taken,
     two_workspaces_have_the_same_names_and_separate_copies,
+    what_somebody_makes_with_the_labels_of_a_copy_is_left_alone,
     two_agents_of_different_names_share_a_service_cluster,
     names_of_consumers_lead_neither_to_the_system_nor_to_the_agent,
     names_of_consumers_lead_to_default_and_to_what_nobody_owns,
@@ -174,6 +175,42 @@ async fn two_workspaces_have_the_same_names_and_separate_copies(world: &World) -
         .patch(&stage.kind, "lamp", json!({"spec": {"size": 1}}))
         .await?;
     stage.await_in_copy("lamp", "/spec/size", json!(1)).await;
+    Ok(())
+}
+
+async fn what_somebody_makes_with_the_labels_of_a_copy_is_left_alone(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    let mut clone = stage.kind.object("clone", json!({"size": 9}));
+    for field in ["labels", "annotations"] {
+        clone["metadata"][field] = copy["metadata"][field].clone();
+    }
+    let home = text(&copy["metadata"]["namespace"]).to_owned();
+    let clone = world
+        .service
+        .create(&stage.kind.within(&home), &clone)
+        .await?;
+    let place = stage.kind.at(&home, "clone");
+    world.service.delete(&stage.place(&copy)).await?;
+    let again = stage.place(&copy);
+    eventually(SOON, "the copy is made again", async || -> Result<()> {
+        let found = world
+            .service
+            .find(&again)
+            .await?
+            .context("it is not there")?;
+        ensure!(found["metadata"]["uid"] != copy["metadata"]["uid"]);
+        Ok(())
+    })
+    .await;
+    stage.team.delete(&stage.kind, "lamp").await?;
+    stage.team.await_gone(&stage.kind, "lamp").await;
+    ensure!(world.service.find(&again).await?.is_none());
+    let now = world.service.get(&place).await?;
+    ensure!(
+        now["metadata"]["resourceVersion"] == clone["metadata"]["resourceVersion"],
+        "{now}"
+    );
     Ok(())
 }
 

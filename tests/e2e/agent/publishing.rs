@@ -27,6 +27,7 @@ on_both_grounds!(
 on_the_playground!(
     schemas_are_named_as_the_original_names_them,
     resources_that_come_together_are_one_write_of_the_export,
+    of_two_names_for_one_kind_the_one_that_the_oldest_gives_counts,
 );
 
 fn strings(value: &Value) -> Vec<&str> {
@@ -542,5 +543,78 @@ async fn resources_that_come_together_are_one_write_of_the_export(world: &World)
         .filter(|request| request.resource == "apiexports" && request.is_write())
         .collect();
     ensure!((1..=1 + waits).contains(&writes.len()), "{writes:#?}");
+    Ok(())
+}
+
+/// The condition `Ready` of a PublishedResource, once it has this reason.
+async fn await_reason(world: &World, name: &str, reason: &str) -> String {
+    let what = format!("{name} says {reason}");
+    eventually(SOON, &what, async || -> Result<String> {
+        let found = world.service.get(&format!("{PUBLISHED}/{name}")).await?;
+        let conditions = found["status"]["conditions"].as_array();
+        let mut ready = conditions.into_iter().flatten();
+        let ready = ready.find(|condition| condition["type"] == "Ready");
+        let ready = ready.with_context(|| format!("the status is {}", found["status"]))?;
+        ensure!(ready["reason"] == reason, "{ready}");
+        Ok(ready["message"].as_str().unwrap_or_default().to_owned())
+    })
+    .await
+}
+
+async fn of_two_names_for_one_kind_the_one_that_the_oldest_gives_counts(
+    world: &World,
+) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let widgets = Kind {
+        plural: "widgets".to_owned(),
+        name: "Widget".to_owned(),
+        ..kind.clone()
+    };
+    let older = world.publish(&kind, json!({})).await?;
+    let made = world.service.get(&format!("{PUBLISHED}/{older}")).await?;
+    let made = made["metadata"]["creationTimestamp"].clone();
+    // Creation timestamps have whole seconds.
+    let younger = eventually(SOON, "time goes on", async || -> Result<String> {
+        let name = world
+            .publish(&kind, json!({"projection": {"kind": "Widget"}}))
+            .await?;
+        let at = format!("{PUBLISHED}/{name}");
+        if world.service.get(&at).await?["metadata"]["creationTimestamp"] == made {
+            world.service.delete(&at).await?;
+            anyhow::bail!("it is of the same second");
+        }
+        Ok(name)
+    })
+    .await;
+    for _ in 0..2 {
+        let agent = world.start_agent()?;
+        world.await_published(&older).await;
+        world.await_published(&younger).await;
+        let told = await_reason(world, &younger, "RulesInvalid").await;
+        ensure!(told.contains(&older), "{told}");
+        agent.await_log(SOON, "is published as Gadget").await?;
+        agent.stop(SOON).await?;
+    }
+    let agent = world.start_agent()?;
+    let team = world.team("team").await?;
+    team.make(&widgets, "a", json!({"size": 2})).await;
+    team.make(&kind, "a", json!({"size": 1})).await;
+    world
+        .await_in_copy(&kind, team.of("a"), "/spec/size", json!(1))
+        .await;
+    let widget = team.get(&widgets, "a").await?;
+    ensure!(widget["metadata"]["finalizers"].is_null(), "{widget}");
+    // Whoever is the oldest now gives the name.
+    team.delete(&kind, "a").await?;
+    team.await_gone(&kind, "a").await;
+    world
+        .service
+        .delete(&format!("{PUBLISHED}/{older}"))
+        .await?;
+    world
+        .await_in_copy(&kind, team.of("a"), "/spec/size", json!(2))
+        .await;
+    await_reason(world, &younger, "Synchronizing").await;
+    agent.stop(SOON).await?;
     Ok(())
 }

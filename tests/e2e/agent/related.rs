@@ -23,12 +23,16 @@ on_both_grounds!(
     credentials_come_change_and_are_revoked,
     what_a_consumer_provides_goes_along_and_is_taken_back,
     what_happens_while_nobody_is_at_work_is_caught_up_with,
+    what_is_immutable_and_made_anew_gets_a_new_copy,
+    an_empty_secret_takes_no_other_over,
 );
 
 on_the_playground!(
     credentials_come_change_and_are_revoked,
     what_a_consumer_provides_goes_along_and_is_taken_back,
     what_happens_while_nobody_is_at_work_is_caught_up_with,
+    what_is_immutable_and_made_anew_gets_a_new_copy,
+    an_empty_secret_takes_no_other_over,
     six_secrets_of_a_new_object_take_sixteen_requests,
     objects_found_by_labels_come_and_go_with_them,
     any_kind_travels_and_its_status_with_it,
@@ -195,6 +199,52 @@ async fn credentials_come_change_and_are_revoked(world: &World) -> Result<()> {
     stage.team.await_gone(&stage.kind, "lamp").await;
     ensure!(held(service, stage.home(), "creds").await?.is_some());
     ensure!(held(team, "default", "creds").await?.is_some());
+    Ok(())
+}
+
+async fn what_is_immutable_and_made_anew_gets_a_new_copy(world: &World) -> Result<()> {
+    let stage = world.related(both_ways()).await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    let sealed = |value: &str| {
+        let mut object = secret("s", value, json!({}));
+        object["immutable"] = true.into();
+        object
+    };
+    stage.made("lamp", json!({"down": "s"})).await;
+    let originals = secrets().within(stage.home());
+    service.create(&originals, &sealed("old")).await?;
+    await_held(team, "default", "s", Some("old")).await;
+    // Nobody sees that it was gone in between.
+    stage.agent.stop(SOON).await?;
+    service.delete(&secrets().at(stage.home(), "s")).await?;
+    service.create(&originals, &sealed("new")).await?;
+    let _agent = world.start_agent()?;
+    await_held(team, "default", "s", Some("new")).await;
+    let copy = team.get(&secrets().at("default", "s")).await?;
+    ensure!(copy["immutable"] == true, "{copy}");
+    service.delete(&secrets().at(stage.home(), "s")).await?;
+    await_held(team, "default", "s", None).await;
+    Ok(())
+}
+
+async fn an_empty_secret_takes_no_other_over(world: &World) -> Result<()> {
+    let stage = world.related(both_ways()).await?;
+    let (team, service) = (&stage.team.plane, &world.service);
+    // The namespace of the workspace is there with its first copy.
+    stage.marker("first").await;
+    put(service, stage.home(), "s", "treasure").await?;
+    let empty = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    team.create(&secrets().within("default"), &empty).await?;
+    stage.made("lamp", json!({"up": "s"})).await;
+    stage.agent.await_log(SOON, "AdoptionRefused").await?;
+    let original = secrets().at("default", "s");
+    let poison = json!({"stringData": {"k": "poison"}});
+    team.merge(&original, poison).await?;
+    stage.marker("second").await;
+    stage.team.delete(&stage.kind, "lamp").await?;
+    stage.team.await_gone(&stage.kind, "lamp").await;
+    let kept = held(service, stage.home(), "s").await?;
+    ensure!(kept.as_deref() == Some("treasure"), "it has {kept:?}");
     Ok(())
 }
 

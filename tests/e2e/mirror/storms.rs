@@ -159,3 +159,37 @@ async fn killed_at_any_moment_with_a_bad_link_it_ends_in_step() -> Result<()> {
     world.check(&types)?;
     mirror.stop().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_write_is_made_once_a_pass_and_the_log_tells_of_it() -> Result<()> {
+    const TIMES: usize = 3;
+    let world = World::with(&[MISSIONS]).await?;
+    let mirror = world.mirror(&[])?;
+    let on = world.objects(MISSIONS)?;
+    on.cloud.create("m", json!({})).await?;
+    on.robot.has("m", "/spec/goal", json!("a")).await;
+    for (step, code) in [(1, 500), (2, 503), (3, 504), (4, 404)] {
+        let told = || {
+            mirror
+                .log()
+                .matches("Syncing key from queue failed")
+                .count()
+        };
+        let (mark, before) = (world.entry.mark(), told());
+        let answer =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+        let fault = What::Answer(code, answer.to_string());
+        world
+            .entry
+            .fault(fault, Some(TIMES), |request| request.method == "PUT");
+        on.robot.status("m", json!({"step": step})).await?;
+        on.cloud.has("m", "/status/step", json!(step)).await;
+        let record = world.entry.since(mark);
+        let of_it = record.iter().filter(|one| one.path.contains("missions/m"));
+        let methods: Vec<_> = of_it.map(|one| one.method.as_str()).collect();
+        ensure!(methods == ["PUT"; TIMES + 1], "{code}: {methods:?}");
+        let lines = told() - before;
+        ensure!(lines == TIMES, "{code}: {lines} lines tell of it");
+    }
+    mirror.stop().await
+}
