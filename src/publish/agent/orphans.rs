@@ -23,6 +23,8 @@ use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connecti
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use hawser_runtime::cluster::document::typed;
 use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::process::apart::Apart;
+use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{CopyRecord, Key};
 use kube_lang::object::{Gvk, Object};
@@ -106,7 +108,9 @@ pub struct Search {
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
-        let planes = Planes::connect(&options, &Arc::new(Metrics::new()))?;
+        let apart = Apart::start("apart").map_err(AgentError::Apart)?;
+        let metrics = Arc::new(Metrics::new());
+        let planes = Planes::connect(&options, &metrics, &Fence::always_open(), &apart)?;
         Ok(Self { options, planes })
     }
 
