@@ -66,6 +66,7 @@ mod fairness;
 mod faults;
 mod filters;
 mod heavy;
+mod hostile;
 mod lifecycle;
 mod masses;
 mod mending;

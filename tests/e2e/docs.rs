@@ -368,3 +368,70 @@ async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Re
     }
     Ok(())
 }
+
+/// Functions that are marked as tests, or are listed in a macro that makes tests of them.
+fn tests_of(directory: &Path, found: &mut BTreeSet<String>) -> Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            tests_of(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path)?;
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let marked = lines.iter().enumerate().filter_map(|(at, line)| {
+                let before = lines[at.saturating_sub(4)..at].iter();
+                let is_test = before
+                    .rev()
+                    .take_while(|one| one.starts_with(['#', '/', ')']) || one.contains("test"));
+                let name = line.trim_start_matches("async ").strip_prefix("fn ")?;
+                is_test
+                    .into_iter()
+                    .any(|one| one.starts_with("#[test") || one.starts_with("#[tokio::test"))
+                    .then(|| name.split(['(', '<']).next().unwrap_or_default())
+            });
+            found.extend(marked.map(str::to_owned));
+            let grounds = [
+                "on_both_grounds!(",
+                "on_our_ground!(",
+                "on_the_playground!(",
+            ];
+            for list in grounds.iter().flat_map(|ground| text.split(ground).skip(1)) {
+                let names = list.split(')').next().unwrap_or_default().split(',');
+                found.extend(names.map(|name| name.trim().to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_guarantee_names_tests_that_hold_it() -> Result<()> {
+    let root = repository();
+    let mut tests = BTreeSet::new();
+    for directory in ["src", "crates", "tests/e2e"] {
+        tests_of(&root.join(directory), &mut tests)?;
+    }
+    let text = std::fs::read_to_string(root.join("docs/guarantees.md"))?;
+    let mut wrong = Vec::new();
+    let promises = text.split("\n- ").skip(1).map(|promise| {
+        let end = promise.find("\n\n").unwrap_or(promise.len());
+        &promise[..end]
+    });
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    for promise in promises.chain(rows) {
+        let named = promise
+            .split_once("<!-- test: ")
+            .and_then(|(_, rest)| rest.split_once(" -->"));
+        let Some((names, _)) = named else {
+            wrong.push(format!("no test is named for: {promise}"));
+            continue;
+        };
+        let unknown = names
+            .split_whitespace()
+            .filter(|name| !tests.contains(*name));
+        wrong.extend(unknown.map(|name| format!("there is no test {name}")));
+    }
+    ensure!(tests.len() > 1_000, "{} tests", tests.len());
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

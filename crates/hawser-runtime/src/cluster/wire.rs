@@ -6,7 +6,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::connection::{AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply};
+use super::connection::{
+    AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
+};
 use super::document;
 use hawser_sync::subject::Labels;
 use hawser_sync::{Answer, Cluster, Failure, Key, Request, Scope};
