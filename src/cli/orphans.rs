@@ -1,5 +1,6 @@
 //! `hawser orphans`: what workspaces that do not bind the API any more have left on the service cluster.
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -76,6 +77,10 @@ enum Failed {
     Left(usize),
 }
 
+#[expect(
+    clippy::result_large_err,
+    reason = "there is one, at the end of the process"
+)]
 pub(super) fn run(args: OrphansArgs) -> ExitCode {
     let done = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -146,14 +151,15 @@ fn listed(found: &Found) -> String {
     }
     let workspaces = counted(&found.orphans);
     for (workspace, count) in &workspaces {
-        text.push_str(&format!("{workspace}: {count}\n"));
+        let _ = writeln!(text, "{workspace}: {count}");
     }
-    text.push_str(&format!(
-        "{} orphans of {} workspaces; {} workspaces bind the API\n",
+    let _ = writeln!(
+        text,
+        "{} orphans of {} workspaces; {} workspaces bind the API",
         found.orphans.len(),
         workspaces.len(),
         found.bound
-    ));
+    );
     text
 }
 

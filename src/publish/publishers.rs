@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    fn publisher(name: &str, created: Option<&str>, projection: Value) -> Publisher {
+    fn publisher(name: &str, created: Option<&str>, projection: &Value) -> Publisher {
         let spec = json!({"resource": {"apiGroup": "a.io", "kind": "CronTab", "version": "v1"},
             "projection": projection});
         let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
@@ -82,10 +82,10 @@ mod tests {
         let (early, late) = (Some("2026-01-01T00:00:00Z"), Some("2026-01-02T00:00:00Z"));
         let night = || json!({"kind": "NightJob"});
         let mut all = vec![
-            publisher("a", late, night()),
-            publisher("b", early, json!({})),
-            publisher("c", late, json!({"kind": "CronTab", "group": ""})),
-            publisher("d", None, json!({"group": "b.io"})),
+            publisher("a", late, &night()),
+            publisher("b", early, &json!({})),
+            publisher("c", late, &json!({"kind": "CronTab", "group": ""})),
+            publisher("d", None, &json!({"group": "b.io"})),
         ];
         for _ in 0..all.len() {
             let mut refused = refused(&all);
@@ -104,8 +104,8 @@ mod tests {
     fn of_one_time_the_first_name_counts() {
         let at = Some("2026-01-01T00:00:00Z");
         let all = [
-            publisher("b", at, json!({})),
-            publisher("a", at, json!({"kind": "NightJob"})),
+            publisher("b", at, &json!({})),
+            publisher("a", at, &json!({"kind": "NightJob"})),
         ];
         assert_eq!(refused(&all), ["b"]);
     }
@@ -114,8 +114,8 @@ mod tests {
     fn one_name_may_be_published_in_parts_and_other_kinds_are_not_meant() {
         let at = Some("2026-01-01T00:00:00Z");
         let parts = [
-            publisher("a", at, json!({"kind": "NightJob"})),
-            publisher("b", at, json!({"kind": "NightJob", "plural": "nightjobs"})),
+            publisher("a", at, &json!({"kind": "NightJob"})),
+            publisher("b", at, &json!({"kind": "NightJob", "plural": "nightjobs"})),
         ];
         assert_eq!(refused(&parts), [""; 0]);
         let spec = json!({"resource": {"apiGroup": "a.io", "kind": "Lamp", "version": "v1"}});

@@ -188,6 +188,10 @@ pub fn extend(
 
 /// The subject of an object that is not wanted any more. What was made for it stays as it is, but for what
 /// no entry tells of any more, and for originals in deletion, which are let go.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone is not general enough in its lifetimes"
+)]
 pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
     let mut left = apart(&subject, rules, ledger, view, |left| left.outside());
     let mut leaves = Subject {
@@ -206,6 +210,10 @@ pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dy
 
 /// The subject of an object that is gone: originals that were out of sight when it went are let go when
 /// they show again.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone is not general enough in its lifetimes"
+)]
 fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
     let (mut left, stays) = apart(&subject, rules, ledger, view, |left| left.afterwards());
     if left.is_empty() {

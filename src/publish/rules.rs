@@ -94,6 +94,10 @@ impl States {
 }
 
 impl Worked {
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, reason = "tests count what is worked out")
+    )]
     fn out(
         &self,
         known: &Mutex<Option<Mutated>>,

@@ -1005,11 +1005,10 @@ fn a_write_that_is_refused_ends_the_pass_and_one_that_conflicts_is_made_once_mor
         front.policy.adoption = adoption;
     };
     let as_is = |_: &mut Front| {};
-    type Change = fn(&mut Front);
     for (change, verb) in [
-        (as_is as Change, "patch"),
-        (mirrored as Change, "update"),
-        (as_is as Change, "update status"),
+        (as_is as fn(&mut Front), "patch"),
+        (mirrored as fn(&mut Front), "update"),
+        (as_is as fn(&mut Front), "update status"),
     ] {
         for (failure, times) in refusals() {
             let (stage, front) = with(change);

@@ -302,7 +302,7 @@ impl Calls {
     }
 }
 
-fn sync<'a>(source: EventSource, resource: &'a str) -> [&'a str; 4] {
+fn sync(source: EventSource, resource: &str) -> [&str; 4] {
     [source.as_str(), SCOPE.0, SCOPE.1, resource]
 }
 

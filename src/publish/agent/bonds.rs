@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// A workspace that its own server serves as an endpoint does.
-    async fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
+    fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
         let (sides, cache) = (Sides::default(), Cache::new());
         let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
@@ -198,7 +198,7 @@ mod tests {
         let at = format!("{WORKSPACES}/team");
         let ready = until(kcp, &at, |team| team["status"]["phase"] == "Ready").await;
         let cluster: Arc<str> = ready["spec"]["cluster"].as_str().unwrap().into();
-        let bonds = Bonds::new(&served(&ground, &cluster).await);
+        let bonds = Bonds::new(&served(&ground, &cluster));
         // Something keeps the workspace when it is deleted.
         let held = json!({
             "apiVersion": "v1", "kind": "ConfigMap",

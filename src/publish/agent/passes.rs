@@ -219,8 +219,8 @@ impl Passes {
             };
             let what = reason.to_string();
             let left_out = (news.left_out > 0).then_some(news.left_out);
-            match reason.code.class() {
-                Class::Refused => warn!(
+            if reason.code.class() == Class::Refused {
+                warn!(
                     workspace,
                     namespace,
                     name,
@@ -228,8 +228,9 @@ impl Passes {
                     reason = code,
                     left_out,
                     "{what}"
-                ),
-                _ => info!(
+                );
+            } else {
+                info!(
                     workspace,
                     namespace,
                     name,
@@ -237,7 +238,7 @@ impl Passes {
                     reason = code,
                     left_out,
                     "{what}"
-                ),
+                );
             }
         }
         self.finished.finished(pass);

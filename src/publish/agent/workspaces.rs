@@ -129,7 +129,7 @@ impl Workspaces {
         let state = self.state.lock();
         let mut endpoints = state.endpoints.values();
         !state.endpoints.is_empty()
-            && endpoints.all(|endpoint| endpoint.knows_bindings())
+            && endpoints.all(Endpoint::knows_bindings)
             && !state
                 .bindings
                 .values()

@@ -276,7 +276,7 @@ impl Stage<'_> {
             let about = |event: &&Value| event["involvedObject"]["name"] == name;
             let texts: Vec<_> = events.iter().filter(about).collect();
             let told = |event: &&Value| text(&event["message"]).contains(told);
-            ensure!(texts.iter().any(|event| told(event)), "{texts:?}");
+            ensure!(texts.iter().any(told), "{texts:?}");
             let log = self.agent.log();
             let mut lines = log.lines();
             ensure!(lines.any(|line| line.contains(reason) && line.contains(name)));

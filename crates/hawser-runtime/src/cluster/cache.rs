@@ -86,7 +86,9 @@ impl Cache {
         let mut sizes: BTreeMap<(Side, Arc<Gvk>), Size> = BTreeMap::new();
         for ((side, kind, _), shelf) in &*self.shelves.read() {
             let size = sizes.entry((side.clone(), Arc::clone(kind))).or_default();
-            shelf.iter().for_each(|table| *size += table.size());
+            for table in shelf {
+                *size += table.size();
+            }
         }
         sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
     }

@@ -1,5 +1,7 @@
 //! What tests of requests stand on: a playground in process, and connections to both of its sides.
 
+#![allow(clippy::unwrap_used, reason = "tests stand on it")]
+
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 

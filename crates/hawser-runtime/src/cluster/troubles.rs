@@ -106,7 +106,7 @@ impl Known {
         let full = self.troubles.len() >= MOST && !self.troubles.contains_key(&about);
         let tenant = self.tenants.entry(Arc::clone(tenant)).or_default();
         let full_at = tenant.full_at.max(now) + REFILL;
-        if full || full_at - now > REFILL * BURST {
+        if full || full_at.saturating_sub(now) > REFILL * BURST {
             tenant.left_out += 1;
             return None;
         }

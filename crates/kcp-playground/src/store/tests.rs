@@ -141,15 +141,22 @@ fn controllers_that_never_rest_are_an_error_and_not_a_hang() {
 
 #[test]
 fn an_object_too_deep_to_be_read_again_is_refused() {
-    let store = Store::new(StoreOptions::default());
-    let mut deep = json!(1);
-    for _ in 0..200 {
-        deep = json!([deep]);
-    }
-    let mut object = thing("x", "red", 1);
-    object.root_mut().insert("spec".into(), deep);
-    let refused = store.write(|tx| tx.put(&table().key("a", "ns", "x"), object));
-    assert_eq!(refused.unwrap_err().code, 400);
+    let refused = || {
+        let store = Store::new(StoreOptions::default());
+        let mut deep = json!(1);
+        for _ in 0..12_000 {
+            deep = json!([deep]);
+        }
+        let mut object = thing("x", "red", 1);
+        object.root_mut().insert("spec".into(), deep);
+        let refused = store.write(|tx| tx.put(&table().key("a", "ns", "x"), object));
+        assert_eq!(refused.unwrap_err().code, 400);
+    };
+    // As deep as this, objects are handled on large stacks.
+    let test = std::thread::Builder::new()
+        .stack_size(256 << 20)
+        .spawn(refused);
+    test.unwrap().join().unwrap();
 }
 
 #[test]

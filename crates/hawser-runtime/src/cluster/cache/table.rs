@@ -15,8 +15,10 @@ use hawser_sync::{Found, Key, Print, Scope, Seen, Side};
 use kube_lang::object::{Gvk, Object};
 
 mod places;
+mod size;
 
 use places::{Labelled, Places};
+pub use size::Size;
 
 /// Deletions that are remembered; older ones are settled long since.
 const GRAVES: usize = 20_000;
@@ -83,24 +85,6 @@ impl Change {
     fn of(key: &Key, object: Arc<Object>, what: What) -> Self {
         let key = key.clone();
         Self { key, object, what }
-    }
-}
-
-/// What a table holds, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    pub entries: usize,
-    /// Of their bodies.
-    pub bytes: usize,
-    /// Objects that cannot be read whole.
-    pub fragments: usize,
-}
-
-impl std::ops::AddAssign for Size {
-    fn add_assign(&mut self, more: Self) {
-        self.entries += more.entries;
-        self.bytes += more.bytes;
-        self.fragments += more.fragments;
     }
 }
 

@@ -88,8 +88,8 @@ impl Words {
     }
 
     /// One of the two, nobody knows which.
-    fn or(self, other: Self) -> Self {
-        if self == other {
+    fn or(self, other: &Self) -> Self {
+        if self == *other {
             return self;
         }
         let truth = self.truth().filter(|truth| other.truth() == Some(*truth));
@@ -176,7 +176,7 @@ impl Reading<'_> {
                 let only = body && self.otherwise(branch);
                 for (mine, theirs) in self.variables.iter_mut().zip(after) {
                     let one = std::mem::replace(&mut mine.1, Words::OBJECTS);
-                    mine.1 = one.or(theirs.1);
+                    mine.1 = one.or(&theirs.1);
                 }
                 only
             }
@@ -264,7 +264,7 @@ impl Reading<'_> {
         if let Expr::Identifier(_, name) = first {
             let mut args: Vec<_> = rest.iter().map(|arg| self.expr(arg)).collect();
             args.extend(piped);
-            return self.call(name, args);
+            return Self::call(name, args);
         }
         if piped.is_some() || !rest.is_empty() {
             return Words::OBJECTS;
@@ -283,7 +283,7 @@ impl Reading<'_> {
             Expr::Number(_, Number::Float(number)) => Words::value(Value::Float(*number)),
             Expr::Bool(_, truth) => Words::value(Value::Bool(*truth)),
             Expr::Nil(_) => Words::value(Value::Nil),
-            Expr::Identifier(_, name) => self.call(name, Vec::new()),
+            Expr::Identifier(_, name) => Self::call(name, Vec::new()),
             Expr::Dot(_) => self.of(&self.dot, &[] as &[&str]),
             Expr::Field(_, path) => self.of(&self.dot, path),
             Expr::Variable(_, name, path) if name == "$" => self.of(&self.dollar, path),
@@ -314,7 +314,7 @@ impl Reading<'_> {
         }
     }
 
-    fn call(&mut self, name: &str, args: Vec<Words>) -> Words {
+    fn call(name: &str, args: Vec<Words>) -> Words {
         match (name, args.as_slice()) {
             ("and", _) => return either(args, false),
             ("or", _) => return either(args, true),
@@ -327,7 +327,7 @@ impl Reading<'_> {
                 return match condition.truth() {
                     Some(true) => yes.clone(),
                     Some(false) => no.clone(),
-                    None => yes.clone().or(no.clone()),
+                    None => yes.clone().or(no),
                 };
             }
             _ => {}
@@ -365,7 +365,7 @@ fn either(args: Vec<Words>, wanted: bool) -> Words {
         }
         if truth.is_none() {
             maybe = Some(match maybe {
-                Some(before) => before.or(arg),
+                Some(before) => before.or(&arg),
                 None => arg,
             });
         }

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 
 const OWN: [&str; 2] = ["ClusterName", "Side"];
@@ -216,7 +218,10 @@ fn what_is_too_long_or_too_deep_to_be_read_is_not_trusted() {
     for n in 1..60 {
         let before = n - 1;
         let call = format!("{{{{ template \"d{before}\" . }}}}");
-        doubling += &format!("{{{{ define \"d{n}\" }}}}{call}{call}{{{{ end }}}}");
+        let _ = write!(
+            doubling,
+            "{{{{ define \"d{n}\" }}}}{call}{call}{{{{ end }}}}"
+        );
     }
     check(&format!("{doubling}{{{{ template \"d59\" . }}}}"), false);
     // Definitions nest with the blocks that use them.

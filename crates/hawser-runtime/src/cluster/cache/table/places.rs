@@ -42,8 +42,9 @@ impl Places {
         before: &[Labelled],
         object: &Object,
     ) -> Box<[Labelled]> {
-        let place = |name: &Box<str>| Some(place(&key.cluster, name, object.label(name)?));
-        let now: Box<[Labelled]> = self.sought.iter().filter_map(place).collect();
+        let place = |name: &str| Some(place(&key.cluster, name, object.label(name)?));
+        let sought = self.sought.iter().map(AsRef::as_ref);
+        let now: Box<[Labelled]> = sought.filter_map(place).collect();
         if *now != *before {
             self.unlabel(key, before);
             for place in &now {
@@ -94,6 +95,10 @@ impl Places {
     }
 
     /// What has that one of these labels that fewest have; none where none of them is indexed.
+    #[expect(
+        clippy::option_option,
+        reason = "whether anything is indexed, and whether anything has it"
+    )]
     pub(super) fn fewest(&self, cluster: &str, labels: &Labels) -> Option<Option<&HashSet<Key>>> {
         let sought = labels
             .iter()
