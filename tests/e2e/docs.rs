@@ -140,11 +140,15 @@ fn flags(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
-    let output = Command::new(env!("CARGO_BIN_EXE_hawser"))
-        .args(["agent", "--help"])
-        .output()?;
-    let help = String::from_utf8(output.stdout)?;
-    let mut known = flags(&help);
+    let help = |command: &[&str]| -> Result<String> {
+        let output = Command::new(env!("CARGO_BIN_EXE_hawser"))
+            .args(command)
+            .arg("--help")
+            .output()?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let (agent, orphans) = (help(&["agent"])?, help(&["orphans", "remove"])?);
+    let mut known = flags(&agent);
     known.remove("--help");
     let text = std::fs::read_to_string(repository().join("docs/agent.md"))?;
     let (_, table) = text.split_once("## Flags\n").context("no flags")?;
@@ -155,6 +159,7 @@ fn the_page_on_the_agent_has_its_flags_and_no_others() -> Result<()> {
         .filter_map(|line| line.split('|').nth(1))
         .collect();
     assert_eq!(flags(&table), known);
+    known.extend(flags(&orphans));
     // Elsewhere, too, only what there is.
     for page in ["docs/agent.md", "docs/migration.md", "docs/publishing.md"] {
         let text = std::fs::read_to_string(repository().join(page))?;

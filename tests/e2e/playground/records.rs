@@ -86,7 +86,12 @@ async fn counted(
 // One thread: whoever is told of the change has said it to the connection before that comes to write.
 #[tokio::test]
 async fn what_a_hundred_watches_of_a_connection_are_told_goes_out_together() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start(PlaygroundOptions {
+        // On the threads of the test, as many as there are watches at once.
+        own_threads: false,
+        ..PlaygroundOptions::default()
+    })
+    .await?;
     let kubeconfig = playground.service_kubeconfig();
     let maps: Api<_> = Api::namespaced(client(&kubeconfig).await?, "default");
     let token = kubeconfig.pointer("/users/0/user/token");
