@@ -231,7 +231,7 @@ impl<'w> Scene<'w> {
         good.await_in(kind, &name, "/status/phase", json!("Ready"))
             .await;
         // The brake counts the deletions of all tenants: this one deletes no more than people do.
-        if self.lives % 4 == 0 {
+        if self.lives.is_multiple_of(4) {
             good.delete(kind, &name).await?;
             good.await_gone(kind, &name).await;
             world.await_no_copy(kind, good.of(&name)).await;
