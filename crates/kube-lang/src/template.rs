@@ -258,16 +258,6 @@ impl Template {
     }
 }
 
-/// Gives a rendering on this thread its share of work.
-fn begin() {
-    WORK.set(Some(MAX_WORK));
-    typed::forget();
-}
-
-fn end() {
-    typed::forget();
-}
-
 fn parse(text: &str, engine: Engine) -> Result<gotmpl::Template, CompileError> {
     structure::check(text)?;
     let parsed = gotmpl::Template::new(NAME)
@@ -311,16 +301,22 @@ impl fmt::Write for Bounded {
     }
 }
 
+/// Does something on this thread with so much work for functions of templates; what is left of it, if anything.
+fn within<T>(most: u64, run: impl FnOnce() -> T) -> (T, Option<u64>) {
+    WORK.set(Some(most));
+    typed::forget();
+    let done = run();
+    typed::forget();
+    (done, WORK.get())
+}
+
 /// Renders, and counts what that takes.
 fn counted(
     most: u64,
     render: impl FnOnce() -> Result<String, String>,
 ) -> Result<(String, u64), RenderError> {
-    WORK.set(Some(most));
-    typed::forget();
-    let rendered = render();
-    typed::forget();
-    let left = WORK.get().ok_or(RenderError::TooMuchWork)?;
+    let (rendered, left) = within(most, render);
+    let left = left.ok_or(RenderError::TooMuchWork)?;
     let text = rendered.map_err(RenderError::Failed)?;
     Ok((text, most - left))
 }

@@ -348,7 +348,8 @@ impl Sending<'_> {
             self.was_early.store(true, Ordering::Relaxed);
             return Err(put_off(left, Failure::Early));
         }
-        let live = match request.key().map(|key| self.syncer.cache.get(key)) {
+        let written = request.key().filter(|_| request.writes());
+        let live = match written.map(|key| self.syncer.cache.get(key)) {
             Some(Seen::Present(live)) => Some(live),
             _ => None,
         };

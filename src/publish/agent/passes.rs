@@ -133,9 +133,7 @@ impl Passes {
             plain: Mutex::default(),
         };
         let cluster = WhileAtWork {
-            wire: &self.wire,
             publication: &publication,
-            braking: &self.braking,
             workspace: &id.cluster,
             retraction: &retraction,
             passes: self,
@@ -306,9 +304,7 @@ fn outcome(report: &Report) -> queue::Outcome {
 
 /// The wire on behalf of a workspace, for as long as the publication is at work.
 struct WhileAtWork<'a> {
-    wire: &'a Wire<Arc<Places>>,
     publication: &'a Publication,
-    braking: &'a Braking,
     retraction: &'a Retraction<'a>,
     passes: &'a Passes,
     workspace: &'a Arc<str>,
@@ -331,7 +327,8 @@ impl Cluster for WhileAtWork<'_> {
         if let Err(failure) = self.retraction.allows(request).await {
             return Answer::Failed(failure);
         }
-        let live = match request.key().map(|key| self.passes.cache.get(key)) {
+        let written = request.key().filter(|_| request.writes());
+        let live = match written.map(|key| self.passes.cache.get(key)) {
             Some(Seen::Present(live)) => Some(live),
             _ => None,
         };
@@ -342,14 +339,14 @@ impl Cluster for WhileAtWork<'_> {
         };
         // Much may have happened when its turn has come.
         let goes_on = || self.publication.goes_on();
-        let errand = self.wire.errand(self.workspace, &goes_on);
+        let errand = self.passes.wire.errand(self.workspace, &goes_on);
         let answer = errand.send(request).await;
         if !matches!(answer, Answer::Failed(_)) {
             contests.lock().made(imposed, now());
         }
         self.publication.lost_copy(request, &answer);
         if self.publication.allowed(request, &answer) {
-            self.braking.stir();
+            self.passes.braking.stir();
         }
         answer
     }

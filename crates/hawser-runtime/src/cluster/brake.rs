@@ -1,7 +1,7 @@
 //! The deletion brake of one kind: copies that would go in masses stay until somebody says so.
 //!
-//! A mass is more than a share of all copies within a window, of which no one tenant accounts for nearly
-//! all: a consumer who clears a workspace means it. A cause is something that makes objects
+//! A mass is more than a share of all copies within a window, of which no one tenant accounts for more
+//! than two thirds: a consumer who clears a workspace means it. A cause is something that makes objects
 //! look deleted although nobody deleted them: a type that vanished, a binding, an endpoint, a list that
 //! came back empty. Either makes a *hold* with an id of its own; a hold ends when its id is approved,
 //! when its cause is gone, or when none of what it holds is wanted gone any more.

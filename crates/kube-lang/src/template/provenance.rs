@@ -37,12 +37,10 @@ pub fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
     if !has_actions(text) {
         return true;
     }
-    super::begin();
-    let only = match engine {
+    let (only, _) = super::within(super::MAX_WORK, || match engine {
         Engine::Handlebars => handlebars::writes_only(text, data),
         Engine::Go | Engine::GoHtml => go::writes_only(engine, text, data),
-    };
-    super::end();
+    });
     only
 }
 
