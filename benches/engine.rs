@@ -1,4 +1,4 @@
-//! What a decision costs: 2 KiB and 200 KiB, in step and changed, and what knowing by prints costs
+//! What a decision costs: 2 KiB and 200 KiB, in step and changed, and what knowing by fingerprints costs
 //! instead. `cargo bench --bench engine` measures time; allocations a decision are printed first.
 #![allow(
     clippy::print_stdout,
@@ -11,13 +11,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::Criterion;
-use hawser_sync::decide::Question;
-use hawser_sync::subject::{Intent, Labels};
-use hawser_sync::view::{Note, Proof};
 use hawser_sync::{
-    Codec, CopyRecord, Entry, Finalizer, Found, Key, Link, LinkId, Made, Marks, Memo, Memory,
-    MemoryPlace, Owner, Policy, Print, Prints, Reason, Report, Request, Rules, Scope, Seen, Side,
-    Snapshot, Source, Subject, Target, View, decide,
+    Codec, CopyRecord, Entry, Finalizer, Fingerprint, FingerprintSource, Found, Intent, Key,
+    Labels, Link, LinkId, Made, Marks, Memory, MemoryPlace, Owner, PassView, Policy, Question,
+    Reason, Report, Rules, Scope, Seen, Settled, Side, Snapshot, Source, Store, Subject, Target,
+    decide,
 };
 use kube_lang::object::{Gvk, Object};
 use serde_json::{Value, json};
@@ -33,7 +31,7 @@ impl Rules for Bench {
         Ok(self.0.clone())
     }
 
-    fn desired(&self, source: &Object, _: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(&self, source: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         let mut object = source.clone();
         object.root_mut().remove("status");
         let name = object.name().to_owned();
@@ -53,7 +51,7 @@ impl Rules for Bench {
         Owner::Ours(Made::Created)
     }
 
-    fn status(&self, from: &Object, _: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, from: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(from.root().get("status").cloned())
     }
 }
@@ -65,11 +63,11 @@ struct Text;
 impl Codec for Text {
     fn read(&self, stored: &Object, links: &[Link]) -> Memory {
         let text = stored.root().get("text").and_then(Value::as_str);
-        let snapshot = text.and_then(|text| serde_json::from_str(text).ok());
+        let snapshot = text.and_then(|text| serde_json::from_str::<Object>(text).ok());
         let entry = Entry {
             snapshot: snapshot.map(Snapshot::whole),
             copy: CopyRecord::Unrecorded,
-            announced: None,
+            pending: None,
         };
         Memory {
             entries: BTreeMap::from([(links[0].id.clone(), entry)]),
@@ -89,10 +87,10 @@ impl Codec for Text {
 }
 
 struct World {
-    objects: HashMap<Key, (Arc<Object>, Print)>,
+    objects: HashMap<Key, (Arc<Object>, Fingerprint)>,
 }
 
-impl View for World {
+impl Store for World {
     fn get(&self, key: &Key) -> Seen {
         self.objects.get(key).map_or(Seen::Absent, |(object, _)| {
             Seen::Present(Arc::clone(object))
@@ -108,33 +106,25 @@ impl View for World {
         )
     }
 
-    fn proof(&self, _: &Key) -> Proof {
-        Proof::Cached
-    }
-
-    fn ended(&self, _: &Key) -> bool {
+    fn saw_deletion(&self, _: &Key) -> bool {
         false
     }
 
-    fn note(&self, _: &Request) -> Option<Note> {
-        None
-    }
-
-    fn wrote(&self, _: &Key) -> bool {
+    fn saw_end(&self, _: &Key) -> bool {
         false
     }
 }
 
-impl Prints for World {
-    fn print(&self, question: &Question) -> Option<Print> {
+impl FingerprintSource for World {
+    fn fingerprint(&self, question: &Question) -> Option<Fingerprint> {
         Some(match question {
             Question::Object(key) => self
                 .objects
                 .get(key)
-                .map_or(Print::ABSENT, |(_, print)| *print),
+                .map_or(Fingerprint::ABSENT, |(_, fingerprint)| *fingerprint),
             Question::Marked(scope, _) => {
                 let all = self.objects.iter().filter(|(key, _)| key.scope() == *scope);
-                Print::of_all(all.map(|(_, (_, print))| *print))
+                Fingerprint::of_all(all.map(|(_, (_, fingerprint))| *fingerprint))
             }
         })
     }
@@ -161,7 +151,7 @@ fn stage(fields: usize, changed: bool) -> (Subject, World) {
     };
     let mut a = Object::new(thing("a")).unwrap();
     let rules = Bench(copy.clone());
-    let remembered = rules.desired(&a, None).unwrap();
+    let remembered = rules.desired(&a, &a, None).unwrap();
     let text = serde_json::to_string(&remembered).unwrap();
     let state = json!({"metadata": {"name": "s", "uid": "s"}, "text": text});
     if changed {
@@ -173,8 +163,8 @@ fn stage(fields: usize, changed: bool) -> (Subject, World) {
         (memory.clone(), Object::new(state).unwrap()),
     ];
     let objects = objects.map(|(key, object)| {
-        let print = Print::of(&object);
-        (key, (Arc::new(object), print))
+        let fingerprint = Fingerprint::of(&object);
+        (key, (Arc::new(object), fingerprint))
     });
     let subject = Subject {
         anchor: source.clone(),
@@ -207,7 +197,7 @@ fn main() {
         for (what, changed) in [("in step", false), ("changed", true)] {
             let (subject, world) = stage(fields, changed);
             let profiler = dhat::Profiler::builder().testing().build();
-            black_box(decide(&subject, &world));
+            black_box(decide(&subject, &PassView::new(&world)));
             let stats = dhat::HeapStats::get();
             println!(
                 "{size} {what}: {} allocations, {} bytes a decision",
@@ -220,28 +210,27 @@ fn main() {
     for (size, fields) in sizes {
         for (what, changed) in [("in step", false), ("changed", true)] {
             let (subject, world) = stage(fields, changed);
-            assert_eq!(decide(&subject, &world).steps.is_empty(), !changed);
+            let first = decide(&subject, &PassView::new(&world));
+            assert_eq!(first.steps.is_empty(), !changed);
             criterion.bench_function(&format!("decide, {size}, {what}"), |b| {
-                b.iter(|| decide(black_box(&subject), black_box(&world)));
+                b.iter(|| decide(black_box(&subject), &PassView::new(black_box(&world))));
             });
         }
         let (subject, world) = stage(fields, false);
-        let decision = decide(&subject, &world);
+        let view = PassView::new(&world);
+        let decision = decide(&subject, &view);
+        let asked = view.take_asked();
         let report = Report {
             outcomes: decision.outcomes,
             happened: Vec::new(),
             requests: 0,
             recheck: None,
-            prints: decision
-                .asked
-                .iter()
-                .map(|question| world.print(question))
-                .collect(),
-            asked: decision.asked,
+            fingerprints: asked.iter().map(|one| world.fingerprint(one)).collect(),
+            asked,
         };
-        let memo = Memo::of(&report, 1).expect("in step");
-        criterion.bench_function(&format!("know by prints, {size}, in step"), |b| {
-            b.iter(|| assert!(black_box(&memo).holds(1, black_box(&world))));
+        let settled = Settled::of(&report, 1).expect("in step");
+        criterion.bench_function(&format!("know by fingerprints, {size}, in step"), |b| {
+            b.iter(|| assert!(black_box(&settled).holds(1, black_box(&world))));
         });
     }
     criterion.final_summary();

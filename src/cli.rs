@@ -7,9 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use hawser_runtime::errors::chain;
 
 mod agent;
 mod check;
+mod federate;
 mod manifest;
 mod metadata;
 mod mirror;
@@ -28,7 +30,7 @@ const MIRRORED: [&str; 2] = ["cr-syncer", "cr-syncer-app"];
 /// The flags that do not belong to the agent.
 const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
 
-/// Keeps objects in step between Kubernetes-style control planes.
+/// Keep objects in sync between Kubernetes-style control planes.
 #[derive(Debug, Parser)]
 #[command(name = "hawser", version)]
 struct Cli {
@@ -40,6 +42,7 @@ struct Cli {
 enum Command {
     Agent(Box<agent::AgentArgs>),
     Mirror(Box<mirror::MirrorArgs>),
+    Federate(federate::FederateArgs),
     Orphans(orphans::OrphansArgs),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
@@ -54,6 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
             Command::Mirror(args) => mirror::run(*args),
+            Command::Federate(args) => federate::run(args),
             Command::Orphans(args) => orphans::run(args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
@@ -91,21 +95,9 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-/// What went wrong, with all its reasons.
-fn explained(failure: &dyn Error) -> String {
-    let mut text = failure.to_string();
-    let mut reason = failure.source();
-    while let Some(error) = reason {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        reason = error.source();
-    }
-    text
-}
-
-/// Says what went wrong, and how the process ends.
+/// Says what went wrong, with all its reasons, and how the process ends.
 fn fail(failure: &dyn Error) -> ExitCode {
     // Where there is no stderr nobody can be told.
-    let _ = writeln!(io::stderr(), "hawser: {}", explained(failure));
+    let _ = writeln!(io::stderr(), "hawser: {}", chain(failure));
     ExitCode::FAILURE
 }

@@ -1,16 +1,15 @@
 //! A demonstration in one process: a playground, the agent in it, and both sides of one published API.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | `example` | the API that is published |
-//! | `next` | what to try then, in a shell |
-//! | `story` | what is done in which order, and how that is told |
+//! | `next` | commands to try afterwards |
+//! | `story` | the steps of the demonstration, and what is printed of them |
 //! | `operator` | the operator of the example's type, as a toy |
-//! | `place` | one control plane, asked until it answers as it should |
-//! | [`files`] | what is left in a directory for people |
+//! | `place` | a client of one control plane with retries |
+//! | [`files`] | the files that are left for the user |
 //!
-//! It stands above the agent and the playground, which know nothing of each other: for them it is an
-//! administrator with kubeconfigs, as everybody is.
+//! It uses the agent and the playground, which know nothing of each other, like an administrator with kubeconfigs.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -38,16 +37,16 @@ use example::Example;
 use files::{Files, WriteError};
 use story::Story;
 
-/// The file that the log of the agent is expected in.
+/// The log file of the agent.
 pub const LOG: &str = "agent.log";
 
-/// The namespace of the service cluster for what the agent remembers.
+/// The namespace of the agent on the service cluster.
 const NAMESPACE: &str = "hawser";
 
-/// How long the agent may take to finish what is under way.
+/// The time limit for the agent's shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// As many requests as the agent has by default.
+/// The default limits of the agent.
 const IN_FLIGHT: NonZeroUsize = NonZeroUsize::new(32).expect("32 is not zero");
 
 #[derive(Debug, thiserror::Error)]
@@ -68,27 +67,27 @@ pub enum DemoError {
     Stuck { what: String, said: String },
     #[error("the agent ended")]
     Agent(#[source] AgentError),
-    #[error("the agent ended before it was told to")]
+    #[error("the agent ended unexpectedly")]
     AgentGone,
 }
 
-/// What is told while it runs.
+/// The output of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum DemoEvent<'a> {
     Line(&'a str),
-    /// Everything was told; from now on it only runs.
+    /// All lines were printed; from now on it only runs.
     Ready,
 }
 
-/// Plays everything through in a playground that has just been started, tells it line by line, and keeps
-/// agent and operator at work until it is told to stop.
+/// Runs the demonstration in a playground that has just been started, reports it line by line, and keeps agent and
+/// operator running until it is stopped.
 pub async fn run(
     playground: &Playground,
     files: &Files,
     stop: CancellationToken,
-    told: impl Fn(Told<'_>),
+    told: impl Fn(DemoEvent<'_>),
 ) -> Result<(), DemoError> {
-    let tell = |line: &str| told(Told::Line(line));
+    let tell = |line: &str| told(DemoEvent::Line(line));
     let story = Story::begin(playground, files, Example::read()?).await?;
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
@@ -104,7 +103,7 @@ pub async fn run(
         for line in next::lines(files.dir()) {
             tell(&line);
         }
-        told(Told::Ready);
+        told(DemoEvent::Ready);
         std::future::pending().await
     };
     let ended = tokio::select! {
@@ -128,7 +127,7 @@ fn gone(ended: Result<Result<(), AgentError>, tokio::task::JoinError>) -> DemoEr
     }
 }
 
-/// An agent that listens nowhere: several demonstrations may run beside each other.
+/// An agent without listeners: several demonstrations may run concurrently.
 fn options(story: &Story<'_>) -> AgentOptions {
     AgentOptions {
         kcp_kubeconfig: story.provider_kubeconfig.clone(),

@@ -1,5 +1,6 @@
 //! The rules of the house that no compiler checks: who may know whom, and how large a file may grow.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,7 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The names of products, which belong to dialects.
-const PRODUCTS: &[&str] = &["syncagent", "kcp.io", "cloudrobotics"];
+const PRODUCTS: &[&str] = &["syncagent", "kcp.io", "cloudrobotics", "kubefed"];
 
 struct Rule {
     /// A file or directory below the workspace, without the ending `.rs`.
@@ -53,6 +54,11 @@ const RULES: &[Rule] = &[
         must_not_know: IMPURE,
     },
     Rule {
+        room: "crates/hawser-federation/src",
+        except: &[],
+        must_not_know: IMPURE,
+    },
+    Rule {
         room: "crates/hawser-sync/src",
         except: &[],
         must_not_know: IMPURE,
@@ -64,6 +70,11 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "crates/hawser-runtime/src/cluster",
+        except: &[],
+        must_not_know: PRODUCTS,
+    },
+    Rule {
+        room: "crates/hawser-runtime/src/controller",
         except: &[],
         must_not_know: PRODUCTS,
     },
@@ -94,6 +105,17 @@ const RULES: &[Rule] = &[
             "kcp_playground",
             "crate::demo",
             "crate::cli",
+            "crate::publish",
+        ],
+    },
+    Rule {
+        room: "src/federation",
+        except: &[],
+        must_not_know: &[
+            "kcp_playground",
+            "crate::demo",
+            "crate::cli",
+            "crate::mirror",
             "crate::publish",
         ],
     },
@@ -204,5 +226,41 @@ fn files_stay_small_enough_to_be_read_and_none_is_called_mod() {
             broken.push(format!("{name}: {lines} lines, split it"));
         }
     }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// The name of the type that a line of code declares at the outermost level of a file.
+fn declared_type(code: &str) -> Option<&str> {
+    let rest = code
+        .strip_prefix("pub ")
+        .or_else(|| code.strip_prefix("pub(crate) "))
+        .or_else(|| code.strip_prefix("pub(super) "))
+        .unwrap_or(code);
+    let name = ["struct ", "enum ", "trait ", "type ", "union "]
+        .iter()
+        .find_map(|keyword| rest.strip_prefix(keyword))?;
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+    Some(&name[..end.unwrap_or(name.len())])
+}
+
+#[test]
+fn no_two_types_of_a_crate_have_one_name() {
+    let mut types: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (file, text) in &product_sources() {
+        let (member, _) = file.split_once("src/").unwrap_or_default();
+        for (line, code) in code(text) {
+            if let Some(name) = declared_type(code) {
+                let key = (format!("{member}src"), name.to_owned());
+                let places = types.entry(key).or_default();
+                places.push(format!("{file}:{line}"));
+            }
+        }
+    }
+    assert!(types.len() > 700, "only {} types", types.len());
+    let broken: Vec<String> = types
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|((_, name), places)| format!("{name}: {}", places.join(", ")))
+        .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

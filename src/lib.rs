@@ -1,22 +1,39 @@
 //! Hawser keeps objects in step between Kubernetes-style control planes.
 //!
-//! This page is the map of the house; `ARCHITECTURE.md` says why it is built this way.
+//! `ARCHITECTURE.md` explains the design.
 //!
-//! | room | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`publish`] | the first dialect: publishing an API into kcp workspaces |
-//! | [`mirror`] | the second dialect: robots and their cloud, by annotations on definitions |
-//! | [`mutation`] | delete, regex, template and CEL steps over an object |
+//! | `publish` | the first dialect: publishing an API into kcp workspaces |
+//! | `mirror` | the second dialect: robots and their cloud, by annotations on definitions |
+//! | `federation` | the part of the third dialect that acts: members and federated types |
+//! | `mutation` | delete, regex, template and CEL steps over an object |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
-//! | [`cli`] | one file a subcommand |
+//! | `cli` | one file a subcommand |
 //!
 //! The engine is the crate `hawser_sync`, what dialects share to act is `hawser_runtime`.
 
-pub mod cli;
+// The modules are private: what is `pub` in them is for this crate, and rustc finds what nothing uses.
+#![allow(unreachable_pub)]
+
+mod cli;
 #[cfg(feature = "playground")]
-pub mod demo;
+mod demo;
+mod federation;
 #[cfg(test)]
 mod house;
-pub mod mirror;
-pub mod mutation;
-pub mod publish;
+mod mirror;
+mod mutation;
+mod publish;
+
+pub use cli::run;
+
+/// Parts that the end-to-end tests and the benchmarks use directly.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::mutation::{Pipeline, Step};
+    pub use crate::publish::agent::schemas::{
+        Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Watched,
+    };
+    pub use crate::publish::openapi::{Served, ServedVersion, definition};
+}

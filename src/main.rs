@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    hawser::cli::run(std::env::args_os())
+    hawser::run(std::env::args_os())
 }

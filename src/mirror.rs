@@ -1,15 +1,15 @@
 //! The second dialect: robots and their cloud, a drop-in for Cloud Robotics' cr-syncer.
 //!
-//! Custom resources are kept in step between a cloud cluster and the robot cluster that this runs in.
-//! Annotations on the robot's definitions say which, and which side owns what.
+//! It synchronizes custom resources between a cloud cluster and the robot cluster that it runs in. Annotations on the
+//! robot's CRDs select them, and the side that owns each.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`agent`] | the part that acts |
-//! | [`definition`] | what the annotations of a definition say, and why it is not followed |
-//! | [`options`] | what the process is told on its command line |
-//! | [`rules`] | what the engine asks about one object; the subject that it is |
-//! | [`status`] | what becomes of a status on its way back |
+//! | [`definition`] | the annotations of a definition, and the reasons why it is not followed |
+//! | [`options`] | the validated options of the process |
+//! | [`rules`] | the engine's rules for one object, and its subject |
+//! | [`status`] | the status on its way back |
 
 pub mod agent;
 pub mod definition;

@@ -26,13 +26,13 @@ pub const MAX_DOCUMENT_BYTES: usize = 8 * 1024 * 1024;
 /// The work that all steps of a pipeline may do for one object, over all elements of their paths. A unit is a
 /// microsecond or less.
 pub const MAX_WORK: u64 = 250_000;
-/// How many bytes of a document are looked at for one unit of work.
+/// The number of bytes of a document that are read for one unit of work.
 const BYTES_PER_UNIT: u64 = 64;
-/// How many bytes a regular expression reads or writes for one unit of work.
+/// The number of bytes that a regular expression reads or writes for one unit of work.
 const MATCHED_PER_UNIT: u64 = 16;
-/// How many steps of an expression are one unit of work.
+/// The number of steps of an expression that are one unit of work.
 const COST_PER_UNIT: u64 = 10;
-/// What it takes to find and replace one value, beside looking at it.
+/// The work of finding and replacing one value, besides reading it.
 const WORK_PER_TARGET: u64 = 2;
 
 /// One step as it is configured.
@@ -54,7 +54,7 @@ pub enum Step {
 
 /// Compiled steps. Immutable, so one pipeline serves all workers.
 pub struct Pipeline {
-    steps: Vec<Compiled>,
+    steps: Vec<CompiledStep>,
 }
 
 impl fmt::Debug for Pipeline {
@@ -64,7 +64,7 @@ impl fmt::Debug for Pipeline {
     }
 }
 
-/// Why a step cannot be compiled.
+/// The reason why a step cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("mutation step {step}, {field}: {message}")]
 pub struct CompileError {
@@ -72,12 +72,12 @@ pub struct CompileError {
     /// The field of the step that is wrong.
     pub field: &'static str,
     pub message: String,
-    /// Where in that field, in bytes.
+    /// The place in that field, in bytes.
     pub offset: Option<usize>,
     pub hint: Option<String>,
 }
 
-/// Why a document cannot be mutated.
+/// The reason why a document cannot be mutated.
 #[derive(Debug, Error)]
 pub enum MutationError {
     #[error("mutation step {step} at '{path}'")]
@@ -90,7 +90,7 @@ pub enum MutationError {
     DocumentTooLarge,
 }
 
-/// What failed in a step.
+/// The failure of a step.
 #[derive(Debug, Error)]
 pub enum StepError {
     #[error(transparent)]
@@ -102,12 +102,12 @@ pub enum StepError {
     #[error("the object would become larger than {MAX_DOCUMENT_BYTES} bytes")]
     TooLarge,
     #[error(
-        "the steps up to this one would take more work than is allowed for one object: shorten its lists and texts, or use fewer steps on each element"
+        "the steps up to this one exceed the work limit of one object: shorten its lists and texts, or use fewer steps on each element"
     )]
     TooMuchWork,
 }
 
-struct Compiled {
+struct CompiledStep {
     path: String,
     action: Action,
 }
@@ -149,7 +149,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the pipeline changes nothing.
+    /// True if the pipeline has no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -191,7 +191,7 @@ impl Pipeline {
     }
 }
 
-fn compile_step(index: usize, step: &Step) -> Result<Compiled, Vec<CompileError>> {
+fn compile_step(index: usize, step: &Step) -> Result<CompiledStep, Vec<CompileError>> {
     let error = |field, message: String, offset| CompileError {
         step: index,
         field,
@@ -239,7 +239,7 @@ fn compile_step(index: usize, step: &Step) -> Result<Compiled, Vec<CompileError>
             .map_err(|problem| error("expression", problem.message, Some(problem.offset))),
     };
     match action {
-        Ok(action) if errors.is_empty() => Ok(Compiled {
+        Ok(action) if errors.is_empty() => Ok(CompiledStep {
             path: path.clone(),
             action,
         }),
@@ -265,7 +265,7 @@ fn hint_for(path: &str, problem: &PathError) -> Option<String> {
 /// One pipeline over one document.
 struct Run<'d> {
     other: Option<&'d Value>,
-    /// What templates see of that, once one has looked.
+    /// The object converted for templates, once one has read it.
     prepared: Option<Prepared>,
     /// The document is not larger.
     bytes: usize,
@@ -273,7 +273,7 @@ struct Run<'d> {
     left: u64,
 }
 
-/// What one step sees of both objects: how they were when it began.
+/// Both objects as one step sees them: as they were when it began.
 enum Sight {
     Nothing,
     /// The fields of a template that it reads.
@@ -281,7 +281,7 @@ enum Sight {
 }
 
 impl Run<'_> {
-    fn apply(&mut self, step: &Compiled, doc: &mut Value) -> Result<(), (String, StepError)> {
+    fn apply(&mut self, step: &CompiledStep, doc: &mut Value) -> Result<(), (String, StepError)> {
         let at = |path: &str, error: StepError| (path.to_owned(), error);
         let targets =
             paths::expand(doc, &step.path).map_err(|error| at(&step.path, error.into()))?;
@@ -300,7 +300,7 @@ impl Run<'_> {
         if let Action::Cel(program) = &step.action {
             return self.evaluate(program, doc, &targets);
         }
-        let sight = self.look(&step.action, doc);
+        let sight = self.read_operands(&step.action, doc);
         let sight = sight.map_err(|error| at(&step.path, error))?;
         for target in &targets {
             self.write(&step.action, &sight, doc, target)
@@ -310,7 +310,7 @@ impl Run<'_> {
     }
 
     /// Makes ready what a step looks at beside the value: once, however many values there are.
-    fn look(&mut self, action: &Action, doc: &Value) -> Result<Sight, StepError> {
+    fn read_operands(&mut self, action: &Action, doc: &Value) -> Result<Sight, StepError> {
         match action {
             Action::Delete | Action::Literal(_) | Action::Regex { .. } | Action::Cel(_) => {
                 Ok(Sight::Nothing)
@@ -360,7 +360,7 @@ impl Run<'_> {
             results.push(result);
         }
         for (target, result) in targets.iter().zip(results) {
-            self.put(doc, target, result)
+            self.write_value(doc, target, result)
                 .map_err(|error| (target.clone(), error))?;
         }
         Ok(())
@@ -373,7 +373,7 @@ impl Run<'_> {
         target: &str,
     ) -> Result<Value, StepError> {
         let value = self.current(doc, target)?.value();
-        let scope = cel::Scope {
+        let scope = cel::EvalScope {
             value: &value,
             this: doc,
             other: self.other,
@@ -389,7 +389,7 @@ impl Run<'_> {
         Ok(result)
     }
 
-    /// What stands at a path.
+    /// The value at a path.
     fn current(&mut self, doc: &Value, target: &str) -> Result<paths::GetResult, StepError> {
         if !paths::is_plain(target) {
             // It is written out, and read again.
@@ -430,10 +430,10 @@ impl Run<'_> {
             }
             (Action::Delete | Action::Template(_) | Action::Cel(_), _) => return Ok(()),
         };
-        self.put(doc, target, new)
+        self.write_value(doc, target, new)
     }
 
-    fn put(&mut self, doc: &mut Value, target: &str, new: Value) -> Result<(), StepError> {
+    fn write_value(&mut self, doc: &mut Value, target: &str, new: Value) -> Result<(), StepError> {
         let bytes = size(&new);
         self.spend(bytes as u64 / BYTES_PER_UNIT)?;
         paths::set(doc, target, new)?;

@@ -9,7 +9,6 @@ pub mod compiled;
 pub mod crd;
 pub mod export;
 pub mod filters;
-pub mod gojson;
 pub mod hashes;
 pub mod latest;
 pub mod marks;

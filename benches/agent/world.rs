@@ -64,7 +64,7 @@ pub(crate) struct Team {
 impl World {
     /// Everything is published and bound; no agent runs.
     pub(crate) async fn make(service: Service, setup: &Contender, teams: usize) -> Result<Self> {
-        let playground = Playground::start(PlaygroundOptions {
+        let playground = Playground::start_with(PlaygroundOptions {
             token_file: format!("agent-token,{USER},1,\"agents\"\n"),
             ..PlaygroundOptions::default()
         })

@@ -3,21 +3,21 @@
 //! Knows how the flags are written, which is how pflag takes them: values follow `=` or stand for
 //! themselves, whatever they start with; switches take a value after `=` only; lists are comma separated
 //! and repeatable; of other flags that are given twice the last one counts. What the values mean is the
-//! business of [`Given`].
+//! business of [`RawAgentArgs`].
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args};
 
-use crate::publish::agent::options::{Checked, Given};
+use crate::publish::agent::options::{RawAgentArgs, ValidAgentArgs};
 use crate::publish::agent::process;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
 
-/// Publishes APIs of a service cluster into kcp workspaces, and keeps the objects in step.
+/// Publish APIs of a service cluster into kcp workspaces, and keep the objects in sync.
 ///
-/// Takes the flags of api-syncagent, and is what `hawser` does when it is called by that name or with a flag first.
+/// Accepts the flags of api-syncagent. `hawser` runs this command when it is called by that name or with a flag first.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_override_self = true)]
@@ -26,11 +26,11 @@ pub(super) struct AgentArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
 
-    /// Takes the place of the server's URL in the service cluster's kubeconfig
+    /// URL of the service cluster, instead of the one in its kubeconfig
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
     kubeconfig_host_override: Option<String>,
 
-    /// Takes the place of the server's CA in the service cluster's kubeconfig
+    /// File with the certificate authority of the service cluster, instead of the one in its kubeconfig
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig_ca_file_override: Option<String>,
 
@@ -38,7 +38,7 @@ pub(super) struct AgentArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kcp_kubeconfig: Option<String>,
 
-    /// Namespace of the service cluster for the leader election and what the agent remembers (required)
+    /// Namespace of the service cluster for the leader election and the state Secrets (required)
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     namespace: Option<String>,
 
@@ -46,48 +46,48 @@ pub(super) struct AgentArgs {
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     apiexportendpointslice_ref: Option<String>,
 
-    /// Obsolete: name of an APIExport whose slice has the same name
+    /// Deprecated: name of an APIExport; its APIExportEndpointSlice has the same name
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     apiexport_ref: Option<String>,
 
-    /// What this agent is called [default: the slice's name with -syncagent]
+    /// Name of this agent [default: the slice's name with -syncagent]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     agent_name: Option<String>,
 
-    /// Serve only PublishedResources whose labels match
+    /// Label selector for the PublishedResources that this agent serves
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     published_resource_selector: Option<String>,
 
-    /// Parts of the agent to leave out: apiexport, apiresourceschema, sync
+    /// Controllers to disable: apiexport, apiresourceschema, sync
     #[arg(long, value_name = "NAMES", action = ArgAction::Append, value_parser = names)]
     #[arg(allow_hyphen_values = true)]
     disabled_controllers: Vec<Names>,
 
-    /// Settle with other agents of the same name who works
+    /// Elect a leader among agents with the same name
     #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_leader_election: bool,
 
-    /// Where metrics are served; 0 for nowhere
+    /// Listen address for metrics; 0 disables
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8085")]
     #[arg(allow_hyphen_values = true)]
     metrics_address: String,
 
-    /// Where probes are served; nothing or 0 for nowhere
+    /// Listen address for probes; empty or 0 disables
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
     health_address: Option<String>,
 
-    /// Log more
+    /// Log debug messages
     #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     log_debug: bool,
 
-    /// How the log is written: JSON or Console
+    /// Log format: JSON or Console
     #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
     #[arg(allow_hyphen_values = true)]
     log_format: LogFormat,
 
-    /// How many requests to kcp may be on their way
+    /// Maximum number of concurrent requests to kcp
     #[arg(
         long,
         value_name = "NUMBER",
@@ -96,7 +96,7 @@ pub(super) struct AgentArgs {
     )]
     max_in_flight_kcp: usize,
 
-    /// How many requests to the service cluster may be on their way
+    /// Maximum number of concurrent requests to the service cluster
     #[arg(
         long,
         value_name = "NUMBER",
@@ -105,7 +105,7 @@ pub(super) struct AgentArgs {
     )]
     max_in_flight_service: usize,
 
-    /// Hold deletions of a kind when more than this share of its copies would go at once; off never holds them
+    /// Hold deletions of a kind when more than this share of its copies would be deleted at once; off disables
     #[arg(
         long,
         value_name = "SHARE",
@@ -114,7 +114,7 @@ pub(super) struct AgentArgs {
     )]
     deletion_brake: String,
 
-    /// Not flags, and of no meaning; they are ignored
+    /// Positional arguments; they are ignored
     #[arg(hide = true, value_name = "IGNORED")]
     strays: Vec<String>,
 }
@@ -134,20 +134,23 @@ pub(super) fn run(args: AgentArgs) -> ExitCode {
     if let Err(error) = logging::start(log) {
         return super::fail(&error);
     }
-    let Checked { options, warnings } = checked;
+    let ValidAgentArgs { options, warnings } = checked;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     if !strays.is_empty() {
-        tracing::warn!(arguments = strays.join(" "), "ignoring what is no flag");
+        tracing::warn!(
+            arguments = strays.join(" "),
+            "ignoring unexpected arguments"
+        );
     }
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         name = options.agent_name,
         apiexportendpointslice = options.slice,
-        "the agent starts"
+        "starting the agent"
     );
-    service::run("the agent ends", |stop| process::run(options, stop))
+    service::run("the agent stopped", |stop| process::run(options, stop))
 }
 
 // === impl AgentArgs ===
@@ -164,8 +167,8 @@ impl AgentArgs {
         }
     }
 
-    fn given(self) -> Given {
-        Given {
+    fn given(self) -> RawAgentArgs {
+        RawAgentArgs {
             kubeconfig: self.kubeconfig.unwrap_or_default(),
             kubeconfig_host_override: self.kubeconfig_host_override.unwrap_or_default(),
             kubeconfig_ca_file_override: self.kubeconfig_ca_file_override.unwrap_or_default(),
@@ -190,7 +193,7 @@ impl AgentArgs {
     }
 }
 
-/// What pflag takes for true and false.
+/// Parses a boolean as pflag does.
 fn truth(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -220,7 +223,7 @@ fn names(text: &str) -> Result<Names, String> {
             (rest[..end].to_owned(), &rest[end..])
         };
         if !rest.starts_with('"') && name.contains('"') {
-            return Err("a double quote in a value without quotes".to_owned());
+            return Err("unexpected double quote in an unquoted value".to_owned());
         }
         names.push(name);
         if after.is_empty() {
@@ -228,7 +231,7 @@ fn names(text: &str) -> Result<Names, String> {
         }
         rest = after
             .strip_prefix(',')
-            .ok_or("something stands behind a value in quotes")?;
+            .ok_or("unexpected text after the closing quote")?;
     }
 }
 
@@ -236,7 +239,7 @@ fn names(text: &str) -> Result<Names, String> {
 fn quoted_name(mut rest: &str) -> Result<(String, &str), String> {
     let mut name = String::new();
     loop {
-        let (part, after) = rest.split_once('"').ok_or("a double quote is not closed")?;
+        let (part, after) = rest.split_once('"').ok_or("missing closing quote")?;
         name.push_str(part);
         let Some(more) = after.strip_prefix('"') else {
             return Ok((name, after));

@@ -1,4 +1,4 @@
-//! `hawser check`: what is wrong with a `PublishedResource`, before any server sees it.
+//! `hawser check`: problems of a `PublishedResource`, before any server sees it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::manifest::{self, Document, ManifestError};
 use super::metadata;
-use crate::publish::compiled::{Agent, Compiled, Part, Problem, Types};
+use crate::publish::compiled::{AgentIdentity, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
 use crate::publish::projection::{self, Projected, ProjectionError};
@@ -19,14 +19,21 @@ use crate::publish::related::{self, Authors};
 use crate::publish::types::{PublishedResourceSpec, manifest::crd};
 use kube_lang::object::Gvk;
 use kube_schema::crd::{Definition, default_crd};
-use kube_schema::field;
+use kube_schema::field::{self, FieldError};
 use kube_schema::schema::Schema;
 
-/// Checks published resources offline: fields, templates, regular expressions, CEL, paths, and, where
-/// their CRD is among the files, the projection.
+mod readable;
+
+use readable::Readable;
+
+/// Check published resources offline.
+///
+/// Checks fields, templates, regular expressions, CEL and paths. The projection is checked if the CRD is among the
+/// files.
 #[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
 pub(super) struct CheckArgs {
-    /// YAML files with published resources and, if you like, the CRDs that they publish; - is stdin
+    /// YAML files with PublishedResources and, optionally, the CRDs that they publish; - is stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -34,7 +41,7 @@ pub(super) struct CheckArgs {
     output: Output,
 }
 
-/// For whom the output is.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     Human,
@@ -42,17 +49,17 @@ pub(super) enum Output {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("none of the files has a PublishedResource: name the file that does")]
+#[error("none of the files contains a PublishedResource: add the file that does")]
 struct NothingToCheck;
 
-/// What was found in one document.
+/// One problem of a document.
 struct Finding<'a> {
     document: &'a Document,
     problem: Problem,
 }
 
-/// Whose words a field of one document makes.
-struct Words<'a> {
+/// The authors of a name or namespace that a field of a document leads to.
+struct FieldAuthors<'a> {
     document: &'a Document,
     field: String,
     authors: Authors,
@@ -71,7 +78,7 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         let (problems, found) = problems(document, &documents);
         let finding = |problem| Finding { document, problem };
         findings.extend(problems.into_iter().map(finding));
-        words.extend(found.into_iter().map(|(field, authors)| Words {
+        words.extend(found.into_iter().map(|(field, authors)| FieldAuthors {
             document,
             field,
             authors,
@@ -102,7 +109,7 @@ pub(super) fn is_crd(document: &Document) -> bool {
     document.text("/kind") == "CustomResourceDefinition"
 }
 
-/// Whether this is one, or was meant to be: it may have a slip in its kind or in its group.
+/// True for a PublishedResource, and for a document that was meant to be one, with a slip in its kind or group.
 pub(super) fn is_published_resource(document: &Document) -> bool {
     document.text("/kind") == "PublishedResource"
         || document
@@ -110,13 +117,13 @@ pub(super) fn is_published_resource(document: &Document) -> bool {
             .starts_with("syncagent.kcp.io/")
 }
 
-/// What is there for other purposes, such as the objects to render.
+/// Documents for other purposes, such as the objects to render.
 fn skipped(documents: &[Document]) -> impl Iterator<Item = &Document> {
     let other = |document: &&Document| !is_published_resource(document) && !is_crd(document);
     documents.iter().filter(other)
 }
 
-/// What is wrong with a document, and whose words its fields make.
+/// Everything that is wrong with a document, and whose words its fields make.
 fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String, Authors)>) {
     let found = (document.text("/apiVersion"), document.text("/kind"));
     if found != ("syncagent.kcp.io/v1alpha1", "PublishedResource") {
@@ -127,21 +134,33 @@ fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String
         );
         return (vec![problem], Vec::new());
     }
-    let mut found = by_schema(document);
-    if !found.is_empty() {
+    let schema = match schema() {
+        Ok(schema) => schema,
+        Err(why) => return (vec![Problem::new("", why)], Vec::new()),
+    };
+    let mut found = by_schema(&schema, document);
+    let Some(readable) = Readable::of(&schema, &document.value) else {
         return (found, Vec::new());
-    }
-    let mut words = Vec::new();
-    match compile(document, all) {
-        Ok((spec, compiled, _)) => {
-            found.extend_from_slice(compiled.warnings());
-            found.extend(unused_versions(&spec, all));
-            found.extend(stray_references(&spec, all));
-            found.extend(contested(document, all));
-            words = compiled.words();
+    };
+    let more = readable.errors.iter().filter_map(of_schema).collect();
+    found.extend(readable.in_manifest_terms(more));
+    let rules = rules(&readable.spec, all);
+    // Some rules stand in the schema too.
+    let said = |found: &[Problem], problem: &Problem| {
+        let same =
+            |one: &Problem| one.field == problem.field && one.message.ends_with(&problem.message);
+        found.iter().any(same)
+    };
+    for problem in readable.in_manifest_terms(rules.problems) {
+        if !said(&found, &problem) {
+            found.push(problem);
         }
-        Err(problems) => found.extend(problems),
     }
+    found.extend(contested(document, all));
+    let words = match rules.compiled {
+        Some(compiled) if !found.iter().any(Problem::is_error) => compiled.words(),
+        _ => Vec::new(),
+    };
     (found, words)
 }
 
@@ -160,37 +179,38 @@ fn contested(document: &Document, all: &[Document]) -> Option<Problem> {
     publisher(document)?.problem(&others)
 }
 
-/// What the API server would find: wrong types, missing and unknown fields.
-fn by_schema(document: &Document) -> Vec<Problem> {
-    let schema = match schema() {
-        Ok(schema) => schema,
-        Err(why) => return vec![Problem::new("", why)],
-    };
+/// The problems that the API server would find: wrong types, missing and unknown fields.
+fn by_schema(schema: &Schema, document: &Document) -> Vec<Problem> {
     let mut found = metadata::problems(&document.value);
     if found.is_empty() && !metadata::is_named(&document.value) {
         found.push(Problem::new("metadata.name", "is missing"));
     }
     let mut value = document.value.clone();
     found.extend(schema.prune(&mut value).into_iter().map(|path| {
-        Problem::new(path, "this field is not known")
+        Problem::new(path, "unknown field")
             .at(Part::Key)
-            .with_hint("the API server drops it without a word: correct or remove it")
+            .with_hint("the API server drops the field silently: correct or remove it")
     }));
     schema.default(&mut value);
-    found.extend(schema.validate(&value, None).iter().map(|error| {
-        let body = error.body();
-        let problem = Problem::new(error.field.as_str(), &body);
-        let read = if body.ends_with("must be of type string: \"boolean\"") {
-            metadata::quoting(&Value::Bool(true))
-        } else {
-            None
-        };
-        match read {
-            Some(hint) => problem.with_hint(hint),
-            None => problem,
-        }
-    }));
+    found.extend(schema.validate(&value, None).iter().filter_map(of_schema));
     found
+}
+
+/// An error of the schema, unless it only says that there are others.
+fn of_schema(error: &FieldError) -> Option<Problem> {
+    if error.field == "<nil>" {
+        return None;
+    }
+    let body = error.body();
+    let problem = Problem::new(error.field.as_str(), &body);
+    let hint = body
+        .ends_with("must be of type string: \"boolean\"")
+        .then(|| metadata::quoting(&Value::Bool(true)))
+        .flatten();
+    Some(match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
+    })
 }
 
 fn schema() -> Result<Schema, String> {
@@ -200,10 +220,20 @@ fn schema() -> Result<Schema, String> {
     let version = definition.versions.into_iter().next();
     version
         .map(|version| version.schema)
-        .ok_or_else(|| "our own CRD has no version".to_owned())
+        .ok_or_else(|| "the CRD of PublishedResources has no version".to_owned())
 }
 
-/// The spec of a document that went through [`by_schema`], and its compiled rules.
+/// The rules of a published resource.
+struct Rules {
+    /// All problems, warnings among them.
+    problems: Vec<Problem>,
+    /// `None` if one of the problems is an error of the rules themselves.
+    compiled: Option<Compiled>,
+    /// The published type as workspaces see it, if its CRD is among the documents.
+    projected: Option<Projected>,
+}
+
+/// Compiles a document's rules, or answers all that is wrong with them.
 pub(super) fn compile(
     document: &Document,
     all: &[Document],
@@ -211,30 +241,50 @@ pub(super) fn compile(
     let spec = document.value.get("spec").cloned().unwrap_or_default();
     let spec: PublishedResourceSpec =
         serde_json::from_value(spec).map_err(|error| vec![Problem::new("spec", error)])?;
+    let rules = rules(&spec, all);
+    match rules.compiled {
+        Some(compiled) if !rules.problems.iter().any(Problem::is_error) => {
+            Ok((spec, compiled, rules.projected))
+        }
+        _ => Err(rules.problems),
+    }
+}
+
+fn rules(spec: &PublishedResourceSpec, all: &[Document]) -> Rules {
+    let mut problems = Vec::new();
     // A type that cannot be told is assumed, so that all else is checked too.
-    let mut found = Vec::new();
-    let (types, projected) = match defined(&spec, all) {
-        Ok(Some((projected, types))) => (types, Some(projected)),
-        Ok(None) => (assumed(&spec), None),
+    let (types, projected) = match defined(spec, all) {
+        Ok(found) => {
+            problems.extend(unused_versions(spec, all));
+            problems.extend(stray_references(spec, all));
+            found.map_or_else(
+                || (assumed(spec), None),
+                |(projected, types)| (types, Some(projected)),
+            )
+        }
         Err(problem) => {
-            found.push(problem);
-            (assumed(&spec), None)
+            problems.push(problem);
+            (assumed(spec), None)
         }
     };
-    let agent = Agent {
+    let agent = AgentIdentity {
         name: "agent".to_owned(),
         namespace: "hawser".to_owned(),
     };
-    match Compiled::compile(&spec, types, agent) {
-        Ok(compiled) if found.is_empty() => Ok((spec, compiled, projected)),
+    let compiled = match Compiled::compile(spec, types, agent) {
         Ok(compiled) => {
-            found.extend_from_slice(compiled.warnings());
-            Err(found)
+            problems.extend_from_slice(compiled.warnings());
+            Some(compiled)
         }
-        Err(more) => {
-            found.extend(more);
-            Err(found)
+        Err(found) => {
+            problems.extend(found);
+            None
         }
+    };
+    Rules {
+        problems,
+        compiled,
+        projected,
     }
 }
 
@@ -261,7 +311,7 @@ fn defined(
     };
     let crd = Crd::from_json(document.value.to_string().as_bytes()).map_err(|error| {
         let file = document.file.display();
-        let message = format!("its CRD in {file}: {}", super::explained(&error));
+        let message = format!("the CRD in {file}: {}", super::chain(&error));
         Problem::new("spec.resource", message)
     })?;
     let projected = projection::project(&crd, spec).map_err(of_projection)?;
@@ -277,7 +327,7 @@ fn stray_references(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Probl
     let problem = |stray: related::Stray| {
         Problem::new(stray.field.as_str(), stray.explain())
             .warning()
-            .with_hint("no object can have a value there: correct the path")
+            .with_hint("the schema allows no value at this path: correct the path")
     };
     found.into_iter().flatten().map(problem).collect()
 }
@@ -318,7 +368,7 @@ fn unused_versions(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Proble
         .filter(|version| !published.contains(&version.as_str()))
         .map(|version| {
             let message = format!(
-                "{version} is not published, only {} is",
+                "the version {version} is not published, only {}",
                 published.join(", ")
             );
             Problem::new(format!("spec.projection.versions.{version}"), message).at(Part::Key)
@@ -326,7 +376,7 @@ fn unused_versions(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Proble
     missing.chain(idle).map(Problem::warning).collect()
 }
 
-/// What is assumed of a type that nobody has shown.
+/// The assumptions about a type whose CRD is not among the files.
 fn assumed(spec: &PublishedResourceSpec) -> Types {
     let resource = &spec.resource;
     let version = resource
@@ -344,7 +394,7 @@ fn assumed(spec: &PublishedResourceSpec) -> Types {
     }
 }
 
-fn human(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]) -> String {
+fn human(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAuthors<'_>]) -> String {
     let mut text = String::new();
     for Finding { document, problem } in findings {
         let place = document.place(&problem.field, problem.part, problem.offset);
@@ -396,7 +446,7 @@ fn errors(findings: &[Finding<'_>]) -> usize {
     wrong.count()
 }
 
-fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]) -> String {
+fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAuthors<'_>]) -> String {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
@@ -426,3 +476,6 @@ fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[Words<'_>]
     }
     format!("{answer:#}\n")
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
-//! Manifests as people write them: YAML files of one or several documents, with the place of every
-//! field in its text, so that what is wrong can be pointed at.
+//! Manifests as people write them: YAML files of one or several documents, with the position of every field in its file,
+//! for messages.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,18 +18,18 @@ pub(super) struct Document {
     pub(super) value: Value,
     /// The lines of the whole file.
     lines: Vec<String>,
-    places: Places,
+    places: TextPositions,
 }
 
-/// Where something begins: line and column from 0, both in the file, the column in characters.
+/// The beginning of a field: line and column from 0, both in the file, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
     notation: Notation,
 }
 
-/// How a text is written: what an offset into it means in the file.
+/// The notation of a text, which decides what an offset into it means in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Notation {
     /// As it stands, or with quotes around it.
@@ -51,7 +51,7 @@ pub(super) enum ManifestError {
         column: usize,
         message: String,
     },
-    #[error("{} holds no document", .path.display())]
+    #[error("{} contains no document", .path.display())]
     Empty { path: PathBuf },
 }
 
@@ -69,7 +69,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Document>, ManifestError> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
+/// Reads all documents of a text; errors name the path.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestError> {
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut documents = Vec::new();
     for (first, chunk) in chunks(text) {
@@ -116,7 +117,7 @@ fn explained(error: &serde_saphyr::Error) -> (usize, usize, String) {
         .map_or((1, 1), |location| (location.line(), location.column()));
     let message = match error {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key {key:?} is there twice in one map: remove one of them")
+            format!("the key {key:?} appears twice in one map: remove one of them")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
@@ -142,8 +143,8 @@ fn chunks(text: &str) -> Vec<(usize, String)> {
     chunks
 }
 
-/// What surrounds the node that comes next.
-enum Around {
+/// The map or list around the node that comes next.
+enum Enclosing {
     /// A map; the key whose value comes next.
     Map {
         path: String,
@@ -157,16 +158,16 @@ enum Around {
 
 /// The places of all fields by their paths, such as `spec.related[0].kind`.
 #[derive(Default)]
-struct Places {
-    values: HashMap<String, Place>,
-    keys: HashMap<String, Place>,
-    /// Where the document begins, if there is anything in it.
-    start: Option<Place>,
+struct TextPositions {
+    values: HashMap<String, TextPosition>,
+    keys: HashMap<String, TextPosition>,
+    /// The beginning of the document, if there is anything in it.
+    start: Option<TextPosition>,
 }
 
-fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError> {
-    let mut places = Places::default();
-    let mut around: Vec<Around> = Vec::new();
+fn places(chunk: &str, first: usize) -> Result<TextPositions, granit_parser::ScanError> {
+    let mut places = TextPositions::default();
+    let mut around: Vec<Enclosing> = Vec::new();
     let mut parser = Parser::new_from_str(chunk);
     while let Some(event) = parser.next_event() {
         let (event, span) = event?;
@@ -178,7 +179,7 @@ fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError>
             Event::Scalar(text, ..) => {
                 let place = place(span, style, first);
                 places.start.get_or_insert(place);
-                if let Some(Around::Map {
+                if let Some(Enclosing::Map {
                     path,
                     key: key @ None,
                 }) = around.last_mut()
@@ -200,9 +201,9 @@ fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError>
                 let path = child(&mut around);
                 places.values.insert(path.clone(), place);
                 around.push(if matches!(event, Event::MappingStart(..)) {
-                    Around::Map { path, key: None }
+                    Enclosing::Map { path, key: None }
                 } else {
-                    Around::List { path, next: 0 }
+                    Enclosing::List { path, next: 0 }
                 });
             }
             Event::MappingEnd | Event::SequenceEnd => {
@@ -215,14 +216,14 @@ fn places(chunk: &str, first: usize) -> Result<Places, granit_parser::ScanError>
 }
 
 /// The path of the node that comes now.
-fn child(around: &mut [Around]) -> String {
+fn child(around: &mut [Enclosing]) -> String {
     match around.last_mut() {
         None => String::new(),
-        Some(Around::Map { path, key }) => {
+        Some(Enclosing::Map { path, key }) => {
             let key = key.take().unwrap_or_default();
             below(path, &key)
         }
-        Some(Around::List { path, next }) => {
+        Some(Enclosing::List { path, next }) => {
             *next += 1;
             format!("{path}[{}]", *next - 1)
         }
@@ -237,8 +238,8 @@ fn below(path: &str, key: &str) -> String {
     }
 }
 
-fn place(span: Span, style: Option<ScalarStyle>, first: usize) -> Place {
-    Place {
+fn place(span: Span, style: Option<ScalarStyle>, first: usize) -> TextPosition {
+    TextPosition {
         line: first + span.start.line().saturating_sub(1),
         column: span.start.col(),
         notation: match style {
@@ -260,10 +261,10 @@ impl Document {
         format!("{} {}", self.text("/kind"), self.text("/metadata/name"))
     }
 
-    /// Where a part of a field stands, or, for one that does not, what it would stand in; and an offset
+    /// The place of a part of a field, or of the field around it if it is not there; with an offset
     /// into its text, if there is one.
-    pub(super) fn place(&self, field: &str, part: Part, offset: Option<usize>) -> Place {
-        let moved = |place: Place| offset.map_or(place, |offset| self.inside(place, offset));
+    pub(super) fn place(&self, field: &str, part: Part, offset: Option<usize>) -> TextPosition {
+        let moved = |place: TextPosition| offset.map_or(place, |offset| self.inside(place, offset));
         if let (Part::Key, Some(place)) = (part, self.places.keys.get(field)) {
             return moved(*place);
         }
@@ -280,8 +281,8 @@ impl Document {
     }
 
     /// The place of an offset into a text that is written at a place.
-    fn inside(&self, place: Place, offset: usize) -> Place {
-        let moved = |line: usize, column: usize| Place {
+    fn inside(&self, place: TextPosition, offset: usize) -> TextPosition {
+        let moved = |line: usize, column: usize| TextPosition {
             line,
             column,
             ..place
@@ -293,7 +294,7 @@ impl Document {
         }
     }
 
-    fn in_block(&self, place: Place, offset: usize) -> Option<Place> {
+    fn in_block(&self, place: TextPosition, offset: usize) -> Option<TextPosition> {
         // The block begins after the line with its mark; where the parser puts it differs.
         let mark = |line: usize| {
             let text = self.lines.get(line)?.trim_end();
@@ -310,7 +311,7 @@ impl Document {
         for (index, line) in body.iter().enumerate() {
             let length = line.len().saturating_sub(indent);
             if left <= length {
-                return Some(Place {
+                return Some(TextPosition {
                     line: marked + 1 + index,
                     column: indent + left,
                     ..place
@@ -322,7 +323,7 @@ impl Document {
     }
 
     /// The line of a place with a mark below the column.
-    pub(super) fn excerpt(&self, place: Place) -> String {
+    pub(super) fn excerpt(&self, place: TextPosition) -> String {
         let line = self.lines.get(place.line).map_or("", String::as_str);
         let number = (place.line + 1).to_string();
         let margin = " ".repeat(number.len());

@@ -1,14 +1,14 @@
-//! What every API server wants of an object's metadata, said to people who write YAML.
+//! Checks of an object's metadata that every API server makes, worded for people who write YAML.
 
 use serde_json::Value;
 
 use crate::publish::compiled::Problem;
 use kube_lang::object::json_type;
 
-/// How texts become something else.
-const BOOLEANS: &str = "YAML takes y, n, yes, no, on and off for booleans: put it in quotes";
+/// The hint about words that YAML reads as booleans.
+const BOOLEANS: &str = "YAML reads y, n, yes, no, on and off as booleans: put the value in quotes";
 
-/// What is of a wrong type in the metadata of an object.
+/// Fields of a wrong type in the metadata of an object.
 pub(super) fn problems(object: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     for field in ["apiVersion", "kind"] {
@@ -48,11 +48,11 @@ pub(super) fn is_named(object: &Value) -> bool {
     given("name") || given("generateName")
 }
 
-/// What to do where a text is wanted and something else was read.
+/// The hint where a string is wanted and something else was read.
 pub(super) fn quoting(found: &Value) -> Option<&'static str> {
     match found {
         Value::Bool(_) => Some(BOOLEANS),
-        Value::Number(_) => Some("put it in quotes"),
+        Value::Number(_) => Some("put the value in quotes"),
         _ => None,
     }
 }

@@ -10,20 +10,19 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args};
 
 use crate::mirror::agent::process;
-use crate::mirror::options::Given;
+use crate::mirror::options::RawMirrorArgs;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
 
-/// Keeps custom resources in step between a cloud and the robot that this runs on, as annotations on their
-/// definitions say.
+/// Keep custom resources in sync between a cloud and the robot that this runs on, as annotations on their CRDs say.
 ///
-/// Takes the flags of cr-syncer, and is what `hawser` does when it is called by that name.
+/// Accepts the flags of cr-syncer. `hawser` runs this command when it is called by that name.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_override_self = true)]
 pub(super) struct MirrorArgs {
-    /// The cloud: host, and port where that is not 443. Always spoken to by https
+    /// Host of the cloud, with a port if it is not 443; always https
     #[arg(
         long,
         value_name = "HOST[:PORT]",
@@ -33,7 +32,7 @@ pub(super) struct MirrorArgs {
     #[arg(allow_hyphen_values = true)]
     remote_server: String,
 
-    /// The name of this robot: objects with this label are its own
+    /// Name of this robot, the value of the label of its objects
     #[arg(
         long,
         value_name = "NAME",
@@ -43,7 +42,7 @@ pub(super) struct MirrorArgs {
     #[arg(allow_hyphen_values = true)]
     robot_name: String,
 
-    /// Where /health, /healthz, /readyz and /metrics are served; empty or 0 for nowhere
+    /// Listen address for /health, /healthz, /readyz and /metrics; empty or 0 disables
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -52,27 +51,27 @@ pub(super) struct MirrorArgs {
     )]
     listen_address: String,
 
-    /// Conflicts in a row in the cloud, after which everything is listed anew
+    /// Number of consecutive conflicts in the cloud before a type is listed again
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     conflict_error_limit: u32,
 
-    /// How many seconds a watch is asked to last
+    /// Duration of a watch in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 
-    /// Take a signed token of the robot rather than an access token
+    /// Use a signed token of the robot instead of an access token
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     use_robot_jwt: bool,
 
-    /// Obsolete: log everything that matters to nobody but developers
+    /// Deprecated: same as --log-level -4
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     verbose: bool,
 
-    /// -4 for everything, 0 for what happens, 4 for warnings, 8 for errors
+    /// Log level: -4 debug, 0 info, 4 warnings, 8 errors
     #[arg(
         long,
         value_name = "LEVEL",
@@ -81,12 +80,12 @@ pub(super) struct MirrorArgs {
     )]
     log_level: i32,
 
-    /// The path below which the cloud's API server is
+    /// Path prefix of the cloud's API server
     #[arg(long, value_name = "PATH", default_value = "/apis/core.kubernetes")]
     #[arg(allow_hyphen_values = true)]
     remote_path: String,
 
-    /// Kubeconfig of the cloud, in place of a server and tokens
+    /// Kubeconfig of the cloud, instead of a server and tokens
     #[arg(
         long,
         value_name = "FILE",
@@ -95,7 +94,7 @@ pub(super) struct MirrorArgs {
     )]
     remote_kubeconfig: String,
 
-    /// The authority of the cloud's certificate [default: those of the system]
+    /// File with the certificate authority of the cloud [default: those of the system]
     #[arg(
         long,
         value_name = "FILE",
@@ -104,7 +103,7 @@ pub(super) struct MirrorArgs {
     )]
     remote_ca_file: String,
 
-    /// A file with the token for the cloud, read again when it changes
+    /// File with the token for the cloud; reloaded when it changes
     #[arg(
         long,
         value_name = "FILE",
@@ -113,7 +112,7 @@ pub(super) struct MirrorArgs {
     )]
     remote_token_file: String,
 
-    /// Where to ask for a token [default: the metadata server of the robot]
+    /// URL of a token [default: the metadata server of the robot]
     #[arg(
         long,
         value_name = "URL",
@@ -131,41 +130,41 @@ pub(super) struct MirrorArgs {
     )]
     kubeconfig: String,
 
-    /// How many requests to each cluster may be on their way
+    /// Maximum number of concurrent requests to each cluster
     #[arg(long, value_name = "NUMBER", default_value_t = 32)]
     max_in_flight: usize,
 
-    /// How many requests a second to each cluster, twice as many at once after a pause; 0 for no limit
+    /// Maximum number of requests a second to each cluster, with bursts of twice as many; 0 disables
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     max_requests_per_second: u32,
 
-    /// Follow definitions whose objects the robot owns
+    /// Follow CRDs whose objects the robot owns
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     enable_robot_spec_source: bool,
 
-    /// Namespaces whose objects are kept in step, comma separated
+    /// Namespaces of the objects, comma separated
     #[arg(long, value_name = "NAMES", default_value = "default")]
     namespaces: String,
 
-    /// What becomes of status.observedGeneration in the cloud: translate, verbatim
+    /// How status.observedGeneration is written to the cloud: translate, verbatim
     #[arg(long, value_name = "HOW", default_value = "translate")]
     observed_generation: String,
 
-    /// What becomes of the status of a copy that outlived its object: ignore, copy
+    /// How to treat the status of a copy that outlived its object: ignore, copy
     #[arg(long, value_name = "HOW", default_value = "ignore")]
     status_of_earlier_life: String,
 
-    /// What a copy that has no status yet does to that in the cloud: keep, reset
+    /// How a copy without a status affects the status in the cloud: keep, reset
     #[arg(long, value_name = "HOW", default_value = "keep")]
     status_of_fresh_copy: String,
 
-    /// What becomes of a definition whose filter is no boolean or lacks a robot: refuse, ignore
+    /// How to treat a CRD whose filter is no boolean or lacks a robot name: refuse, ignore
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     unclear_filter: String,
 
-    /// Hold deletions of a kind when more than this share of its copies would go at once; off never holds them
+    /// Hold deletions of a kind when more than this share of its copies would be deleted at once; off disables
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     deletion_brake: String,
 
@@ -173,7 +172,7 @@ pub(super) struct MirrorArgs {
     ignored: Ignored,
 }
 
-/// What the log library of the original takes.
+/// Flags of the original's log library.
 #[derive(Debug, Args)]
 struct Ignored {
     #[arg(long, hide = true)]
@@ -233,9 +232,9 @@ pub(super) fn run(args: MirrorArgs) -> ExitCode {
         return super::fail(&error);
     }
     if !strays.is_empty() {
-        tracing::warn!(arguments = strays, "ignoring what is no flag");
+        tracing::warn!(arguments = strays, "ignoring unexpected arguments");
     }
-    service::run("the mirror ends", |stop| process::run(options, stop))
+    service::run("the mirror stopped", |stop| process::run(options, stop))
 }
 
 // === impl MirrorArgs ===
@@ -254,8 +253,8 @@ impl MirrorArgs {
         }
     }
 
-    fn given(self) -> Given {
-        Given {
+    fn given(self) -> RawMirrorArgs {
+        RawMirrorArgs {
             remote_server: self.remote_server,
             remote_path: self.remote_path,
             remote_kubeconfig: self.remote_kubeconfig,
@@ -283,7 +282,7 @@ impl MirrorArgs {
     }
 }
 
-/// Where Google's programs look for an account before they ask the machine.
+/// The file in which Google's programs look for an account before they ask the machine.
 fn credentials(variable: impl Fn(&str) -> String) -> String {
     let given = variable("GOOGLE_APPLICATION_CREDENTIALS");
     let home = variable("HOME");
@@ -298,7 +297,7 @@ fn credentials(variable: impl Fn(&str) -> String) -> String {
     }
 }
 
-/// What Go takes for true and false.
+/// Parses a boolean as Go does.
 fn truth(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),

@@ -1,4 +1,4 @@
-//! `hawser orphans`: what workspaces that do not bind the API any more have left on the service cluster.
+//! `hawser orphans`: copies on the service cluster whose workspaces do not bind the API any more.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -6,27 +6,27 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::publish::agent::options::{AgentOptions, Given, Problems};
+use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
 use crate::publish::agent::orphans::{Found, Orphan, OrphansError, Removal, Search, Sort, counted};
 use crate::publish::agent::process::AgentError;
 
-/// Lists, or removes, what workspaces that do not bind the API any more have left on the service cluster.
+/// List or remove copies on the service cluster whose workspace no longer binds the API.
 #[derive(Debug, Args)]
 pub(super) struct OrphansArgs {
     #[command(subcommand)]
-    action: Action,
+    action: OrphansAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
-    /// Lists orphans: copies, related copies, and states
+enum OrphansAction {
+    /// List orphans: copies, related copies and state Secrets
     List(Where),
-    /// Removes orphans; without --confirm it only says what it would remove
+    /// Remove orphans; without --confirm, only list them
     Remove {
         #[command(flatten)]
         place: Where,
 
-        /// How many objects are to be removed, as they were listed: any other number removes nothing
+        /// Number of objects to remove, as they were listed: any other number removes nothing
         #[arg(long, value_name = "NUMBER")]
         confirm: Option<usize>,
     },
@@ -44,7 +44,7 @@ struct Where {
     #[arg(long, value_name = "FILE")]
     kcp_kubeconfig: String,
 
-    /// Namespace of the service cluster with what the agent remembers
+    /// Namespace of the service cluster with the state Secrets
     #[arg(long, value_name = "NAME")]
     namespace: String,
 
@@ -52,11 +52,11 @@ struct Where {
     #[arg(long, value_name = "NAME")]
     apiexportendpointslice_ref: String,
 
-    /// What the agent is called [default: the slice's name with -syncagent]
+    /// Name of the agent [default: the slice's name with -syncagent]
     #[arg(long, value_name = "NAME", default_value = "")]
     agent_name: String,
 
-    /// Only what is left of this logical cluster
+    /// Only orphans of this logical cluster
     #[arg(long, value_name = "CLUSTER")]
     workspace: Option<String>,
 }
@@ -64,14 +64,14 @@ struct Where {
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]
-    Options(#[from] Problems),
+    Options(#[from] FlagErrors),
     #[error("starting the runtime")]
     Runtime(#[from] io::Error),
     #[error(transparent)]
     Agent(#[from] AgentError),
     #[error(transparent)]
     Orphans(#[from] OrphansError),
-    #[error("there are {found} orphans and not {confirmed}: nothing was removed")]
+    #[error("found {found} orphans instead of {confirmed}: nothing was removed")]
     Unconfirmed { found: usize, confirmed: usize },
     #[error("{0} of them are left")]
     Left(usize),
@@ -93,19 +93,19 @@ pub(super) fn run(args: OrphansArgs) -> ExitCode {
     }
 }
 
-async fn act(action: Action) -> Result<(), Failed> {
+async fn act(action: OrphansAction) -> Result<(), Failed> {
     let (place, confirm) = match action {
-        Action::List(place) => (place, None),
-        Action::Remove { place, confirm } => (place, Some(confirm)),
+        OrphansAction::List(place) => (place, None),
+        OrphansAction::Remove { place, confirm } => (place, Some(confirm)),
     };
     let workspace = place.workspace.clone();
     let search = Search::new(place.options()?)?;
     let found = search.find(workspace.as_deref()).await?;
     let count = found.orphans.len();
     match confirm {
-        None | Some(None) => say(&listed(&found)),
+        None | Some(None) => print_line(&listed(&found)),
         Some(Some(confirmed)) if confirmed != count => {
-            say(&listed(&found));
+            print_line(&listed(&found));
             return Err(Failed::Unconfirmed {
                 found: count,
                 confirmed,
@@ -114,7 +114,7 @@ async fn act(action: Action) -> Result<(), Failed> {
         Some(Some(_)) => return remove(&search, &found.orphans).await,
     }
     if confirm.is_some() && count > 0 {
-        say(&format!(
+        print_line(&format!(
             "Nothing was removed. To remove all of it, repeat with --confirm={count}\n"
         ));
     }
@@ -129,11 +129,12 @@ async fn remove(search: &Search, orphans: &[Orphan]) -> Result<(), Failed> {
             Removal::Removed => "removed".to_owned(),
             Removal::InDeletion => "in deletion: a finalizer keeps it".to_owned(),
             Removal::Left => {
-                "left: see what precedes it, or its workspace binds the API again".to_owned()
+                "kept: another orphan of its workspace failed, or the workspace binds the API again"
+                    .to_owned()
             }
             Removal::Failed(why) => format!("not removed: {why}"),
         };
-        say(&format!("{}  {became}\n", line(orphan)));
+        print_line(&format!("{}  {became}\n", line(orphan)));
     };
     search.remove(orphans, told).await?;
     if left > 0 {
@@ -160,6 +161,18 @@ fn listed(found: &Found) -> String {
         workspaces.len(),
         found.bound
     );
+    if !found.without_state.is_empty() {
+        for copy in &found.without_state {
+            text.push_str(&line(copy));
+            text.push('\n');
+        }
+        let _ = writeln!(
+            text,
+            "{} copies of these workspaces have no state Secret: their objects are gone, or somebody made them with the \
+             labels of a copy. They are not removed; delete those that nobody needs",
+            found.without_state.len()
+        );
+    }
     text
 }
 
@@ -177,7 +190,7 @@ fn line(orphan: &Orphan) -> String {
     )
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
 }
@@ -186,8 +199,8 @@ fn say(text: &str) {
 
 impl Where {
     /// As the agent takes them.
-    fn options(self) -> Result<AgentOptions, Problems> {
-        let given = Given {
+    fn options(self) -> Result<AgentOptions, FlagErrors> {
+        let given = RawAgentArgs {
             kubeconfig: self.kubeconfig,
             kcp_kubeconfig: self.kcp_kubeconfig,
             namespace: self.namespace,
@@ -196,7 +209,7 @@ impl Where {
             max_in_flight_kcp: 1,
             max_in_flight_service: 1,
             deletion_brake: "off".to_owned(),
-            ..Given::default()
+            ..RawAgentArgs::default()
         };
         Ok(given.check()?.options)
     }

@@ -1,15 +1,16 @@
-//! `hawser playground`: control planes to try things on.
+//! `hawser playground`: control planes in memory.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use crate::demo::files::{Files, WriteError};
-use crate::demo::{self, DemoError, Told};
+use crate::demo::{self, DemoError, DemoEvent};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_runtime::process::shutdown;
 use kcp_playground::Playground;
@@ -17,46 +18,50 @@ use kcp_playground::PlaygroundError;
 use kcp_playground::PlaygroundOptions;
 use kcp_playground::server::FaultError;
 
-/// A kcp, a service cluster and the agent between them in this process, with an API that is published
-/// and used. For development and tests: all state is in memory, tokens are static, nobody is forbidden
-/// anything.
+/// Run a kcp, a service cluster and the agent in one process, with an example API.
+///
+/// For development and tests: state is in memory, tokens are static, and every request is allowed.
 #[derive(Debug, Args)]
 pub(super) struct PlaygroundArgs {
-    /// Run just the control planes: no agent, nothing in them
+    /// Run the control planes only: no agent, no objects
     #[arg(long)]
     bare: bool,
 
-    /// Where kubeconfigs are written to
+    /// Directory for kubeconfigs
     #[arg(long, default_value = "hawser-playground")]
     dir: PathBuf,
 
-    /// The port of kcp on 127.0.0.1; 0 takes a free one
+    /// Port of kcp on 127.0.0.1; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
 
-    /// The port of the service cluster on 127.0.0.1; 0 takes a free one
+    /// Port of the service cluster on 127.0.0.1; 0 chooses a free one
     #[arg(long, default_value_t = 0)]
     service_port: u16,
 
-    /// More users, a line each: token,user,uid,"group1,group2"
+    /// File with more users, one a line: token,user,uid,"group1,group2"
     #[arg(long, value_name = "CSV")]
     token_file: Option<PathBuf>,
 
-    /// What goes wrong, such as 'verb=update status=409 rate=0.1'; can be given several times
+    /// Time that kcp takes until a new API is established, for example 5s
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = kcp_playground::server::duration)]
+    kcp_delays: Duration,
+
+    /// Fault to inject, for example 'verb=update status=409 rate=0.1'; can be given several times
     #[arg(long, value_name = "FAULT")]
     fault: Vec<String>,
 
-    /// Makes the chance in faults repeatable
+    /// Seed of the random numbers of faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Where each request is written to, a line of JSON each
+    /// File for a log of all requests, one line of JSON each
     #[arg(long, value_name = "FILE")]
     request_log: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum PlaygroundFailure {
     #[error("reading {path}")]
     Read { path: PathBuf, source: io::Error },
     #[error("writing {path}")]
@@ -92,13 +97,13 @@ pub(super) fn run(args: &PlaygroundArgs) -> ExitCode {
     }
 }
 
-fn serve(args: &PlaygroundArgs) -> Result<(), Failure> {
+fn serve(args: &PlaygroundArgs) -> Result<(), PlaygroundFailure> {
     let options = options(args)?;
-    // What is printed to be used from anywhere is valid anywhere.
+    // The commands that are printed work in any directory.
     let dir = if args.bare {
         args.dir.clone()
     } else {
-        std::path::absolute(&args.dir).map_err(|source| Failure::Directory {
+        std::path::absolute(&args.dir).map_err(|source| PlaygroundFailure::Directory {
             path: args.dir.clone(),
             source,
         })?
@@ -107,10 +112,10 @@ fn serve(args: &PlaygroundArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(Failure::Runtime)?;
+        .map_err(PlaygroundFailure::Runtime)?;
     let ended = runtime.block_on(async {
         // Before anybody can know that there is something to end.
-        let stop = shutdown::on_signal().map_err(Failure::Signals)?;
+        let stop = shutdown::on_signal().map_err(PlaygroundFailure::Signals)?;
         let playground = start(options, args).await?;
         let ended = if args.bare {
             bare(&playground, &files, stop).await
@@ -125,10 +130,13 @@ fn serve(args: &PlaygroundArgs) -> Result<(), Failure> {
     ended
 }
 
-async fn start(options: PlaygroundOptions, args: &PlaygroundArgs) -> Result<Playground, Failure> {
-    let started = Playground::start(options).await;
+async fn start(
+    options: PlaygroundOptions,
+    args: &PlaygroundArgs,
+) -> Result<Playground, PlaygroundFailure> {
+    let started = Playground::start_with(options).await;
     started.map_err(|error| match (error, &args.token_file) {
-        (source @ PlaygroundError::Tokens(_), Some(path)) => Failure::Tokens {
+        (source @ PlaygroundError::Tokens(_), Some(path)) => PlaygroundFailure::Tokens {
             path: path.clone(),
             source,
         },
@@ -136,41 +144,41 @@ async fn start(options: PlaygroundOptions, args: &PlaygroundArgs) -> Result<Play
     })
 }
 
-/// Just the control planes.
+/// Runs the control planes only.
 async fn bare(
     playground: &Playground,
     files: &Files,
     stop: CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<(), PlaygroundFailure> {
     let log = LogOptions {
         format: LogFormat::Console,
         verbosity: Verbosity::Warn,
     };
-    logging::start(log).map_err(Failure::Log)?;
+    logging::start(log).map_err(PlaygroundFailure::Log)?;
     files.kubeconfig("kcp.kubeconfig", &playground.kcp_kubeconfig())?;
     files.kubeconfig("service.kubeconfig", &playground.service_kubeconfig())?;
-    say(&ready(playground, files.dir()));
+    print_line(&ready(playground, files.dir()));
     stop.cancelled().await;
     Ok(())
 }
 
-/// The control planes with everything in them.
+/// Runs the control planes with the demonstration in them.
 async fn demonstrate(
     playground: &Playground,
     files: &Files,
     stop: CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<(), PlaygroundFailure> {
     let log = LogOptions {
         format: LogFormat::Console,
         verbosity: Verbosity::Info,
     };
-    logging::start_into(log, files.open(demo::LOG)?).map_err(Failure::Log)?;
-    say("Everything is in memory, in this one process, and gone when it ends.\n");
-    let told = |told: Told<'_>| match told {
-        Told::Line(line) => say(line),
-        Told::Ready => {
-            say("Ctrl-C ends all of it.");
-            say(&ready(playground, files.dir()));
+    logging::start_into(log, files.open(demo::LOG)?).map_err(PlaygroundFailure::Log)?;
+    print_line("Everything runs in this process and in memory; nothing is left when it ends.\n");
+    let told = |told: DemoEvent<'_>| match told {
+        DemoEvent::Line(line) => print_line(line),
+        DemoEvent::Ready => {
+            print_line("Ctrl-C ends it.");
+            print_line(&ready(playground, files.dir()));
         }
     };
     Ok(demo::run(playground, files, stop, told).await?)
@@ -188,28 +196,32 @@ fn ready(playground: &Playground, dir: &Path) -> String {
 }
 
 /// A reader that is gone does not end the control planes.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, Failure> {
+fn options(args: &PlaygroundArgs) -> Result<PlaygroundOptions, PlaygroundFailure> {
     let mut options = PlaygroundOptions {
         port: args.port,
         service_port: args.service_port,
         seed: args.seed,
+        kcp_delays: args.kcp_delays,
         ..PlaygroundOptions::default()
     };
     if let Some(path) = &args.token_file {
-        options.token_file = fs::read_to_string(path).map_err(|source| Failure::Read {
-            path: path.clone(),
-            source,
-        })?;
+        options.token_file =
+            fs::read_to_string(path).map_err(|source| PlaygroundFailure::Read {
+                path: path.clone(),
+                source,
+            })?;
     }
     for text in &args.fault {
-        options.faults.push(text.parse().map_err(Failure::Fault)?);
+        options
+            .faults
+            .push(text.parse().map_err(PlaygroundFailure::Fault)?);
     }
     if let Some(path) = &args.request_log {
-        let file = fs::File::create(path).map_err(|source| Failure::Write {
+        let file = fs::File::create(path).map_err(|source| PlaygroundFailure::Write {
             path: path.clone(),
             source,
         })?;

@@ -1,5 +1,5 @@
-//! `hawser render`: what the rules of a `PublishedResource` make of an object; and templates, CEL and
-//! paths on their own, to try them out.
+//! `hawser render`: the result of applying the rules of a `PublishedResource` to an object; and templates, CEL and paths on
+//! their own, to try them out.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -26,29 +26,29 @@ use crate::publish::related::{
 use crate::publish::rules::{self, ObjectRules, Sides};
 use crate::publish::schema;
 use crate::publish::types::Origin;
-use hawser_sync::{Made, PassView, Request, Rules as _, Scope};
+use hawser_sync::{Facts, Made, PassView, Request, Rules as _, Scope};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;
 use kube_lang::template::{Engine, Template};
 
-/// Shows what would become of an object of a workspace: names, the published type, the content that
-/// travels, and the requests of a pass. Nothing is sent anywhere.
+/// Show how an object of a workspace would be synced.
+///
+/// Shows names, the published schema, content, and the requests of a pass. Sends no request.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RenderArgs {
     #[command(subcommand)]
     piece: Option<Piece>,
 
-    /// YAML files with one PublishedResource, its CRD, an object of a workspace, and, if there is one
-    /// already, its copy on the service cluster
+    /// YAML files with one PublishedResource, its CRD, an object of a workspace, and optionally its copy on the service cluster
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The logical cluster of the workspace
+    /// Logical cluster of the workspace
     #[arg(long, default_value = "1a2b3c4d5e6f7g8h")]
     cluster: String,
 
-    /// The path of the workspace
+    /// Path of the workspace
     #[arg(long, default_value = "root:org:team")]
     cluster_path: String,
 
@@ -58,19 +58,21 @@ pub(super) struct RenderArgs {
 
 #[derive(Debug, Subcommand)]
 enum Piece {
-    /// Renders a template with the data of a file
+    /// Render a template with data from a file
     Template {
+        /// Template, for example '{{ .Object.metadata.name }}'
         text: String,
         /// JSON or YAML; - is stdin
         #[arg(long, value_name = "FILE")]
         data: PathBuf,
-        #[arg(long, value_enum, default_value_t = Dialect::Go)]
-        engine: Dialect,
+        #[arg(long, value_enum, default_value_t = TemplateLanguage::Go)]
+        engine: TemplateLanguage,
         #[arg(short, long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
-    /// Evaluates a CEL expression as a mutation step does, and shows what it writes
+    /// Evaluate a CEL expression like a mutation step, and show its result
     Cel {
+        /// CEL expression, for example 'self.spec.size * 2'
         expression: String,
         /// The object that is changed
         #[arg(long, value_name = "FILE")]
@@ -84,8 +86,9 @@ enum Piece {
         #[arg(short, long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
-    /// Reads a path from an object
+    /// Read a path from an object
     Path {
+        /// Path, for example spec.ports.0.name
         path: String,
         #[arg(long, value_name = "FILE")]
         object: PathBuf,
@@ -95,7 +98,7 @@ enum Piece {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Dialect {
+enum TemplateLanguage {
     /// As in naming and related objects
     Go,
     /// As in mutations: values are escaped for HTML
@@ -120,7 +123,7 @@ pub(super) fn run(args: &RenderArgs) -> ExitCode {
     }
 }
 
-fn one(path: &Path) -> Result<Value, Failure> {
+fn read_single(path: &Path) -> Result<Value, Failure> {
     let mut documents = manifest::read(path)?;
     Ok(documents.swap_remove(0).value)
 }
@@ -134,11 +137,11 @@ fn render_piece(piece: &Piece) -> Result<String, Failure> {
             output,
         } => {
             let engine = match engine {
-                Dialect::Go => Engine::Go,
-                Dialect::Html => Engine::GoHtml,
-                Dialect::Handlebars => Engine::Handlebars,
+                TemplateLanguage::Go => Engine::Go,
+                TemplateLanguage::Html => Engine::GoHtml,
+                TemplateLanguage::Handlebars => Engine::Handlebars,
             };
-            let text = Template::compile(engine, text)?.render(&one(data)?)?;
+            let text = Template::compile(engine, text)?.render(&read_single(data)?)?;
             if *output == Output::Human {
                 return Ok(format!("{text}\n"));
             }
@@ -157,15 +160,15 @@ fn render_piece(piece: &Piece) -> Result<String, Failure> {
             };
             let pipeline =
                 Pipeline::compile(&[step]).map_err(|mut errors| errors.swap_remove(0))?;
-            let other = other.as_deref().map(one).transpose()?;
-            let mutated = pipeline.apply(&one(object)?, other.as_ref())?;
+            let other = other.as_deref().map(read_single).transpose()?;
+            let mutated = pipeline.apply(&read_single(object)?, other.as_ref())?;
             (paths::get(&mutated, path)?.value(), output)
         }
         Piece::Path {
             path,
             object,
             output,
-        } => (paths::get(&one(object)?, path)?.value(), output),
+        } => (paths::get(&read_single(object)?, path)?.value(), output),
     };
     Ok(match output {
         Output::Human => format!("{}\n", paths::compact(&result)),
@@ -190,9 +193,7 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
     let published = documents
         .iter()
         .find(|document| check::is_published_resource(document))
-        .ok_or(
-            "none of the files has a PublishedResource; `hawser render --help` says what is needed",
-        )?;
+        .ok_or("no PublishedResource in the files; see `hawser render --help`")?;
     let (_, compiled, projected) =
         check::compile(published, &documents).map_err(|problems| faulty(published, &problems))?;
     for document in documents.iter().filter(|document| is_object(document)) {
@@ -204,7 +205,7 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
     let compiled = Arc::new(compiled);
     let types = compiled.types().clone();
     let object = find(&documents, &types.remote)
-        .ok_or_else(|| format!("none of the files has an object of {}", types.remote))?;
+        .ok_or_else(|| format!("no object of {} in the files", types.remote))?;
     let remote = Remote::of(&object, &args.cluster);
     let rules = ObjectRules::new(
         &compiled,
@@ -276,13 +277,16 @@ fn show(
     let hands = Rehearsal::default();
     let subject = rules::subject_of(rules.clone());
     hands.put(&subject.anchor, object);
-    let placed = rules.place(object).map_err(|reason| reason.to_string())?;
+    let (facts, link) = (Facts::default(), &subject.links[0]);
+    let placed = facts
+        .place(link, object)
+        .map_err(|reason| reason.to_string())?;
     if let Some(copy) = copy {
         let key = Scope::new(&placed.side, &placed.kind, "").key(copy.namespace(), copy.name());
         hands.put(&key, copy);
     }
-    let desired = rules
-        .desired(object, copy)
+    let desired = facts
+        .desired(link, object, copy)
         .map_err(|reason| reason.to_string())?;
     let marks = rules.marks(object, Made::Created);
     let (report, sent) = hands.pass(&subject);
@@ -302,7 +306,7 @@ fn show(
             "remote": compiled.types().remote.to_string(),
         }),
         schema: schema.map(|schema| schema.object),
-        content: desired.into_value(),
+        content: desired.as_value().clone(),
         marks: json!({
             "labels": marks.labels().collect::<std::collections::BTreeMap<_, _>>(),
             "annotations": marks.annotations().collect::<std::collections::BTreeMap<_, _>>(),
@@ -314,7 +318,7 @@ fn show(
     })
 }
 
-/// Where the entries of related objects lead, now that object and copy agree. Of originals only those
+/// The objects that the entries of related objects lead to, now that object and copy agree. Of originals only those
 /// among the files are known.
 fn led(
     rules: &ObjectRules,
@@ -407,8 +411,12 @@ fn human(shown: &Shown) -> String {
         let schema = schema["metadata"]["name"].as_str().unwrap_or_default();
         let _ = writeln!(text, "schema:  {schema}");
     }
-    let _ = writeln!(text, "\nwhat travels:\n{}", indented(&shown.content));
-    let _ = writeln!(text, "\nwhat marks the copy:\n{}", indented(&shown.marks));
+    let _ = writeln!(text, "\ncontent of the copy:\n{}", indented(&shown.content));
+    let _ = writeln!(
+        text,
+        "\nlabels and annotations of the copy:\n{}",
+        indented(&shown.marks)
+    );
     let _ = writeln!(text, "\na pass would send:");
     for (number, step) in shown.steps.iter().enumerate() {
         let field = |name: &str| step[name].as_str().unwrap_or_default();

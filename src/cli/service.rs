@@ -1,4 +1,4 @@
-//! What the commands share that run until they are told to stop: the runtime, signals, the exit code.
+//! Shared parts of the commands that run until they are told to stop: the runtime, signals, the exit code.
 
 use std::error::Error;
 use std::io;
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use hawser_runtime::process::{logging, shutdown};
 
-/// Why one ended.
+/// The reason why a command ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended<E: Error + 'static> {
     #[error("starting the runtime")]

@@ -1,16 +1,16 @@
-//! The API that is published: `examples/databases` as it stands there, and the names in it.
+//! The API that is published: `examples/databases`, and the names in it.
 
 use serde_json::{Value, json};
 
 use super::DemoError;
 
-/// What the operator on the service cluster knows.
+/// The names on the service cluster.
 pub(super) const GROUP: &str = "db.internal.example.com";
 pub(super) const VERSION: &str = "v1";
 pub(super) const KIND: &str = "PostgresCluster";
 pub(super) const PLURAL: &str = "postgresclusters";
 
-/// What consumers know.
+/// The names for consumers.
 pub(super) const PUBLIC_KIND: &str = "Database";
 pub(super) const PUBLIC_VERSION: &str = "databases.example.org/v1alpha1";
 pub(super) const PUBLIC_PATH: &str =
@@ -18,11 +18,11 @@ pub(super) const PUBLIC_PATH: &str =
 
 /// Manifests.
 pub(super) struct Example {
-    /// That of `PublishedResource`.
+    /// The CRD of `PublishedResource`.
     pub(super) definition: Value,
     pub(super) crd: Value,
     pub(super) published: Value,
-    /// What the consumer creates.
+    /// The object that the consumer creates.
     pub(super) object: Value,
 }
 

@@ -1,6 +1,6 @@
-//! Files that are left for the people at the keyboard: kubeconfigs, manifests, a log.
+//! The files that are left for the user: kubeconfigs, manifests, a log.
 //!
-//! Kubeconfigs hold tokens, so every file is its owner's alone. Does not know what is in them.
+//! Kubeconfigs contain tokens, so every file is readable by its owner only. Does not know the contents.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ pub struct WriteError {
 }
 
 impl Files {
-    /// The directory is made with the first file.
+    /// The directory is created with the first file.
     pub fn below(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -33,7 +33,7 @@ impl Files {
         &self.dir
     }
 
-    /// Writes a kubeconfig as YAML; never half of it.
+    /// Writes a kubeconfig as YAML, atomically.
     pub fn kubeconfig(&self, name: &str, kubeconfig: &Value) -> Result<PathBuf, WriteError> {
         // A line each: the authority is long, and tools that look for lines would not find it folded.
         let plain = serde_saphyr::ser_options! { prefer_block_scalars: false };
@@ -42,7 +42,7 @@ impl Files {
         self.write(name, &yaml)
     }
 
-    /// Writes a text; never half of it.
+    /// Writes a text, atomically.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, WriteError> {
         let path = self.dir.join(name);
         let unfinished = format!(".{name}.{}", std::process::id());
@@ -54,7 +54,7 @@ impl Files {
         Ok(path)
     }
 
-    /// An empty file, to be written to.
+    /// Creates an empty file.
     pub fn open(&self, name: &str) -> Result<File, WriteError> {
         let failed = self.failed(name);
         if let Err(error) = fs::create_dir_all(&self.dir) {

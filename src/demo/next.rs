@@ -1,8 +1,8 @@
-//! What to try next: commands for a shell, which work as they are printed.
+//! Commands to try afterwards, for a shell; they work as they are printed.
 
 use std::path::Path;
 
-/// What each file is for.
+/// The files and their purposes.
 const FILES: [(&str, &str); 6] = [
     (
         "consumer.kubeconfig",
@@ -12,31 +12,31 @@ const FILES: [(&str, &str); 6] = [
         "provider.kubeconfig",
         "the provider's workspace, root:provider",
     ),
-    (
-        "kcp.kubeconfig",
-        "kcp as its administrator sees it, at root",
-    ),
+    ("kcp.kubeconfig", "kcp, as administrator, at root"),
     ("service.kubeconfig", "the service cluster"),
-    ("database.json", "another object for the consumer"),
-    (super::LOG, "what the agent says"),
+    (
+        "database.json",
+        "a second object for the consumer to create",
+    ),
+    (super::LOG, "the log of the agent"),
 ];
 
-/// Commands, each with what it shows.
+/// Commands with their purposes.
 const COMMANDS: [(&str, &str); 8] = [
     (
-        "the consumer's object, with the status that came back and what he was told",
+        "the consumer's object, with the status that came back and its events",
         "kubectl --kubeconfig consumer.kubeconfig describe database orders",
     ),
     (
-        "its copy, with all that the consumer does not see",
+        "its copy, with the fields that are hidden from the consumer",
         "kubectl --kubeconfig service.kubeconfig get postgresclusters --all-namespaces --output=yaml",
     ),
     (
-        "what the provider has said about the API, and whether it holds",
+        "the provider's PublishedResource is ready",
         "kubectl --kubeconfig service.kubeconfig wait --for=condition=Ready publishedresource/publish-databases",
     ),
     (
-        "more storage: the copy follows",
+        "change the spec: the copy follows",
         r#"kubectl --kubeconfig consumer.kubeconfig patch database orders --type=merge --patch='{"spec":{"storageGiB":50}}'"#,
     ),
     (
@@ -45,7 +45,7 @@ const COMMANDS: [(&str, &str); 8] = [
          --output=custom-columns=NAME:.metadata.name,STORAGE:.spec.storageGiB",
     ),
     (
-        "another database",
+        "create a second database",
         "kubectl --kubeconfig consumer.kubeconfig create --filename=database.json",
     ),
     (
@@ -53,16 +53,16 @@ const COMMANDS: [(&str, &str); 8] = [
         "kubectl --kubeconfig consumer.kubeconfig wait --for=jsonpath='{.status.phase}'=Ready database/invoices",
     ),
     (
-        "and away with the first: its copy goes before it",
+        "delete the first: Hawser deletes the copy, then releases the object",
         "kubectl --kubeconfig consumer.kubeconfig delete database orders",
     ),
 ];
 
-/// Lines for people.
+/// The lines that are printed.
 pub(super) fn lines(dir: &Path) -> Vec<String> {
     let mut lines = vec![String::new(), format!("In {}:", dir.display())];
     lines.extend(FILES.map(|(name, what)| format!("  {name:<20} {what}")));
-    lines.extend(["", "What to try next, in another terminal:"].map(str::to_owned));
+    lines.extend(["", "Commands to try, in another terminal:"].map(str::to_owned));
     lines.push(format!("    cd {}", quoted(&dir.display().to_string())));
     for (what, command) in COMMANDS {
         if !what.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn lines(dir: &Path) -> Vec<String> {
     lines
 }
 
-/// A word as shells take it for what it is.
+/// Quotes a word for a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! The operator of the example's type, as a toy: it runs no database, it only says that it does.
+//! A toy operator of the example's type: it runs no database, and only writes the status.
 //!
 //! An ordinary controller of the service cluster; it knows nothing of consumers and of kcp.
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::example::{GROUP, KIND, PLURAL, VERSION};
 
-/// How soon it tries again what failed.
+/// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Fills in the status of every object, as long as it is not dropped.
+/// Writes the status of every object, until it is dropped.
 pub(super) async fn run(client: Client) {
     let kind = GroupVersionKind::gvk(GROUP, VERSION, KIND);
     let resource = ApiResource::from_gvk_with_plural(&kind, PLURAL);
@@ -51,7 +51,7 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-/// What a database of this name comes to.
+/// The status of a database with this name.
 fn status(name: &str) -> Value {
     json!({
         "phase": "Ready",

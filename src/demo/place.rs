@@ -1,6 +1,6 @@
-//! One control plane or workspace, asked until it answers as it should.
+//! A client of one control plane or workspace, which retries until the response is as expected.
 //!
-//! Nothing that goes wrong on the way counts, as faults may have been asked for; only the time does.
+//! Errors on the way are ignored, because faults may have been injected; only the time limit counts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::DemoError;
 use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
 
-/// How long one step may take before it is given up, and how long is waited before the next try.
+/// The time limit of a step, and the pause between two attempts.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -26,7 +26,7 @@ impl Place {
         Ok(Self { connection })
     }
 
-    /// Creates an object, or finds that it was created by a request whose answer was lost.
+    /// Creates an object, or finds that it was created by a request whose response was lost.
     pub(super) async fn create(&self, collection: &str, object: &Value) -> Result<(), DemoError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let what = format!("creating {collection}/{name}");
@@ -41,7 +41,7 @@ impl Place {
         .await
     }
 
-    /// Reads an object until it has what is looked for in it.
+    /// Reads an object until it has the expected content.
     pub(super) async fn until<T>(
         &self,
         path: &str,
@@ -50,7 +50,7 @@ impl Place {
         let what = format!("waiting for {path}");
         self.asking(&what, Call::get(path), |answer| {
             let found = answer.map_err(|error| error.to_string())?;
-            look(&found).ok_or_else(|| format!("so far it is {found}"))
+            look(&found).ok_or_else(|| format!("last seen: {found}"))
         })
         .await
     }

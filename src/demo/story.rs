@@ -1,4 +1,4 @@
-//! What is done in which order, as the people on both sides of an API would do it, and how that is told.
+//! The steps of the demonstration, in the order in which a provider and a consumer take them, and their output.
 
 use std::path::PathBuf;
 
@@ -30,13 +30,13 @@ pub(super) struct Story<'a> {
     playground: &'a Playground,
     example: Example,
     service: Place,
-    /// The kubeconfigs that the agent is given.
+    /// The kubeconfigs for the agent.
     pub(super) service_kubeconfig: PathBuf,
     pub(super) provider_kubeconfig: PathBuf,
 }
 
 impl<'a> Story<'a> {
-    /// Leaves files and connects; changes nothing yet.
+    /// Writes the files and connects; changes nothing on the servers.
     pub(super) async fn begin(
         playground: &'a Playground,
         files: &Files,
@@ -63,13 +63,13 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// For the operator.
+    /// A client for the operator.
     pub(super) async fn service_client(&self) -> Result<Client, DemoError> {
         let config = place::config(&self.playground.service_kubeconfig()).await?;
         Client::try_from(config).map_err(|error| DemoError::Client(Box::new(error)))
     }
 
-    /// What is there before an agent comes.
+    /// Creates everything that exists before the agent starts.
     pub(super) async fn prepare(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
         for definition in [&self.example.definition, &self.example.crd] {
             self.service.create(DEFINITIONS, definition).await?;
@@ -99,39 +99,39 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// What happens once agent and operator are at work.
+    /// The steps once the agent and the operator run.
     pub(super) async fn play(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
         let published = &self.example.published;
         self.service.create(PUBLISHED, published).await?;
         tell(&format!(
-            "service cluster: PublishedResource {} offers {KIND}s as {PUBLIC_KIND}s",
+            "service cluster: PublishedResource {} publishes {KIND}s as {PUBLIC_KIND}s",
             name(published)
         ));
         let provider = self.place(PROVIDER).await?;
         let export = format!("{EXPORTS}/{EXPORT}");
         let (schema, claims) = provider.until(&export, offer).await?;
         tell(&format!(
-            "kcp: the agent has put {schema} into the APIExport"
+            "kcp: the agent added the schema {schema} to the APIExport"
         ));
         let consumer = self.workspace(CONSUMER).await?;
         self.bind(&consumer, &claims).await?;
         tell(&format!(
-            "kcp: workspace root:{CONSUMER} is bound to the APIExport and has {PUBLIC_KIND}s \
+            "kcp: workspace root:{CONSUMER} binds the APIExport and serves {PUBLIC_KIND}s \
              ({PUBLIC_VERSION})"
         ));
         let object = &self.example.object;
         consumer.create(PUBLIC_PATH, object).await?;
         let what = format!("{PUBLIC_KIND} {}", name(object));
-        tell(&format!("consumer: creates the {what}"));
+        tell(&format!("consumer: creates {what}"));
         let copies = format!("/apis/{GROUP}/{VERSION}/{PLURAL}");
         let copy = self.service.until(&copies, first_ready).await?;
         tell(&format!(
-            "service cluster: the agent has created its copy, {KIND} {} in namespace {}",
+            "service cluster: the agent created its copy, {KIND} {} in namespace {}",
             name(&copy),
             copy["metadata"]["namespace"].as_str().unwrap_or_default()
         ));
         tell(&format!(
-            "service cluster: the operator gives the copy its status: {}",
+            "service cluster: the operator set the status of the copy: {}",
             copy["status"]
         ));
         let path = format!("{PUBLIC_PATH}/{}", name(object));
@@ -142,7 +142,7 @@ impl<'a> Story<'a> {
             })
             .await?;
         tell(&format!(
-            "consumer: the {what} has what is public of it: {status}"
+            "consumer: {what} has the public part of that status: {status}"
         ));
         Ok(())
     }

@@ -1,20 +1,20 @@
-//! The part that acts: it talks to both clusters, and keeps at it.
+//! The part of the mirror that acts: the connections, watches and passes.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`account`] | who a program is to Google where a file says it |
-//! | [`credentials`] | who the robot is in the cloud: tokens that an endpoint tells, renewed in time |
-//! | [`following`] | the definitions on the robot, and which syncers follow from them |
-//! | [`health`] | whether the cloud takes our credentials |
-//! | [`link`] | whether the cloud answers |
-//! | [`numbers`] | what is counted, by the names that dashboards know |
-//! | [`passes`] | the work on one object: what may be sent, and when it is looked at again |
+//! | [`account`] | Google accounts from a file |
+//! | [`credentials`] | the robot's tokens for the cloud, renewed in time |
+//! | [`following`] | the controller of the CRDs on the robot |
+//! | [`health`] | whether the cloud accepts the credentials |
+//! | [`link`] | whether the cloud responds |
+//! | [`numbers`] | the metrics, under the names that dashboards use |
+//! | [`passes`] | the pass over one object |
 //! | [`planes`] | the connections to both clusters |
-//! | [`process`] | all of it together, from start to end |
-//! | [`settling`] | deletions that look like a vanished type rather than somebody's will |
-//! | [`syncer`] | one definition at work: what is watched, what waits |
+//! | [`process`] | the whole process, from start to end |
+//! | [`settling`] | deletions that look like a vanished type rather than a request |
+//! | [`syncer`] | one running definition |
 //! | [`traces`] | the last calls to both clusters |
-//! | [`way`] | the proxy by which the cloud is reached |
+//! | [`way`] | the proxy to the cloud |
 
 pub mod account;
 pub mod credentials;

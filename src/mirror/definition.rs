@@ -1,5 +1,5 @@
-//! What a definition says about its objects: which side owns them, which of them are meant, where the
-//! status goes. All of it is compiled once; what is not clear is refused with a reason.
+//! The annotations of a CRD about its objects: which side owns them, which are meant, where the status goes. They are
+//! compiled once; unclear ones are refused with a reason.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use kube_lang::object::Gvk;
 pub const SPEC_SOURCE: &str = "cr-syncer.cloudrobotics.com/spec-source";
 pub const FILTER_BY_ROBOT_NAME: &str = "cr-syncer.cloudrobotics.com/filter-by-robot-name";
 pub const STATUS_SUBTREE: &str = "cr-syncer.cloudrobotics.com/status-subtree";
-/// The label that says which robot an object is for.
+/// The label with the robot of an object.
 pub const ROBOT_NAME: &str = "cloudrobotics.com/robot-name";
-/// On the owner's object: the version of its copy when the status was last carried over.
+/// On the owner's object: the version of its copy at the last transfer of the status.
 pub const REMOTE_RESOURCE_VERSION: &str = "cr-syncer.cloudrobotics.com/remote-resource-version";
 
 /// One of the two clusters.
@@ -40,7 +40,7 @@ impl Plane {
     }
 }
 
-/// What the process was told, as far as it decides about objects.
+/// The options of the process that concern objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Empty where none was given.
@@ -50,12 +50,13 @@ pub struct Settings {
     pub earlier_life: EarlierLife,
     pub fresh_copy: FreshCopy,
     pub unclear_filter: UnclearFilter,
-    /// Where objects with a namespace are looked for.
+    /// The namespaces of the objects, where they have any.
     pub namespaces: Vec<Arc<str>>,
 }
 
 impl Settings {
-    /// What holds for a robot where nothing else was said.
+    /// The defaults of a robot.
+    #[cfg(test)]
     pub fn of_robot(robot_name: &str) -> Self {
         Self {
             robot_name: robot_name.to_owned(),
@@ -76,73 +77,73 @@ pub enum RobotSpecSource {
     Refused,
 }
 
-/// What becomes of `status.observedGeneration`, which counts the generations of the copy.
+/// The treatment of `status.observedGeneration`, which counts the generations of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObservedGeneration {
-    /// To the owner's generation where the copy's is observed, else to 0.
+    /// Becomes the owner's generation if the copy's is observed, else 0.
     Translate,
     Verbatim,
 }
 
-/// What becomes of the status of a copy in deletion that was made for an object of the same name before.
+/// The treatment of the status of a copy in deletion that was created for an earlier object of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EarlierLife {
     Ignore,
     Copy,
 }
 
-/// What a copy that has no status yet does to the owner's.
+/// The effect of a copy without a status on the owner's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FreshCopy {
     KeepStatus,
     ResetStatus,
 }
 
-/// What becomes of a definition whose filter cannot be applied as it is written.
+/// The treatment of a definition whose filter cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnclearFilter {
     Refuse,
-    /// All objects are meant.
+    /// All objects are selected.
     Ignore,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum ResourceScope {
     Cluster,
     Namespaced,
 }
 
-/// Whether the version that is used serves the status as a subresource.
+/// Whether the version in use has a status subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     Subresource,
     InObject,
 }
 
-/// A definition whose objects are kept in step.
+/// A definition whose objects are synchronized.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
-    /// Of the definition itself: `plural.group`.
+    /// The name of the CRD: `plural.group`.
     pub name: Arc<str>,
     pub kind: Arc<Gvk>,
     pub plural: Arc<str>,
-    pub scope: Scope,
+    pub scope: ResourceScope,
     pub status: Status,
-    /// Which side owns spec, metadata and life.
+    /// The side that owns spec, metadata and deletion.
     pub owner: Plane,
-    /// The robot whose objects are meant; all where there is none.
+    /// The robot whose objects are selected; all objects if there is none.
     pub robot: Option<Arc<str>>,
-    /// The one field of the status that is carried over; all of it where there is none.
+    /// The one field of the status that is synchronized; the whole status if there is none.
     pub subtree: Option<Arc<str>>,
     pub settings: Arc<Settings>,
 }
 
-/// Why a definition that asks for it is not followed.
+/// The reason why a definition with the annotation is not followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("unknown spec source {0:?}: it is cloud or robot")]
+    #[error("unknown spec source {0:?}: use cloud or robot")]
     SpecSource(String),
-    #[error("the robot may own objects only where --enable-robot-spec-source is given")]
+    #[error("spec source robot needs --enable-robot-spec-source")]
     RobotSpecSource,
     #[error(
         "the robot may own objects only of a definition that is filtered by robot name: each robot \
@@ -150,12 +151,12 @@ pub enum Refusal {
     )]
     RobotSpecSourceUnfiltered,
     #[error(
-        "{FILTER_BY_ROBOT_NAME} is {0:?}, which is neither true nor false: nothing is synced before that is clear"
+        "{FILTER_BY_ROBOT_NAME} is {0:?}, neither true nor false: nothing is synced until it is corrected"
     )]
     Filter(String),
-    #[error("{FILTER_BY_ROBOT_NAME} is set, but this robot has no name: give --robot-name")]
+    #[error("{FILTER_BY_ROBOT_NAME} is set, but this robot has no name: set --robot-name")]
     NoRobotName,
-    #[error("the robot name {0:?} cannot be the value of a label")]
+    #[error("the robot name {0:?} is not a valid label value")]
     RobotName(String),
     #[error("no version is marked as the stored one")]
     NoStoredVersion,
@@ -165,7 +166,7 @@ pub enum Refusal {
     Incomplete(&'static str),
 }
 
-/// A definition compiled; none where it does not ask to be followed, or is being deleted.
+/// Compiles a definition; `None` without the annotation, or while it is being deleted.
 pub fn compile(crd: &Value, settings: &Arc<Settings>) -> Result<Option<Definition>, Refusal> {
     let annotation = |name: &str| {
         let value = crd["metadata"]["annotations"][name].as_str();
@@ -214,8 +215,8 @@ pub fn compile(crd: &Value, settings: &Arc<Settings>) -> Result<Option<Definitio
         kind: Arc::new(Gvk::new(&group, &version, &kind)),
         plural: text(&spec["names"]["plural"], "its plural")?,
         scope: match spec["scope"].as_str() {
-            Some("Namespaced") => Scope::Namespaced,
-            Some("Cluster") => Scope::Cluster,
+            Some("Namespaced") => ResourceScope::Namespaced,
+            Some("Cluster") => ResourceScope::Cluster,
             _ => return Err(Refusal::Incomplete("its scope")),
         },
         status: match &stored["subresources"]["status"] {
@@ -229,7 +230,7 @@ pub fn compile(crd: &Value, settings: &Arc<Settings>) -> Result<Option<Definitio
     }))
 }
 
-/// Why all objects of a definition are meant although it has a filter, where that is put up with.
+/// The reason why all objects of a definition are selected although it has a filter, if that is tolerated.
 pub fn ignored_filter(crd: &Value, settings: &Settings) -> Option<Refusal> {
     let strict = Settings {
         unclear_filter: UnclearFilter::Refuse,
@@ -242,7 +243,7 @@ pub fn ignored_filter(crd: &Value, settings: &Settings) -> Option<Refusal> {
         .flatten()
 }
 
-/// The robot whose objects are meant.
+/// The robot whose objects are selected.
 fn robot(filter: Option<&str>, settings: &Settings) -> Result<Option<Arc<str>>, Refusal> {
     let lenient = settings.unclear_filter == UnclearFilter::Ignore;
     match filter {
@@ -258,7 +259,7 @@ fn robot(filter: Option<&str>, settings: &Settings) -> Result<Option<Arc<str>>, 
     }
 }
 
-/// What is let pass here goes into a query as it is.
+/// The name goes into a query unescaped.
 fn is_label_value(text: &str) -> bool {
     let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     text.len() <= 63
@@ -270,25 +271,25 @@ fn is_label_value(text: &str) -> bool {
 }
 
 impl Definition {
-    /// Differs wherever a difference matters.
+    /// Differs if any relevant part differs.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The namespaces to look into; none for objects that have no namespace.
+    /// The namespaces to watch; none for cluster-scoped objects.
     pub fn namespaces(&self) -> Vec<Option<Arc<str>>> {
         match self.scope {
-            Scope::Cluster => vec![None],
-            Scope::Namespaced => {
+            ResourceScope::Cluster => vec![None],
+            ResourceScope::Namespaced => {
                 let all = self.settings.namespaces.iter();
                 all.map(|namespace| Some(Arc::clone(namespace))).collect()
             }
         }
     }
 
-    /// The finalizer that cr-syncer once put on objects, and nobody takes off any more.
+    /// The finalizer of old versions of cr-syncer, which nobody removes any more.
     pub fn legacy_finalizer(&self) -> String {
         let cluster = match self.owner {
             Plane::Cloud => format!("robot-{}", self.settings.robot_name),

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::definition::{Definition, Plane, SPEC_SOURCE, Settings, Status, compile};
 use super::rules::{Id, side, subject_of};
 use super::status::Pair;
-use hawser_sync::subject::Labels;
+use hawser_sync::Labels;
 use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
     Store, Subject, View, run,
 };
 use kube_lang::object::Object;
 
-/// What happens to the next write instead of its being carried out and answered.
+/// The fate of the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     LostBefore,
@@ -35,9 +35,9 @@ struct State {
 pub(super) struct Model {
     pub(super) definition: Arc<Definition>,
     state: Mutex<State>,
-    /// What the caches know.
+    /// The state of the caches.
     cached: Mutex<BTreeMap<Key, Object>>,
-    /// The incarnations that were seen together, which a restart forgets.
+    /// The incarnations that were seen together; forgotten by a restart.
     pairs: Mutex<BTreeMap<Id, Pair>>,
 }
 
@@ -120,12 +120,12 @@ impl Model {
         self.state.lock().faults.clear();
     }
 
-    /// What was sent since this was asked last.
+    /// The requests since the last call.
     pub(super) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    /// The caches learn how one object is now.
+    /// The caches see the current state of one object.
     pub(super) fn hear(&self, plane: Plane, name: &str) {
         let key = self.key(plane, name);
         let now = self.state.lock().objects.get(&key).cloned();
@@ -159,7 +159,7 @@ impl Model {
         report
     }
 
-    /// Both sides heard and a pass, until nothing is sent any more.
+    /// Repeats events of both sides and passes until nothing is sent any more.
     pub(super) fn settle(&self, name: &str) {
         for _ in 0..12 {
             self.hear(Plane::Cloud, name);
@@ -218,16 +218,6 @@ impl Store for Model {
     fn saw_end(&self, _: &Key) -> bool {
         false
     }
-
-    fn learn(&self, request: &Request, answer: &Answer) {
-        let Some(key) = request.key() else { return };
-        let mut cached = self.cached.lock();
-        match answer {
-            Answer::Object(object) => cached.insert(key.clone(), Object::clone(object)),
-            Answer::Gone => cached.remove(key),
-            _ => None,
-        };
-    }
 }
 
 impl Cluster for Model {
@@ -252,10 +242,15 @@ impl Cluster for Model {
         }
         let answer = state.execute(&self.definition, request, &key);
         if fault == Some(Fault::LostAfter) {
-            lost
-        } else {
-            answer
+            return lost;
         }
+        let mut cached = self.cached.lock();
+        match &answer {
+            Answer::Object(object) => cached.insert(key, Object::clone(object)),
+            Answer::Gone => cached.remove(&key),
+            _ => None,
+        };
+        answer
     }
 }
 

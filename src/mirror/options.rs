@@ -1,4 +1,4 @@
-//! What the process is told on its command line, checked.
+//! The options of the process: flags and their validation.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use super::definition::{
 
 /// The flags as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct RawMirrorArgs {
     pub remote_server: String,
     pub remote_path: String,
     pub remote_kubeconfig: String,
     pub remote_ca_file: String,
     pub remote_token_file: String,
     pub remote_token_url: String,
-    /// The host that tells tokens, where the environment names one.
+    /// The metadata server's host, if the environment names one.
     pub metadata_host: String,
-    /// The file with an account for Google, where there is one.
+    /// The file with a Google account, if there is one.
     pub credentials_file: String,
     pub use_robot_jwt: bool,
     pub robot_name: String,
@@ -38,7 +38,7 @@ pub struct Given {
     pub deletion_brake: String,
 }
 
-/// What they mean.
+/// The validated options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorOptions {
     pub cloud: Cloud,
@@ -46,21 +46,21 @@ pub struct MirrorOptions {
     pub kubeconfig: Option<PathBuf>,
     pub listen_address: Option<String>,
     pub conflict_limit: u32,
-    /// How long a watch is asked to last.
+    /// The duration of a watch.
     pub watch_seconds: u64,
     pub in_flight: usize,
-    /// So many requests a second to each cluster; none for as many as there are.
+    /// Requests a second to each cluster; `None` is unlimited.
     pub per_second: Option<NonZeroU32>,
-    /// The share of copies in percent, beyond which deletions are held; none where they never are.
+    /// The share of copies in percent beyond which deletions are held; `None` holds none.
     pub brake: Option<u8>,
     pub settings: Settings,
 }
 
-/// How the cloud is reached.
+/// The way to the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cloud {
     Server {
-        /// Of its API server, always with https.
+        /// The URL of its API server, always https.
         url: String,
         ca_file: Option<PathBuf>,
         tokens: Tokens,
@@ -68,27 +68,27 @@ pub enum Cloud {
     Kubeconfig(PathBuf),
 }
 
-/// Where the tokens for the cloud come from.
+/// The source of the tokens for the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tokens {
     File(PathBuf),
-    /// An address that answers a signed token as it is.
+    /// A URL that returns a signed token.
     RobotJwt(String),
-    /// An address that answers a document with a token.
+    /// A URL that returns a document with a token.
     AccessToken(String),
-    /// The same, of the machine of a cloud, which nobody said that this is.
+    /// The metadata server of a cloud machine, which may not exist.
     Machine(String),
-    /// A file with an account for Google.
+    /// A file with a Google account.
     Account(PathBuf),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error(
-        "--remote-server or --remote-kubeconfig is needed: the host of the cloud, with a port where it is not 443"
+        "--remote-server or --remote-kubeconfig is required: the host of the cloud, with a port if it is not 443"
     )]
     NoServer,
-    #[error("--remote-server {0:?} is no host with an optional port")]
+    #[error("--remote-server {0:?} is not a host with an optional port")]
     Server(String),
     #[error("--{flag}={value:?} is not one of {allowed}")]
     Choice {
@@ -98,15 +98,15 @@ pub enum OptionError {
     },
     #[error("--deletion-brake={0:?} is neither a share such as 50% nor off")]
     Brake(String),
-    #[error("--{0} is to be more than 0")]
+    #[error("--{0} must be greater than 0")]
     Zero(&'static str),
 }
 
-/// Where a robot or a machine of the cloud learns who it is.
+/// The metadata server of a robot or of a cloud machine.
 const METADATA_HOST: &str = "169.254.169.254";
 const ACCOUNT: &str = "/computeMetadata/v1/instance/service-accounts/default";
 
-impl Given {
+impl RawMirrorArgs {
     pub fn check(self) -> Result<MirrorOptions, OptionError> {
         let tokens = self.tokens();
         let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
@@ -231,7 +231,7 @@ fn choose<T>(
     }
 }
 
-/// Whatever scheme is given: tokens go nowhere but over TLS.
+/// Always https, whatever scheme is given: tokens are sent by TLS only.
 fn address(server: &str, path: &str) -> Result<String, OptionError> {
     let host = server.split_once("://").map_or(server, |(_, host)| host);
     let host = host.trim_end_matches('/');
@@ -266,8 +266,8 @@ fn brake(text: &str) -> Result<Option<u8>, OptionError> {
 mod tests {
     use super::*;
 
-    fn given() -> Given {
-        Given {
+    fn given() -> RawMirrorArgs {
+        RawMirrorArgs {
             remote_server: "www.example.com".into(),
             remote_path: "/apis/core.kubernetes".into(),
             conflict_error_limit: 5,
@@ -277,13 +277,13 @@ mod tests {
             status_of_fresh_copy: "keep".into(),
             unclear_filter: "refuse".into(),
             deletion_brake: "50%".into(),
-            ..Given::default()
+            ..RawMirrorArgs::default()
         }
     }
 
     #[track_caller]
     fn check_address(server: &str, path: &str, expected: Result<&str, OptionError>) {
-        let given = Given {
+        let given = RawMirrorArgs {
             remote_server: server.into(),
             remote_path: path.into(),
             ..given()
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn tokens_come_from_the_machine_unless_a_file_or_an_address_is_given() {
         let of = |jwt: bool, file: &str, url: &str, host: &str| {
-            let given = Given {
+            let given = RawMirrorArgs {
                 use_robot_jwt: jwt,
                 remote_token_file: file.into(),
                 remote_token_url: url.into(),
@@ -340,7 +340,7 @@ mod tests {
         );
         assert_eq!(of(true, "/token", "", ""), Tokens::File("/token".into()));
         let account = |jwt: bool| {
-            let given = Given {
+            let given = RawMirrorArgs {
                 use_robot_jwt: jwt,
                 credentials_file: "/key.json".into(),
                 ..given()
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn choices_that_do_not_exist_are_refused_by_name() {
-        let wrong = Given {
+        let wrong = RawMirrorArgs {
             observed_generation: "maybe".into(),
             ..given()
         };
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn one_namespace_is_looked_into_unless_others_are_named() {
         let of = |text: &str| {
-            let given = Given {
+            let given = RawMirrorArgs {
                 namespaces: text.into(),
                 ..given()
             };

@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order, with caches that lag and requests that are lost: in the end both
-//! sides are in step, and nothing more is sent.
+//! Properties over random events, stale caches and lost requests: in the end both sides are in sync, and nothing more
+//! is sent.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the engine asks about one object, answered by its definition; and the subject that it is.
+//! The engine's rules for one object, by its definition; and its subject.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::definition::{Definition, Plane, REMOTE_RESOURCE_VERSION, Status};
 use super::status::{self, Pair};
-use hawser_sync::subject::{Intent, StatusFlow};
+use hawser_sync::Intent;
+use hawser_sync::link::StatusFlow;
 use hawser_sync::{
     Finalizer, Key, Link, LinkId, Made, Marks, Metadata, Owner, Policy, Reason, Rules, Scope, Side,
     Source, Subject, Target,
@@ -21,11 +22,11 @@ pub const COPY: &str = "copy";
 pub struct CopyRules {
     definition: Arc<Definition>,
     copy: Key,
-    /// Which incarnations were last seen together.
+    /// The incarnations that were last seen together.
     seen: Option<Pair>,
 }
 
-/// An object by its name, whichever side it is on.
+/// An object by its name, on either side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     pub namespace: Option<Arc<str>>,
@@ -68,7 +69,7 @@ pub fn subject_of(definition: &Arc<Definition>, id: &Id, seen: Option<Pair>) -> 
             Status::Subresource => StatusFlow::Back,
             Status::InObject => StatusFlow::BackWhole,
         },
-        shed: vec![Finalizer::new(&definition.legacy_finalizer())],
+        foreign_finalizers: vec![Finalizer::new(&definition.legacy_finalizer())],
         ..Policy::mirrored()
     };
     Subject {
@@ -92,7 +93,12 @@ impl Rules for CopyRules {
         Ok(self.copy.clone())
     }
 
-    fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(
+        &self,
+        source: &Object,
+        _: &Object,
+        live: Option<&Object>,
+    ) -> Result<Object, Reason> {
         let mut desired = Object::empty(&source.gvk(), source.namespace(), source.name());
         for (name, value) in source.labels() {
             desired.set_label(name, value);
@@ -142,7 +148,7 @@ impl Rules for CopyRules {
         !status::is_of_earlier_life(copy, source, self.seen.as_ref())
     }
 
-    fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, from: &Object, to: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         let settings = &self.definition.settings;
         if !status::counts(settings, from, to, self.seen.as_ref()) {
             return Ok(to.root().get("status").cloned());

@@ -1,4 +1,4 @@
-//! What becomes of a status on its way from the copy back to the owner's object.
+//! The status on its way from the copy back to the owner's object.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::definition::{EarlierLife, FreshCopy, ObservedGeneration, Settings};
 use hawser_sync::{Code, Reason};
 use kube_lang::object::{Object, json_type};
 
-/// Which incarnations belonged together when they were last seen together.
+/// The incarnations that belonged together when they were last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub source: String,
@@ -22,8 +22,8 @@ impl Pair {
     }
 }
 
-/// Whether a copy in deletion was made for an object of the same name that is gone: the two that were
-/// seen together say so, else the times at which one went and the other came.
+/// Whether a copy in deletion was created for an earlier object of the same name: by the incarnations that were seen
+/// together, or else by the times of deletion and creation.
 pub fn is_of_earlier_life(copy: &Object, source: &Object, seen: Option<&Pair>) -> bool {
     if !copy.in_deletion() || source.in_deletion() {
         return false;
@@ -73,7 +73,7 @@ pub fn whole(settings: &Settings, copy: &Object, source: &Object) -> Option<Valu
     Some(status)
 }
 
-/// One field of the status, put into the owner's; everything else stays the owner's.
+/// One field of the status, written into the owner's; all other fields stay the owner's.
 pub fn subtree(key: &str, copy: &Object, source: &Object) -> Result<Option<Value>, Reason> {
     let own = found(source);
     let from = match found(copy) {
@@ -93,7 +93,7 @@ pub fn subtree(key: &str, copy: &Object, source: &Object) -> Result<Option<Value
     Ok(Some(to.into()))
 }
 
-/// Whether the status of this copy is anything to the owner's object.
+/// Whether the status of this copy concerns the owner's object.
 pub fn counts(settings: &Settings, copy: &Object, source: &Object, seen: Option<&Pair>) -> bool {
     settings.earlier_life == EarlierLife::Copy || !is_of_earlier_life(copy, source, seen)
 }
@@ -111,7 +111,7 @@ fn is_integer(value: &Value) -> bool {
 
 fn no_object(whose: &str, found: &Value) -> Reason {
     let found = json_type(found);
-    let detail = format!("the status of {whose} is {found}, and one field of it was asked for");
+    let detail = format!("the status of {whose} is {found}, not an object: it has no fields");
     Reason::new(Code::RulesInvalid, detail)
 }
 

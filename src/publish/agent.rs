@@ -1,42 +1,37 @@
-//! The agent: published resources at work between workspaces and the service cluster.
+//! The agent: it runs published resources between workspaces and the service cluster.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`options`] | what the agent is told when it starts |
-//! | [`startup`] | where slice and export are in kcp |
-//! | [`publishing`] | following published resources: schema, place in the export, objects |
-//! | [`schemas`] | from a published resource to its schema in kcp |
-//! | [`export`] | one task an export: keeps schemas and claims in it |
-//! | [`conditions`] | the condition Ready of published resources, written once things are quiet |
-//! | [`control`] | slices, bindings, published resources and types: who takes part in what |
-//! | [`events`] | what consumers are told of their objects |
-//! | [`bonds`] | whether a workspace is bound, as its server says now |
-//! | [`retraction`] | what is asked before anything is taken back |
-//! | [`braking`] | the brakes of all kinds, where passes and owners meet them |
-//! | [`feeds`] | one watch for everybody who wants the same objects |
-//! | [`workspaces`], [`bindings`] | which workspaces take part, and where each is served |
-//! | [`publication`] | one published resource at work |
+//! | [`options`] | the validated options of the agent |
+//! | [`startup`] | finds the endpoint slice and the export in kcp |
+//! | [`publishing`] | the controller of published resources: schema, entry in the export, objects |
+//! | [`schemas`] | creates the schema of a published resource in kcp |
+//! | [`export`] | one task for each export: keeps schemas and claims in it |
+//! | [`conditions`] | writes the condition Ready of published resources |
+//! | [`control`] | events of slices, bindings, published resources and types |
+//! | [`events`] | events on the objects of consumers |
+//! | [`bonds`] | reads whether a workspace is bound |
+//! | [`approvals`] | held deletions: the condition and the approval by annotation |
+//! | [`retraction`] | the checks before anything is deleted |
+//! | [`workspaces`], [`bindings`] | the bound workspaces, and the endpoint of each |
+//! | [`publication`] | one running published resource |
 //! | [`related`] | the kinds, feeds and reverse index of related objects |
-//! | [`dispatch`] | from what feeds tell to whose turn it is |
-//! | [`passes`] | workers that run the engine |
-//! | [`evaluation`] | where passes compute, and how much of that one workspace may do at a time |
-//! | [`observing`] | what becomes known of passes: events and numbers |
+//! | [`dispatch`] | maps watch events to subjects in the queue |
+//! | [`passes`] | the subject of a pass, and the notes after it |
+//! | [`observing`] | metrics that are polled |
 //! | [`sweep`] | state Secrets whose object is gone |
-//! | [`orphans`] | what workspaces that have left leave behind, listed and removed on demand |
-//! | [`atlas`] | where the engine's requests go |
-//! | [`process`] | all of it together, from start to end |
+//! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
+//! | [`router`] | the endpoints of the engine's requests |
+//! | [`process`] | the whole process, from start to end |
 
-pub mod atlas;
+pub mod approvals;
 pub mod bindings;
 pub mod bonds;
-pub mod braking;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;
-pub mod evaluation;
 pub mod events;
 pub mod export;
-pub mod feeds;
 mod notices;
 pub mod observing;
 pub mod options;
@@ -47,6 +42,7 @@ pub mod publication;
 pub mod publishing;
 pub mod related;
 pub mod retraction;
+pub mod router;
 pub mod schemas;
 pub mod startup;
 pub mod sweep;

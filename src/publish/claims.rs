@@ -1,8 +1,7 @@
-//! Permission claims of an export: what the published resources need, and how that is added to what
-//! stands there.
+//! The permission claims of an export: those that the published resources need, merged into those that exist.
 //!
-//! Claims are only ever added. kcp takes one claim a group and resource, and refuses the whole export
-//! if there are two, so a claim that is there in another form is reported instead of doubled.
+//! Claims are only added. kcp accepts one claim for each group and resource, and refuses an export with two, so an
+//! existing claim of another form is reported instead of doubled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,15 +11,15 @@ use serde_json::{Map, Value, json};
 use super::latest::GroupResource;
 use super::types::{LegacyKind, Origin, PublishedResourceSpec, RelatedSpec};
 
-/// Where claims that only the newer version can tell in full travel in the older one.
+/// The annotation for claims that only the newer API version can express in full.
 pub const FULL_CLAIMS: &str = "apis.v1alpha2.kcp.io/permission-claims";
 
-/// Objects of the workspaces that the agent needs to reach beside those it publishes.
+/// Objects of the workspaces that the agent needs beside those it publishes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     pub group: String,
     pub resource: String,
-    /// Of the export that the resource comes from; empty for what every workspace has.
+    /// The identity of the export that the resource comes from; empty for resources of every workspace.
     pub identity: String,
 }
 
@@ -49,8 +48,7 @@ impl Claim {
         Value::Object(claim)
     }
 
-    /// Whether it is about something that kcp may not know: of a group that not every workspace has,
-    /// maybe, and without the identity of an export.
+    /// Whether kcp may not know the resource: its group may be missing in workspaces, and the claim has no identity.
     fn is_doubtful(&self) -> bool {
         !self.group.is_empty() && self.identity.is_empty()
     }
@@ -60,7 +58,7 @@ impl Claim {
     }
 }
 
-/// As events and messages name a claim: `secrets`, `core.kcp.io/logicalclusters`.
+/// The name of a claim in events and messages: `secrets`, `core.kcp.io/logicalclusters`.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.group.is_empty() {
@@ -70,11 +68,11 @@ impl fmt::Display for Claim {
     }
 }
 
-/// What one published resource needs to be claimed.
+/// The claims that one published resource needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Needs {
     always: BTreeSet<Claim>,
-    /// Not claimed where the export itself offers the resource.
+    /// Not claimed if the export itself offers the resource.
     related: BTreeSet<Claim>,
 }
 
@@ -94,7 +92,7 @@ impl Needs {
         }
     }
 
-    /// The claims, given what the export itself offers.
+    /// The claims, given the resources that the export itself offers.
     pub fn claims<'s>(
         &'s self,
         own: &'s BTreeSet<GroupResource>,
@@ -114,7 +112,7 @@ impl Needs {
     }
 }
 
-/// What a related resource is called in workspaces. One that does not say what it is needs nothing:
+/// The name of a related resource in workspaces. An entry without a type needs nothing: the rules report it.
 /// the rules report it.
 fn in_workspaces(related: &RelatedSpec) -> Option<Claim> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -138,33 +136,33 @@ fn in_workspaces(related: &RelatedSpec) -> Option<Claim> {
     })
 }
 
-/// Why a claim is not there as it is needed, for the owner of the export.
+/// The reason why a claim does not exist as needed, for the owner of the export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimProblem {
     #[error(
-        "the export claims {0} for selected objects only, which is left as it is: replace the claim \
+        "the export claims {0} for selected objects only and is left unchanged: replace the claim \
          by one with all: true"
     )]
     Selected(Claim),
     #[error(
-        "the export claims {claim} with the verbs {verbs} only, which is left as it is: allow all \
+        "the export claims {claim} with the verbs {verbs} only and is left unchanged: allow all \
          verbs in the claim"
     )]
     Verbs { claim: Claim, verbs: String },
     #[error(
-        "{claim} is claimed with the identity {there:?} and not {:?}, which is left as it is: \
+        "{claim} is claimed with the identity {there:?} and not {:?}; left unchanged: \
          correct identityHash, or replace the claim", claim.identity
     )]
     OtherIdentity { claim: Claim, there: String },
     #[error(
-        "kcp does not take a claim on {claim}, which is left out: correct group and resource, or set \
+        "kcp does not take a claim on {claim}; it is omitted: correct group and resource, or set \
          identityHash to the identity in the status of the APIExport that it comes from ({why})"
     )]
     NotTaken { claim: Claim, why: String },
 }
 
 impl ClaimProblem {
-    /// The claim that is not there as it is needed.
+    /// The claim that does not exist as needed.
     pub fn claim(&self) -> &Claim {
         match self {
             Self::Selected(claim)
@@ -175,8 +173,7 @@ impl ClaimProblem {
     }
 }
 
-/// Which of the claims in a list kcp means when it refuses the list with these words: those that it
-/// names or numbers, else all that it may not know.
+/// The claims in a list that kcp means by this refusal: those that it names or numbers, else all that it may not know.
 pub fn refused(added: &[Claim], list: &[Value], words: &str) -> Vec<Claim> {
     let doubtful = || added.iter().filter(|claim| claim.is_doubtful());
     let at = |claim: &Claim| list.iter().position(|one| Claim::read(one) == *claim);
@@ -193,7 +190,7 @@ pub fn refused(added: &[Claim], list: &[Value], words: &str) -> Vec<Claim> {
     }
 }
 
-/// The claims as they are to be.
+/// The merged claims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedClaims {
     pub list: Vec<Value>,
@@ -201,8 +198,7 @@ pub struct MergedClaims {
     pub problems: Vec<ClaimProblem>,
 }
 
-/// Adds what is missing. `full` are the claims that the older version shows in part only, from
-/// [`FULL_CLAIMS`].
+/// Adds missing claims. `full` are the claims that the older version shows in part only, from [`FULL_CLAIMS`].
 pub fn merge(existing: &[Value], full: &[Value], wanted: &BTreeSet<Claim>) -> MergedClaims {
     let mut merged = MergedClaims::default();
     let there: Vec<(Claim, &Value)> = existing.iter().map(|c| (Claim::read(c), c)).collect();
@@ -261,7 +257,7 @@ fn add_one(
     }
 }
 
-/// What an existing claim does not allow.
+/// The rights that an existing claim lacks.
 fn restriction(claim: &Claim, value: &Value, full: &[Value]) -> Option<ClaimProblem> {
     let has_selector = value["resourceSelector"]
         .as_array()
@@ -281,8 +277,8 @@ fn restriction(claim: &Claim, value: &Value, full: &[Value]) -> Option<ClaimProb
     })
 }
 
-/// A claim that was made through the newer version shows no `all` in the older one, which then
-/// refuses to take it back. `all` is what it says there, where verbs and selectors stay what they are.
+/// A claim from the newer version shows no `all` in the older one, which then refuses to take it back. `all` is its
+/// value there; verbs and selectors are unchanged.
 fn completed(claim: &Value) -> Value {
     let mut claim = claim.clone();
     if let Some(fields) = claim.as_object_mut()

@@ -1,5 +1,5 @@
-//! A `PublishedResource`, compiled once: everything that can be wrong with its rules is found here, and
-//! what is left cannot fail but by the objects it meets.
+//! A `PublishedResource`, compiled once: every mistake in its rules is found here. Afterwards, rules fail only because
+//! of the objects that they are applied to.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::crd::{Crd, CrdVersion};
 use super::filters::Filters;
 use super::marks;
-use super::naming::{LocalScope, Naming, NamingError};
+use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
 use super::related::{Author, Authors, Entry, tells_workspaces};
 use super::types::{
@@ -27,7 +27,7 @@ mod related;
 mod selectors;
 mod steps;
 
-pub use problem::{Part, Problem, Severity};
+pub use problem::{Part, Problem};
 
 use selectors::check_selector;
 
@@ -37,16 +37,15 @@ pub struct Types {
     pub local: Arc<Gvk>,
     pub remote: Arc<Gvk>,
     pub local_scope: LocalScope,
-    /// What is served beside the object on the service cluster: `status`, `scale`. It does not travel.
+    /// The subresources of the service cluster: `status`, `scale`. They are not synchronized.
     pub subresources: Vec<&'static str>,
-    /// Whether workspaces serve a status apart.
+    /// Whether workspaces serve a status subresource.
     pub remote_status: bool,
 }
 
 impl Types {
-    /// The type that a CRD of the service cluster defines, as projected. What is served beside the
-    /// object is each side's own: copies are written in the version that the CRD stores, objects of
-    /// workspaces in the one that the projected one does.
+    /// The type of a CRD of the service cluster, as projected. Each side has its own subresources: copies are written
+    /// in the CRD's storage version, objects of workspaces in the projected one.
     pub fn of(local: &Crd, projected: &Projected) -> Self {
         let stored = local.storage_version();
         let mut subresources = Vec::new();
@@ -73,19 +72,19 @@ impl Types {
     }
 }
 
-/// The agent, as far as objects tell of it.
+/// The identity of the agent, as marks and memories contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Agent {
+pub struct AgentIdentity {
     pub name: String,
-    /// Where it keeps the state Secrets.
+    /// The namespace of the state Secrets.
     pub namespace: String,
 }
 
 /// The compiled rules of a published resource. Immutable.
 pub struct Compiled {
     pub(super) types: Types,
-    pub(super) agent: Agent,
-    pub(super) naming: Naming,
+    pub(super) agent: AgentIdentity,
+    pub(super) naming: NamingRules,
     pub(super) filters: Filters,
     pub(super) spec: Pipeline,
     pub(super) status: Pipeline,
@@ -97,11 +96,11 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles the rules; all that is wrong with them is answered at once, with the warnings.
+    /// Compiles the rules. Returns all problems at once, or the rules with their warnings.
     pub fn compile(
         spec: &PublishedResourceSpec,
         types: Types,
-        agent: Agent,
+        agent: AgentIdentity,
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let engine = match spec.template_engine {
@@ -113,7 +112,7 @@ impl Compiled {
         let (up, back) = steps::mutations(spec.mutation.as_ref(), "spec.mutation", &mut problems);
         let related = related::related(spec, engine, &mut problems);
         if let Some(naming) = &naming {
-            met_by_adoption(spec, naming, &mut problems);
+            warn_of_adoption(spec, naming, &mut problems);
         }
         match (naming, filters, up, back, related) {
             (Some(naming), Some(filters), Some(up), Some(back), Some(related))
@@ -139,7 +138,7 @@ impl Compiled {
         }
     }
 
-    pub fn agent(&self) -> &Agent {
+    pub fn agent(&self) -> &AgentIdentity {
         &self.agent
     }
 
@@ -147,12 +146,12 @@ impl Compiled {
         &self.types
     }
 
-    /// What may not be what was meant.
+    /// The warnings about the rules.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// Whose words the names and namespaces of related objects are, by the fields that say them.
+    /// Who determines the names and namespaces of related objects, by the fields that define them.
     pub fn words(&self) -> Vec<(String, Authors)> {
         let apart = self.types.subresources.contains(&"status");
         let told = |authors: Authors| match authors.service {
@@ -178,7 +177,7 @@ impl Compiled {
         self.fingerprint
     }
 
-    /// Whether the labels of an object's namespace are needed to tell if it is wanted.
+    /// Whether the filter needs the labels of an object's namespace.
     pub fn needs_namespace(&self) -> bool {
         self.filters.needs_namespace()
     }
@@ -196,12 +195,12 @@ impl Compiled {
         }
     }
 
-    /// Whether the path of an object's workspace has to be known before anything is made.
+    /// Whether the path of an object's workspace has to be known before anything is created.
     pub fn needs_path(&self) -> bool {
         self.workspace_paths
     }
 
-    /// Whether more is computed for an object than its size tells: by mutations, templates or related objects.
+    /// Whether mutations, templates or related objects need more computing for an object than its size suggests.
     pub fn evaluates(&self) -> bool {
         !self.spec.is_empty()
             || !self.status.is_empty()
@@ -209,17 +208,16 @@ impl Compiled {
             || self.naming.has_templates()
     }
 
-    /// What travels with an object.
+    /// The entries of related objects.
     pub fn related(&self) -> &[Arc<Entry>] {
         &self.related
     }
 
-    /// Whether an object of a workspace is to be kept in step.
+    /// Whether an object of a workspace is to be synchronized.
     ///
-    /// A namespace that is not given counts as one without labels, as for objects that are in none.
-    /// Where [`needs_namespace`](Self::needs_namespace) says so, whoever asks must have settled first
-    /// what the namespace of the object is: one that was merely not read yet would make an object
-    /// unwanted that is wanted, or the reverse.
+    /// A missing namespace counts as one without labels, as for cluster-scoped objects. If
+    /// [`needs_namespace`](Self::needs_namespace) returns true, the caller must have read the namespace first: one that
+    /// was merely not read yet could make a wanted object unwanted, or the reverse.
     pub fn wants(&self, object: &Object, namespace: Option<&Object>) -> bool {
         self.filters.matches(object, namespace)
     }
@@ -238,10 +236,10 @@ fn naming(
     engine: Engine,
     scope: LocalScope,
     problems: &mut Vec<Problem>,
-) -> Option<Naming> {
+) -> Option<NamingRules> {
     let given = spec.naming.clone().unwrap_or_default();
     let compile = |namespace: Option<&str>, name: Option<&str>| {
-        Naming::compile(engine, namespace, name, scope)
+        NamingRules::compile(engine, namespace, name, scope)
     };
     // Each on its own first, so that both are told of.
     for attempt in [
@@ -255,8 +253,12 @@ fn naming(
     compile(given.namespace.as_deref(), given.name.as_deref()).ok()
 }
 
-/// Warns where consumers can name what is there already, and it would be taken over for them.
-fn met_by_adoption(spec: &PublishedResourceSpec, naming: &Naming, problems: &mut Vec<Problem>) {
+/// Warns if consumers can name existing objects, which would then be adopted for them.
+fn warn_of_adoption(
+    spec: &PublishedResourceSpec,
+    naming: &NamingRules,
+    problems: &mut Vec<Problem>,
+) {
     let safety = spec.safety();
     if safety.adoption.unwrap_or_default() == Adoption::Never
         || safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
@@ -278,13 +280,11 @@ fn met_by_adoption(spec: &PublishedResourceSpec, naming: &Naming, problems: &mut
         return;
     };
     let message = format!(
-        "consumers have a say in the {field} of copies, and theirs take over what is there already and \
-         belongs to nobody"
+        "consumers influence the {field} of copies, and can adopt existing objects that belong to nobody"
     );
     let problem = Problem::new(format!("spec.naming.{field}"), message).warning();
     problems.push(problem.with_hint(
-        "set spec.safety.consumerNames to Guarded or spec.safety.adoption to Never, or let it depend on \
-         the workspace, as with {{ .ClusterName }}",
+        "set spec.safety.consumerNames to Guarded or spec.safety.adoption to Never, or use the workspace in the pattern, as with {{ .ClusterName }}",
     ));
 }
 

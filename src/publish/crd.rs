@@ -1,8 +1,7 @@
-//! A CustomResourceDefinition as far as publishing it goes.
+//! The parts of a CustomResourceDefinition that publishing needs.
 //!
-//! Schemas stay raw JSON text: their key order and the spelling of their numbers count for the hash
-//! that names a published schema. Knows nothing of clusters; `apiVersion`, `kind` and status are not
-//! looked at.
+//! Schemas stay raw JSON text: their key order and the spelling of their numbers count for the hash that names a
+//! published schema. `apiVersion`, `kind` and status are not read.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +12,16 @@ mod encode;
 
 pub use encode::encode_spec;
 
-/// What is wrong with a document that should have been a CRD.
+/// The problem of a document that should be a CRD.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
-    #[error("this is not a CustomResourceDefinition that can be read")]
+    #[error("this is not a valid CustomResourceDefinition")]
     Unreadable(#[from] serde_json::Error),
     #[error("the schema of version {version} cannot be read: {problem}")]
     Schema { version: String, problem: String },
 }
 
-/// A CRD: its name, generation, and what it defines.
+/// A CRD: its name, generation and spec.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Crd {
     pub metadata: CrdMetadata,
@@ -85,7 +84,7 @@ pub struct CrdVersion {
     pub selectable_fields: Vec<Box<RawValue>>,
 }
 
-/// The schema of a version; the one field there is.
+/// The schema of a version, its only field.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CrdSchema {
     #[serde(rename = "openAPIV3Schema")]
@@ -103,6 +102,7 @@ pub struct StatusSubresource {}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "as the CRD names them")]
 pub struct ScaleSubresource {
     #[serde(default)]
     pub spec_replicas_path: String,
@@ -112,7 +112,7 @@ pub struct ScaleSubresource {
 }
 
 impl Crd {
-    /// Reads a CRD from the JSON that an API server answers.
+    /// Reads a CRD from the JSON of an API server.
     pub fn from_json(bytes: &[u8]) -> Result<Self, CrdError> {
         let crd: Self = serde_json::from_slice(bytes)?;
         // Encoding looks at all of every schema: what is wrong there shall be said here.

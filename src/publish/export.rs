@@ -1,7 +1,7 @@
-//! The export as it is to be: our schemas and claims added to what others have put there.
+//! The desired export: the agent's schemas and claims added to the existing ones.
 //!
-//! Reads and writes the older version, `apis.kcp.io/v1alpha1`. Everything else of the object, its
-//! annotations above all, is sent back as it came: kcp keeps there what the older version cannot say.
+//! Reads and writes the older version, `apis.kcp.io/v1alpha1`. Everything else in the object, especially its
+//! annotations, is sent back unchanged: kcp keeps there what the older version cannot express.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::marks;
 
 /// A published resource that has a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Published<'a> {
+pub struct ExportedResource<'a> {
     pub schema: &'a str,
     pub needs: &'a Needs,
 }
 
-/// What could not be done as asked. The rest is done all the same.
+/// A request that could not be fulfilled. The rest is done all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportProblem {
     #[error(transparent)]
@@ -28,8 +28,8 @@ pub enum ExportProblem {
 }
 
 impl ExportProblem {
-    /// Whether it keeps this published resource from working as asked.
-    pub fn concerns(&self, published: Published<'_>) -> bool {
+    /// Whether it keeps this published resource from working as requested.
+    pub fn concerns(&self, published: ExportedResource<'_>) -> bool {
         match self {
             Self::Schema(SchemaProblem::Unreadable(name)) => name == published.schema,
             Self::Schema(SchemaProblem::Twice { left_out, .. }) => left_out == published.schema,
@@ -38,7 +38,7 @@ impl ExportProblem {
     }
 }
 
-/// What is to be done to an export.
+/// The changes to an export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     /// The whole object to write; `None` if nothing would change.
@@ -49,7 +49,7 @@ pub struct Merge {
     pub problems: Vec<ExportProblem>,
 }
 
-/// Why an answer is not an export.
+/// The reason why a response is not an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the APIExport cannot be read: {field} is not {expected}")]
 pub struct UnreadableExport {
@@ -57,20 +57,11 @@ pub struct UnreadableExport {
     expected: &'static str,
 }
 
-/// Merges what is published into an export.
+/// Merges what is published into an export, without claims that kcp does not take.
 pub fn merge(
     export: &Value,
     agent: &str,
-    published: &[Published<'_>],
-) -> Result<Merge, UnreadableExport> {
-    merge_without(export, agent, published, &[])
-}
-
-/// The same, without claims that kcp does not take.
-pub fn merge_without(
-    export: &Value,
-    agent: &str,
-    published: &[Published<'_>],
+    published: &[ExportedResource<'_>],
     refused: &[ClaimProblem],
 ) -> Result<Merge, UnreadableExport> {
     let listed = list(export, "latestResourceSchemas")?;
@@ -134,8 +125,7 @@ fn list<'e>(export: &'e Value, field: &'static str) -> Result<&'e [Value], Unrea
     }
 }
 
-/// The claims that the older version cannot show in full. Text that is no list is kcp's to complain
-/// about.
+/// The claims that the older version cannot show in full. Text that is not a list is for kcp to reject.
 fn full_claims(export: &Value) -> Vec<Value> {
     let text = export["metadata"]["annotations"][claims::FULL_CLAIMS].as_str();
     let list = text.and_then(|text| serde_json::from_str(text).ok());
@@ -143,8 +133,7 @@ fn full_claims(export: &Value) -> Vec<Value> {
 }
 
 impl Merge {
-    /// The events that tell of it once it is written: type, reason, and words for the owner of the
-    /// export.
+    /// The events about the write: type, reason, and text for the owner of the export.
     pub fn notices(&self) -> Vec<(&'static str, &'static str, String)> {
         let mut notices = Vec::new();
         let mut say = |kind, reason, what: &str, names: &[String]| {

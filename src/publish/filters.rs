@@ -1,11 +1,11 @@
-//! Which objects of a workspace are synced: by their labels and by those of their namespace.
+//! Selects the objects of a workspace that are synchronized: by their labels and by those of their namespace.
 
 use kube_lang::object::Object;
 use kube_lang::selector::{Selector, SelectorError};
 
 use super::types::{Filter, LabelSelector};
 
-/// A compiled filter. What is absent or empty matches all.
+/// A compiled filter. An absent or empty part matches everything.
 #[derive(Clone, Debug)]
 pub struct Filters {
     resource: Option<Selector>,
@@ -24,12 +24,12 @@ impl Filters {
         })
     }
 
-    /// Whether the labels of the namespace matter, so that it has to be looked at.
+    /// Whether the filter needs the labels of the namespace.
     pub fn needs_namespace(&self) -> bool {
         self.namespace.is_some()
     }
 
-    /// Whether the object is to be synced. An object without a namespace has no labels there.
+    /// Whether the object is to be synchronized. A cluster-scoped object has no namespace labels.
     pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
         let by = |selector: &Option<Selector>, of: Option<&Object>| {
             let Some(selector) = selector else {

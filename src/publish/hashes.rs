@@ -1,9 +1,9 @@
-//! The hashes that names, labels and keys are made of.
+//! The hashes in names, labels and keys.
 
 use sha1::{Digest, Sha1};
 use sha3::Sha3_256;
 
-/// How much of a hash short forms keep.
+/// The length of short hashes.
 pub const SHORT: usize = 20;
 
 /// SHA-1 in hex, 40 characters.

@@ -1,13 +1,13 @@
-//! `latestResourceSchemas` of an export: which schemas stand there, and which of them give way.
+//! `latestResourceSchemas` of an export: the existing schemas, and those that are replaced.
 //!
-//! Schemas of other agents and of kinds that are no longer published stay for ever: what a workspace
-//! has bound must not vanish because somebody deleted a manifest.
+//! Schemas of other agents and of kinds that are no longer published stay forever: an API that a workspace has bound
+//! must not vanish because somebody deleted a manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What a schema is for: the part of its name that stays when its content changes.
+/// The resource of a schema: the part of its name that stays when its content changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     pub resource: String,
@@ -16,7 +16,7 @@ pub struct GroupResource {
 }
 
 impl GroupResource {
-    /// Reads it from a schema's name, `<prefix>.<plural>.<group>`.
+    /// Reads the resource from a schema's name, `<prefix>.<plural>.<group>`.
     pub fn of_schema(name: &str) -> Option<Self> {
         let mut parts = name.splitn(3, '.');
         match (parts.next(), parts.next(), parts.next()) {
@@ -34,12 +34,11 @@ impl GroupResource {
     }
 }
 
-/// What cannot be done as asked, for the owner.
+/// A request that cannot be fulfilled, for the owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaProblem {
     #[error(
-        "{0:?} in latestResourceSchemas is not <prefix>.<plural>.<group>: it is left as it is, \
-         correct it or remove it"
+        "{0:?} in latestResourceSchemas is not <prefix>.<plural>.<group> and is left unchanged: correct or remove it"
     )]
     Unreadable(String),
     #[error(
@@ -49,24 +48,24 @@ pub enum SchemaProblem {
     Twice { kept: String, left_out: String },
 }
 
-/// The list as it is to be.
+/// The merged list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedSchemas {
     pub list: Vec<Value>,
     pub added: Vec<String>,
-    /// Those that gave way to a newer one of the same resource.
+    /// Schemas that were replaced by a newer one of the same resource.
     pub replaced: Vec<String>,
     pub problems: Vec<SchemaProblem>,
 }
 
 impl MergedSchemas {
-    /// Whether something else stands there than before; the order alone is no change.
+    /// Whether the list differs from before; the order alone does not count.
     pub fn differs(&self) -> bool {
         !self.added.is_empty() || !self.replaced.is_empty()
     }
 }
 
-/// Puts our schemas into the list in place of older ones of the same resources.
+/// Adds the agent's schemas to the list, in place of older ones of the same resources.
 pub fn merge(existing: &[Value], ours: &BTreeSet<&str>) -> MergedSchemas {
     let mut merged = MergedSchemas::default();
     let listed: BTreeSet<&str> = existing.iter().filter_map(Value::as_str).collect();
@@ -95,8 +94,8 @@ pub fn merge(existing: &[Value], ours: &BTreeSet<&str>) -> MergedSchemas {
     merged
 }
 
-/// One schema a resource: kcp refuses two. One that stands there already is kept, so that two
-/// manifests that disagree do not take turns.
+/// Keeps one schema for each resource, because kcp refuses two. An existing schema is kept, so that two manifests that
+/// disagree do not alternate.
 fn choose<'n>(
     ours: &BTreeSet<&'n str>,
     listed: &BTreeSet<&str>,

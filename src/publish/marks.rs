@@ -1,18 +1,18 @@
-//! The labels and annotations by which a copy is found and known again, and what of a consumer's
-//! metadata never travels.
+//! The labels and annotations by which a copy is found and recognised, and the metadata of a consumer that is never
+//! synchronized.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use hawser_sync::subject::Labels;
+use hawser_sync::Labels;
 use hawser_sync::{Made, Marks, Metadata, Owner};
 use kube_lang::object::Object;
 
 use super::hashes::sha1_hex;
 
 pub const FINALIZER: &str = "syncagent.kcp.io/cleanup";
-/// What stands before the name of an agent in a finalizer that is its own.
+/// The prefix of an agent's own finalizer, before the name of the agent.
 const OWN_FINALIZER: &str = "cleanup-";
 pub const AGENT_NAME: &str = "syncagent.kcp.io/agent-name";
 
@@ -26,7 +26,7 @@ pub const NAME: &str = "syncagent.kcp.io/remote-object-name";
 pub const WORKSPACE_PATH: &str = "syncagent.kcp.io/remote-object-workspace-path";
 pub const OBJECT_STATE: &str = "syncagent.kcp.io/object-state";
 pub const RELATED_PREFIX: &str = "related-resources.syncagent.kcp.io/";
-/// Says that the object was there before the agent took it over.
+/// Marks an object that existed before the agent adopted it.
 pub const ADOPTED: &str = "syncagent.kcp.io/adopted";
 /// Labels and annotations below this name are the agent's own.
 const OWN_PREFIX: &str = "syncagent.kcp.io/";
@@ -48,7 +48,7 @@ const STRIPPED_METADATA: &[&str] = &[
     "deletionGracePeriodSeconds",
 ];
 
-/// The finalizer that only the agent of this name sets and takes off.
+/// The finalizer that only the agent of this name adds and removes.
 pub fn own_finalizer(agent: &str) -> String {
     // The part behind the slash is at most so long.
     const LONGEST: usize = 63;
@@ -60,7 +60,7 @@ pub fn own_finalizer(agent: &str) -> String {
     }
 }
 
-/// Which object of a workspace a copy belongs to.
+/// The object of a workspace that a copy belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Remote {
     pub cluster: String,
@@ -102,7 +102,7 @@ impl Remote {
         annotations
     }
 
-    /// Which object of a workspace a copy names, read from its cluster label and its annotations.
+    /// The object of a workspace that a copy names in its cluster label and its annotations.
     pub fn read(live: &Object) -> Option<Self> {
         Some(Self {
             cluster: live.label(CLUSTER)?.to_owned(),
@@ -118,7 +118,7 @@ impl Remote {
     }
 }
 
-/// What a copy of this object carries. `path` is the workspace path, where it is asked for.
+/// The marks of a copy of this object. `path` is the workspace path, if it is enabled.
 pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Marks {
     let mut identity = Metadata {
         labels: remote.labels(),
@@ -139,11 +139,11 @@ pub fn marks(remote: &Remote, agent: &str, path: Option<&str>, made: Made) -> Ma
     Marks { identity, extra }
 }
 
-/// Whose an object is.
+/// The owner of an object.
 ///
-/// All of its labels together say so: a copy is found by them, and annotations that do not fit are put
-/// right. What carries a part of them only is ours if that part is ours and nothing else, names in
-/// annotations included, speaks for somebody else.
+/// All of its labels together determine it: a copy is found by its labels, and annotations that do not fit are
+/// corrected. An object with a part of them only is the copy if that part fits and nothing else, including names in
+/// annotations, names another owner.
 pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
     if live.label(OBJECT_STATE).is_some() {
         return Owner::Other("the state of an agent".to_owned());
@@ -196,8 +196,8 @@ pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
     })
 }
 
-/// Takes out of an object what never travels: what the API server keeps about it, what kcp and
-/// kubectl note on it, and every label and annotation that is the agent's own.
+/// Removes from an object what is never synchronized: fields of the API server, annotations of kcp and kubectl, and
+/// every label and annotation of the agent.
 pub fn strip(object: &mut Object) {
     let metadata = object.metadata_mut();
     for field in STRIPPED_METADATA {

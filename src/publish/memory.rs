@@ -1,22 +1,30 @@
-//! Where the last known states of an object and of what travels with it are kept: the name of the
-//! Secret and the keys in it, as the original has them. The codec that fills it is [`codec`].
+//! The place of the last known states of an object and its related objects: the name of the Secret and its keys, as in
+//! the original. [`codec`] reads and writes the content.
 
 pub mod codec;
 
+use std::io::Read as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use serde_json::json;
 
+use kube_lang::go_json;
 use kube_lang::object::{Gvk, Object, numbers};
 
-use super::gojson;
 use super::hashes::{sha1_hex, sha1_short};
 use super::marks::{self, Remote};
 
-/// The name of the Secret with the states of one object of a workspace, of which `api_version` and
-/// `kind` are those in the workspace.
+/// The first byte of compressed text.
+const ZLIB: u8 = 0x78;
+/// The limit for decompressed text: no server accepts a longer object.
+const UNPACKED: u64 = 16 << 20;
+
+/// The name of the Secret with the states of one object of a workspace. `api_version` and `kind` are those in the
+/// workspace.
 pub fn secret_name(remote: &Remote, api_version: &str, kind: &str) -> String {
-    let identity = gojson::line(&json!({
+    let identity = go_json::line(&json!({
         "apiVersion": api_version,
         "kind": kind,
         "name": remote.name,
@@ -30,16 +38,16 @@ pub fn secret_name(remote: &Remote, api_version: &str, kind: &str) -> String {
 /// Neither the kind nor the workspace path is a part of it, as in the original.
 pub fn key(cluster: &str, namespace: Option<&str>, name: &str) -> String {
     let mut text = String::from("{\"ClusterName\":");
-    gojson::write_text(&mut text, cluster);
+    go_json::write_text(&mut text, cluster);
     text.push_str(",\"WorkspacePath\":\"\",\"Namespace\":");
-    gojson::write_text(&mut text, namespace.unwrap_or_default());
+    go_json::write_text(&mut text, namespace.unwrap_or_default());
     text.push_str(",\"Name\":");
-    gojson::write_text(&mut text, name);
+    go_json::write_text(&mut text, name);
     text.push_str("}\n");
     sha1_hex(&text)
 }
 
-/// A stored state, if it is one: an object with a kind. The original ignores all else, so do we.
+/// A stored state, if it is valid: an object with a kind. Like the original, everything else is ignored.
 pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
     let mut value = serde_json::from_slice(stored).ok()?;
     numbers::unify(&mut value);
@@ -47,13 +55,13 @@ pub fn parse_snapshot(stored: &[u8]) -> Option<Object> {
     (!object.kind().is_empty()).then_some(object)
 }
 
-/// Which object of a workspace a Secret keeps the states of, and of which kind that is; none where its
-/// name does not bear out what is in it.
+/// The object of a workspace whose states a Secret contains, and its kind; `None` if the name of the Secret does not
+/// match its content.
 pub fn primary_of(secret: &Object) -> Option<(Remote, Gvk)> {
     let cluster = secret.label(marks::CLUSTER)?;
     let data = secret.root().get("data")?.as_object()?;
     let snapshots = data.values().filter_map(|stored| {
-        let text = STANDARD.decode(stored.as_str()?).ok()?;
+        let text = stored_bytes(stored.as_str()?)?;
         parse_snapshot(&text)
     });
     let mut named = snapshots.map(|snapshot| (Remote::of(&snapshot, cluster), snapshot.gvk()));
@@ -62,9 +70,21 @@ pub fn primary_of(secret: &Object) -> Option<(Remote, Gvk)> {
     })
 }
 
-/// The text of a state: compact, with sorted keys.
+/// The value of a key in the Secret, decompressed if necessary: JSON never begins with that byte.
+fn stored_bytes(stored: &str) -> Option<Vec<u8>> {
+    let stored = STANDARD.decode(stored).ok()?;
+    if stored.first() != Some(&ZLIB) {
+        return Some(stored);
+    }
+    let mut text = Vec::new();
+    let mut unpacked = ZlibDecoder::new(&*stored).take(UNPACKED);
+    unpacked.read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+/// The text of a state: compact JSON with sorted keys.
 pub fn snapshot_text(state: &Object) -> String {
-    gojson::to_string(state.as_value())
+    go_json::to_string(state.as_value())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Which names an API server accepts, so that a bad one is refused before anything is sent.
+//! The names that an API server accepts, so that an invalid one is refused before anything is sent.
 
-/// Whether this is a DNS-1123 subdomain: at most 253 bytes in all, no limit a label.
+/// Whether this is a DNS-1123 subdomain: at most 253 bytes in total, labels of any length.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label_text)
 }

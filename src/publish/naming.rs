@@ -1,5 +1,4 @@
-//! Where the copy of an object of a workspace is put: by templates, by the older placeholders, or by
-//! the defaults, which need neither.
+//! The name and the namespace of a copy: from templates, from the older placeholders, or from the defaults.
 
 use serde_json::json;
 
@@ -13,7 +12,7 @@ const DEFAULT_NAMESPACE: &str = "{{ .ClusterName }}";
 const DEFAULT_NAME: &str =
     "{{ .Object.metadata.namespace | sha3short }}-{{ .Object.metadata.name | sha3short }}";
 
-/// Why no name could be made.
+/// The reason why no name could be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NamingError {
     #[error("naming.{field}: {error}")]
@@ -26,9 +25,11 @@ pub enum NamingError {
         field: &'static str,
         error: template::RenderError,
     },
-    #[error("the name {0:?} made for a copy is not a DNS-1123 subdomain; change naming.name")]
+    #[error("the name {0:?} derived for a copy is not a DNS-1123 subdomain; change naming.name")]
     Name(String),
-    #[error("the namespace {0:?} made for a copy is not a DNS-1123 label; change naming.namespace")]
+    #[error(
+        "the namespace {0:?} derived for a copy is not a DNS-1123 label; change naming.namespace"
+    )]
     Namespace(String),
 }
 
@@ -41,13 +42,15 @@ pub enum LocalScope {
 
 /// The compiled patterns of a published resource.
 #[derive(Clone, Debug)]
-pub struct Naming {
+pub struct NamingRules {
     namespace: Pattern,
-    /// Whether consumers have no say in the namespace.
+    /// Whether consumers have no influence on the namespace.
     namespace_is_owners: bool,
     name: Pattern,
-    /// Whether consumers can give a copy the name that they like.
+    /// Whether consumers can choose the name of a copy.
     name_is_chosen: bool,
+    /// Whether a name may depend on the path of the workspace.
+    reads_path: bool,
     scope: LocalScope,
 }
 
@@ -59,17 +62,17 @@ enum Pattern {
     Template(Template),
 }
 
-/// What names are made of.
+/// The inputs of names.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     pub remote: &'a Remote,
     /// The whole object of the workspace.
     pub object: &'a Object,
-    /// Of its workspace; empty where paths are not wanted.
+    /// The path of its workspace; empty if paths are disabled.
     pub cluster_path: &'a str,
 }
 
-impl Naming {
+impl NamingRules {
     /// Compiles the patterns; an absent or empty one is the default.
     pub fn compile(
         engine: Engine,
@@ -91,6 +94,7 @@ impl Naming {
             provenance::writes_only(engine, text, data)
                 && !said.iter().any(|word| text.contains(word))
         };
+        let reads_path = |text: &str| text.contains("ClusterPath");
         // Nobody finds an object for a hash.
         let is_default = |text: &str| ["", DEFAULT_NAME].contains(&text.trim());
         Ok(Self {
@@ -98,11 +102,12 @@ impl Naming {
             namespace_is_owners: namespace.is_none_or(owners),
             name: or("name", name, DEFAULT_NAME)?,
             name_is_chosen: name.is_some_and(|text| !is_default(text) && !owners(text)),
+            reads_path: namespace.is_some_and(reads_path) || name.is_some_and(reads_path),
             scope,
         })
     }
 
-    /// Whether the namespace of copies is in the owner's words and the workspace's name alone.
+    /// Whether the namespace of copies depends on the owner and the workspace's name only.
     pub fn namespace_is_owners(&self) -> bool {
         self.namespace_is_owners || self.scope == LocalScope::Cluster
     }
@@ -112,12 +117,17 @@ impl Naming {
         self.scope == LocalScope::Namespaced
     }
 
-    /// Whether consumers can give a copy the name that they like.
+    /// Whether consumers can choose the name of a copy.
     pub fn name_is_chosen(&self) -> bool {
         self.name_is_chosen
     }
 
-    /// Whether a template has to be rendered for a name.
+    /// Whether names may depend on the path of the workspace.
+    pub fn reads_path(&self) -> bool {
+        self.reads_path
+    }
+
+    /// Whether a name needs a template to be rendered.
     pub fn has_templates(&self) -> bool {
         let patterns = [&self.namespace, &self.name];
         patterns
@@ -125,7 +135,7 @@ impl Naming {
             .any(|pattern| matches!(pattern, Pattern::Template(_)))
     }
 
-    /// The namespace, unless the kind is cluster-scoped here, and the name of the copy.
+    /// The namespace, unless the kind is cluster-scoped on the service cluster, and the name of the copy.
     pub fn place(&self, named: Named<'_>) -> Result<(Option<String>, String), NamingError> {
         let render = |field, pattern: &Pattern| {
             let rendered = pattern.render(named);
@@ -209,13 +219,13 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: Option<&str>, namespace: Option<&str>, want: Result<&str, NamingError>) {
-        let naming = Naming::compile(Engine::Go, None, pattern, LocalScope::Namespaced);
+        let naming = NamingRules::compile(Engine::Go, None, pattern, LocalScope::Namespaced);
         let got = naming.and_then(|naming| place(&naming, namespace));
         assert_eq!(got, want.map(|name| (Some("abc".into()), name.into())));
     }
 
     fn place(
-        naming: &Naming,
+        naming: &NamingRules,
         namespace: Option<&str>,
     ) -> Result<(Option<String>, String), NamingError> {
         let object = Object::new(json!({
@@ -243,7 +253,7 @@ mod tests {
             None,
             Err(NamingError::Name("<no value>".into())),
         );
-        let naming = Naming::compile(
+        let naming = NamingRules::compile(
             Engine::Handlebars,
             Some("{{ClusterName}}"),
             Some("{{sha3short Object.metadata.name}}"),
@@ -257,7 +267,7 @@ mod tests {
     #[test]
     fn a_template_that_cannot_work_is_refused_when_it_is_compiled() {
         for bad in ["{{ .X", "{{ nothing .X }}", "{{ env \"HOME\" }}"] {
-            let refused = Naming::compile(Engine::Go, None, Some(bad), LocalScope::Namespaced);
+            let refused = NamingRules::compile(Engine::Go, None, Some(bad), LocalScope::Namespaced);
             let refused = refused.unwrap_err().to_string();
             assert!(refused.starts_with("naming.name: template:1:"), "{refused}");
         }
@@ -290,7 +300,7 @@ mod tests {
             Err(NamingError::Name("$other".into())),
         );
         let naming =
-            Naming::compile(Engine::Go, Some("a.b"), None, LocalScope::Namespaced).unwrap();
+            NamingRules::compile(Engine::Go, Some("a.b"), None, LocalScope::Namespaced).unwrap();
         let refused = place(&naming, None);
         assert_eq!(refused, Err(NamingError::Namespace("a.b".into())));
     }
@@ -309,7 +319,7 @@ mod tests {
             ("{{ splitList \":\" .ClusterPath | last }}", false),
         ] {
             let compile =
-                |scope| Naming::compile(Engine::Go, Some(namespace), None, scope).unwrap();
+                |scope| NamingRules::compile(Engine::Go, Some(namespace), None, scope).unwrap();
             let naming = compile(LocalScope::Namespaced);
             assert_eq!(naming.namespace_is_owners(), owners, "{namespace}");
             assert!(compile(LocalScope::Cluster).namespace_is_owners());
@@ -321,7 +331,7 @@ mod tests {
             ("x", false),
             ("$remoteName", true),
         ] {
-            let naming = Naming::compile(Engine::Go, None, Some(name), LocalScope::Cluster);
+            let naming = NamingRules::compile(Engine::Go, None, Some(name), LocalScope::Cluster);
             assert_eq!(naming.unwrap().name_is_chosen(), chosen, "{name}");
         }
     }
@@ -329,7 +339,7 @@ mod tests {
     #[test]
     fn a_cluster_scoped_copy_has_no_namespace() {
         let naming =
-            Naming::compile(Engine::Go, Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();
+            NamingRules::compile(Engine::Go, Some("a.b"), Some("x"), LocalScope::Cluster).unwrap();
         assert_eq!(place(&naming, Some("ns")), Ok((None, "x".into())));
     }
 }

@@ -1,15 +1,15 @@
-//! Types that are no CRD: a definition made of what discovery and the model document of the service
-//! cluster say, so that it can be published like any other.
+//! Kinds without CRD: a definition made from discovery and the OpenAPI document of the service cluster, so that they
+//! can be published like any other.
 
 use serde_json::{Map, Value, json};
 
-use self::models::{Around, MAX_DEPTH, Models};
+use self::models::{MAX_DEPTH, ModelContext, Models};
 use super::crd::{Crd, CrdError};
 use super::versions;
 
 mod models;
 
-/// A resource as discovery tells of it.
+/// A resource from discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     pub group: String,
@@ -24,7 +24,7 @@ pub struct Served {
     pub preferred: String,
 }
 
-/// One version, and what is served beside the object.
+/// One version and its subresources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedVersion {
     pub name: String,
@@ -32,14 +32,14 @@ pub struct ServedVersion {
     pub scale: bool,
 }
 
-/// Why no definition could be made.
+/// The reason why no definition could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenApiError {
     #[error("the OpenAPI document has no model of {kind} in {group_version}")]
     NoModel { group_version: String, kind: String },
-    #[error("the OpenAPI document names {0:?}, which it does not have")]
+    #[error("the OpenAPI document refers to {0:?}, which it does not contain")]
     Missing(String),
-    #[error("the model {0:?} contains itself, which no schema can say")]
+    #[error("the model {0:?} contains itself, which schemas cannot express")]
     Recursive(String),
     #[error("a model has several types at once: {0}")]
     SeveralTypes(String),
@@ -62,7 +62,7 @@ pub fn definition(served: &Served, document: &Value) -> Result<Crd, OpenApiError
     let mut list = Vec::new();
     for version in names {
         let model = models.of_kind(served, &version.name)?;
-        let schema = models.convert(model, &Around::TOP, &mut Vec::new())?;
+        let schema = models.convert(model, &ModelContext::TOP, &mut Vec::new())?;
         let mut subresources = Map::new();
         if version.status {
             subresources.insert("status".into(), json!({}));

@@ -1,4 +1,4 @@
-//! Projection: a CRD of the service cluster, turned into the type that consumers see.
+//! Projection: turns a CRD of the service cluster into the type that consumers see.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,24 +8,19 @@ use super::types::{Projection, PublishedResourceSpec, Scope, SourceResource};
 use super::versions;
 use kube_lang::object::Gvk;
 
-/// Why a CRD cannot be published as asked. Each message says what to change.
+/// The reason why a CRD cannot be published as requested. Each message says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProjectionError {
     #[error("spec.resource sets both version and versions: keep versions only")]
     VersionAndVersions,
-    #[error(
-        "none of the versions asked for in spec.resource exists: the CRD has {available}; \
-         ask for some of these"
-    )]
+    #[error("none of the versions in spec.resource exists: the CRD has {available}")]
     NoSuchVersion { available: String },
     #[error(
-        "none of the versions to be published is served: serve one of {selected} in the CRD, or \
-         publish others"
+        "none of the published versions is served: serve one of {selected} in the CRD, or publish others"
     )]
     NothingServed { selected: String },
     #[error(
-        "spec.projection.version renames one version, but {selected} are published: use \
-         spec.projection.versions, which says what each becomes"
+        "spec.projection.version renames one version, but {selected} are published: use spec.projection.versions"
     )]
     VersionIsAmbiguous { selected: String },
     #[error("spec.projection sets both version and versions: keep versions only")]
@@ -37,15 +32,15 @@ pub enum ProjectionError {
 }
 
 impl ProjectionError {
-    /// The field to look at.
+    /// The field to correct.
     pub fn field(&self, published: &PublishedResourceSpec) -> &'static str {
         match self {
             Self::VersionAndVersions => "spec.resource.version",
             Self::NoSuchVersion { .. } | Self::NothingServed { .. } => {
                 match wanted(&published.resource) {
-                    Wanted::Any => "spec.resource",
-                    Wanted::One(_) => "spec.resource.version",
-                    Wanted::Several(_) => "spec.resource.versions",
+                    VersionChoice::Any => "spec.resource",
+                    VersionChoice::One(_) => "spec.resource.version",
+                    VersionChoice::Several(_) => "spec.resource.versions",
                 }
             }
             Self::VersionIsAmbiguous { .. } | Self::ProjectedTwice => "spec.projection.version",
@@ -55,7 +50,7 @@ impl ProjectionError {
     }
 }
 
-/// A published type: what the service cluster calls it, what consumers call it.
+/// A published type: its names on the service cluster and for consumers.
 #[derive(Clone, Debug)]
 pub struct Projected {
     pub crd: Crd,
@@ -63,7 +58,7 @@ pub struct Projected {
     pub remote: Gvk,
 }
 
-/// Whether what is asked for contradicts itself, whatever the CRD says.
+/// Whether the projection contradicts itself, whatever the CRD says.
 pub fn coherent(published: &PublishedResourceSpec) -> Result<(), ProjectionError> {
     let resource = &published.resource;
     if given(resource.version.as_ref()).is_some() && !resource.versions.is_empty() {
@@ -77,7 +72,7 @@ pub fn coherent(published: &PublishedResourceSpec) -> Result<(), ProjectionError
     }
 }
 
-/// Selects the versions to publish and gives everything the names that consumers see.
+/// Selects the versions to publish and applies the names that consumers see.
 pub fn project(crd: &Crd, published: &PublishedResourceSpec) -> Result<Projected, ProjectionError> {
     coherent(published)?;
     let stored = crd
@@ -121,22 +116,22 @@ fn names<'a>(versions: impl IntoIterator<Item = &'a CrdVersion>) -> String {
     names.join(", ")
 }
 
-/// Which versions are asked for.
-enum Wanted<'a> {
+/// The selected versions.
+enum VersionChoice<'a> {
     Any,
     One(&'a str),
     Several(&'a [String]),
 }
 
-fn wanted(resource: &SourceResource) -> Wanted<'_> {
+fn wanted(resource: &SourceResource) -> VersionChoice<'_> {
     match given(resource.version.as_ref()) {
-        Some(version) => Wanted::One(version),
-        None if resource.versions.is_empty() => Wanted::Any,
-        None => Wanted::Several(&resource.versions),
+        Some(version) => VersionChoice::One(version),
+        None if resource.versions.is_empty() => VersionChoice::Any,
+        None => VersionChoice::Several(&resource.versions),
     }
 }
 
-/// An empty text is as good as none.
+/// An empty text counts as missing.
 fn given(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
@@ -144,9 +139,9 @@ fn given(text: Option<&String>) -> Option<&str> {
 fn select(spec: &mut CrdSpec, published: &PublishedResourceSpec) -> Result<(), ProjectionError> {
     let available = names(&spec.versions);
     match wanted(&published.resource) {
-        Wanted::Any => return Ok(()),
-        Wanted::One(wanted) => spec.versions.retain(|version| version.name == wanted),
-        Wanted::Several(wanted) => spec
+        VersionChoice::Any => return Ok(()),
+        VersionChoice::One(wanted) => spec.versions.retain(|version| version.name == wanted),
+        VersionChoice::Several(wanted) => spec
             .versions
             .retain(|version| wanted.contains(&version.name)),
     }
@@ -156,7 +151,7 @@ fn select(spec: &mut CrdSpec, published: &PublishedResourceSpec) -> Result<(), P
     Ok(())
 }
 
-/// Where the stored version is not published, the last served one takes its part.
+/// If the storage version is not published, the last served one takes its place.
 fn choose_storage(spec: &mut CrdSpec) -> Result<(), ProjectionError> {
     if !spec.versions.iter().any(|version| version.served) {
         return Err(ProjectionError::NothingServed {

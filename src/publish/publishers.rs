@@ -1,14 +1,14 @@
-//! Several published resources of one kind: copies of which may be told apart, and who goes first.
+//! Several published resources of one kind: which of them takes precedence.
 //!
-//! The marks of a copy name an object of a workspace by its cluster, namespace and name, never by its
-//! kind. Where one kind of the service cluster is published under two names, objects of both that have
-//! one name would lead to one copy. So the name that the oldest gives counts, and no other.
+//! The marks of a copy name an object of a workspace by its cluster, namespace and name, not by its kind. If one kind
+//! of the service cluster is published under two names, objects of both with one name would lead to one copy. So only
+//! the name that the oldest published resource gives is valid.
 
 use super::compiled::Problem;
 use super::projection;
 use super::types::PublishedResourceSpec;
 
-/// A published resource, as far as it tells under which name a kind is published.
+/// A published resource, with the names under which it publishes a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
     name: String,
@@ -20,7 +20,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// `created` is the creation timestamp as it is written, where there is one.
+    /// `created` is the creation timestamp as text, if there is one.
     pub fn of(spec: &PublishedResourceSpec, name: &str, created: Option<&str>) -> Self {
         let resource = &spec.resource;
         Self {
@@ -36,8 +36,8 @@ impl Publisher {
         self.local == other.local
     }
 
-    /// What is wrong with this one beside all others: the oldest, by name where several are of one
-    /// time, publishes its kind under another name.
+    /// The problem of this one, given all others: the oldest publishes its kind under another name. Of those of one
+    /// time, the first by name counts as the oldest.
     pub fn problem<'a>(&'a self, all: impl IntoIterator<Item = &'a Self>) -> Option<Problem> {
         let all = all.into_iter().chain([self]);
         let oldest = all.filter(|one| self.meets(one)).min_by_key(|one| {
@@ -71,7 +71,7 @@ mod tests {
         Publisher::of(&spec, name, created)
     }
 
-    /// The names of those that are refused beside each other.
+    /// The names of those that are refused together.
     fn refused(all: &[Publisher]) -> Vec<&str> {
         let refused = all.iter().filter(|one| one.problem(all).is_some());
         refused.map(|one| one.name.as_str()).collect()

@@ -1,22 +1,22 @@
-//! The condition `Ready` of a published resource: from what is known to what its owner reads.
+//! The condition `Ready` of a published resource, derived from the known facts.
 //!
-//! | reason | status | means |
+//! | reason | status | meaning |
 //! |---|---|---|
 //! | `Pending` | Unknown | the agent has not looked yet |
 //! | `KindNotFound` | False | the service cluster does not serve the kind |
-//! | `DiscoveryFailed`, `NoAnswer` | False | a server does not answer; tried again |
+//! | `DiscoveryFailed`, `NoAnswer` | False | a server does not respond; retried |
 //! | `DefinitionNotUsable` | False | the CRD, or the model of the kind, cannot be published |
-//! | `ProjectionInvalid` | False | versions or names asked for do not fit the CRD |
-//! | `Forbidden` | False | the agent lacks a right to make the schema |
+//! | `ProjectionInvalid` | False | the requested versions or names do not fit the CRD |
+//! | `Forbidden` | False | the agent lacks a right to create the schema |
 //! | `SchemaRefused` | False | kcp refused the schema |
 //! | `RulesInvalid` | False | naming, filters, mutations or related resources have mistakes; the API is published all the same |
-//! | `NotExported` | False | the export could not be written, or something in it is in the way |
+//! | `NotExported` | False | the export could not be written, or its content is in the way |
 //! | `DeletionsHeld` | False | deletions wait for an approval |
-//! | `NotWatched` | False | what objects depend on cannot be listed on the service cluster |
-//! | `MissingRights` | False | the agent was refused something that it needs |
+//! | `NotWatched` | False | objects, or what they depend on, cannot be listed or watched on one of the sides |
+//! | `MissingRights` | False | a request of the agent was refused |
 //! | `NoWorkspaces` | True | published; no workspace has bound it |
-//! | `SynchronizationDisabled` | True | published; objects are left alone, as asked |
-//! | `Synchronizing` | True | published, and objects are kept in step |
+//! | `SynchronizationDisabled` | True | published; objects are not synchronized, as configured |
+//! | `Synchronizing` | True | published, and objects are synchronized |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,36 +27,38 @@ use super::compiled::Problem;
 /// The condition's type.
 pub const READY: &str = "Ready";
 
-/// How many problems of one sort are told; the rest is counted.
+/// The number of problems of one sort in the message; further ones are counted.
 const TOLD: usize = 5;
 /// The longest message, in bytes.
 const LONGEST: usize = 4096;
 
-/// What is known of a published resource.
+/// The known facts about a published resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// The generation that all of this is about.
+    /// The generation that the facts refer to.
     pub generation: i64,
     pub schema: SchemaFact,
-    /// What is wrong with the rules, and warnings of them.
+    /// Problems and warnings of the rules.
     pub rules: Vec<Problem>,
-    /// What keeps it from being in the export as asked, in words.
+    /// The problems that keep it from being exported as requested.
     pub export: Vec<String>,
     pub synchronization: SynchronizationFact,
     pub held: Option<HeldDeletions>,
-    /// What the agent was refused, such as `delete secrets on the service cluster`.
+    /// The requests that were refused, such as `delete secrets on the service cluster`.
     pub missing_rights: BTreeSet<String>,
-    /// Kinds that workspaces do not let the agent write, and how many workspaces that are.
+    /// Kinds that workspaces do not let the agent write, with the number of workspaces.
     pub unaccepted: BTreeMap<String, usize>,
-    /// How many copies there are of workspaces that do not bind the API any more, by workspace.
+    /// The number of copies of workspaces that no longer bind the API, by workspace.
     pub orphans: BTreeMap<String, usize>,
-    /// Objects of which somebody else takes back what is written.
+    /// The number of objects whose writes another writer undoes.
     pub contested: usize,
-    /// Kinds of related objects that nobody serves, in words.
+    /// Kinds of related objects that are not served.
     pub unserved: Vec<String>,
-    /// What cannot be listed on the service cluster, in words; nothing is synchronized before.
+    /// Kinds that cannot be listed on the service cluster; nothing is synchronized before.
     pub unseen: Vec<String>,
-    /// What holds nothing up but should be known, in words.
+    /// Kinds that could not be watched for a while.
+    pub unheard: BTreeSet<String>,
+    /// Warnings that block nothing.
     pub warnings: Vec<String>,
 }
 
@@ -85,7 +87,7 @@ impl Default for SynchronizationFact {
     }
 }
 
-/// Deletions that wait.
+/// The number of held deletions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldDeletions {
     pub count: usize,
@@ -104,7 +106,7 @@ pub struct Verdict {
     pub generation: i64,
 }
 
-/// What follows from the facts. The first trouble gives the reason, all of them are told.
+/// The verdict. The first problem gives the reason; the message has all of them.
 pub fn judge(facts: &Facts) -> Verdict {
     let troubles = troubles(facts);
     let (status, reason, mut sentences) = match (troubles.first(), &facts.schema) {
@@ -148,8 +150,7 @@ pub fn judge(facts: &Facts) -> Verdict {
             count => format!("{count} objects are"),
         };
         sentences.push(format!(
-            "{objects} not kept in step, because something else takes back what is written each time: the log says \
-             which and where"
+            "{objects} not in sync, because another writer undoes each change: see the log"
         ));
     }
     sentences.extend(facts.warnings.iter().cloned());
@@ -169,8 +170,7 @@ fn orphans(facts: &Facts) -> Option<String> {
     };
     let of = some(facts.orphans.keys().cloned());
     Some(format!(
-        "{copies} {noun} left of workspaces that do not bind the API any more: {of}; `hawser orphans list` \
-         shows them"
+        "{copies} {noun} left of workspaces that no longer bind the API: {of}; see `hawser orphans list`"
     ))
 }
 
@@ -201,7 +201,7 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
     }
     if let Some(held) = &facts.held {
         let told = format!(
-            "{} deletions are held: {}; to let them go on, set the annotation {}",
+            "{} deletions are held: {}; to approve them, set the annotation {}",
             held.count, held.why, held.approval
         );
         troubles.push(("DeletionsHeld", told));
@@ -209,7 +209,15 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
     if !facts.unseen.is_empty() {
         let told = some(facts.unseen.iter().cloned());
         let told = format!(
-            "no object can be synchronized before these can be listed on the service cluster: {told}"
+            "no object can be synchronized until these can be listed on the service cluster: {told}"
+        );
+        troubles.push(("NotWatched", told));
+    }
+    if !facts.unheard.is_empty() {
+        let told = some(facts.unheard.iter().cloned());
+        let told = format!(
+            "objects are not synchronized while these cannot be watched: {told}; check that the server answers and, \
+             in kcp, that the APIExport has the schema or the permission claim"
         );
         troubles.push(("NotWatched", told));
     }
@@ -225,7 +233,7 @@ fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
     match synchronization {
         SynchronizationFact::Disabled => (
             "SynchronizationDisabled",
-            "objects are not synchronized, as asked".to_owned(),
+            "objects are not synchronized, as configured".to_owned(),
         ),
         SynchronizationFact::Enabled(0) => {
             ("NoWorkspaces", "no workspace has bound it yet".to_owned())
@@ -240,7 +248,7 @@ fn fine(synchronization: SynchronizationFact) -> (&'static str, String) {
     }
 }
 
-/// What is wrong with the rules, and what they may not have been meant to do.
+/// The problems of the rules, and their warnings.
 fn rules(facts: &Facts) -> (Vec<String>, Vec<String>) {
     let (mistakes, warnings): (Vec<_>, Vec<_>) = facts.rules.iter().partition(|p| p.is_error());
     let told = |problems: Vec<&Problem>| problems.into_iter().map(in_words).collect();
@@ -271,8 +279,8 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// The merge patch that brings a status up to date; none if it says all of it already. The time of
-/// the last transition moves only with the condition's status, conditions of others stay.
+/// The merge patch that updates a status; `None` if it is up to date. The time of the last transition changes only with
+/// the condition's status; conditions of others stay.
 pub fn patch(status: &Value, verdict: &Verdict, now: &str) -> Option<Value> {
     let none = Vec::new();
     let conditions = status["conditions"].as_array().unwrap_or(&none);

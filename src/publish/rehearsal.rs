@@ -1,7 +1,7 @@
-//! Passes over objects in hand: what would be asked of the control planes, and what would come of it.
+//! Passes over objects in memory: the requests that would be sent, and their results.
 //!
-//! For `hawser render` and for tests. Two maps stand for the control planes; they do what any API server
-//! does with the engine's requests, and know nothing of schemas, admission or rights.
+//! For `hawser render` and for tests. Two maps stand for the control planes; they execute the engine's requests like an
+//! API server, without schemas, admission or authorization.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,26 +9,28 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use hawser_sync::subject::Labels;
+use hawser_sync::Labels;
 use hawser_sync::{
     Answer, Cluster, Dialect, Failure, Found, Key, Outcome, Report, Request, Scope, Seen, Step,
     Store, Subject, View, run,
 };
 use kube_lang::object::{Object, merge_patch};
 
-/// What is in hand.
+/// The objects in memory.
 #[derive(Debug, Default)]
-pub struct Rehearsal(Mutex<State>);
+pub struct Rehearsal(Mutex<RehearsalState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RehearsalState {
     objects: BTreeMap<Key, Arc<Object>>,
     gone: BTreeSet<Key>,
+    /// What exists and is shown to nobody.
+    concealed: BTreeMap<Key, Arc<Object>>,
     sent: Vec<Request>,
     clock: u64,
 }
 
-/// A subject that stays as it is.
+/// A subject that does not change.
 struct Fixed<'a>(&'a Subject);
 
 impl Dialect for Fixed<'_> {
@@ -42,13 +44,14 @@ impl Dialect for Fixed<'_> {
 }
 
 impl Rehearsal {
-    /// Lays an object down as it is; what it lacks of an identity it gets.
+    /// Stores an object; a missing uid and version are added.
     pub fn put(&self, key: &Key, object: &Object) {
         let mut state = self.0.lock();
         state.store(key, object.clone());
     }
 
-    /// Changes an object as somebody else would.
+    /// Changes an object on behalf of somebody else.
+    #[cfg(test)]
     pub fn patch(&self, key: &Key, patch: Value) -> Answer {
         let request = Request::Patch {
             key: key.clone(),
@@ -57,7 +60,8 @@ impl Rehearsal {
         self.0.lock().execute(&request)
     }
 
-    /// Deletes an object as somebody else would.
+    /// Deletes an object on behalf of somebody else.
+    #[cfg(test)]
     pub fn delete(&self, key: &Key) -> Answer {
         let uid = self.object(key).and_then(|o| o.uid().map(Arc::from));
         let request = Request::Delete {
@@ -67,17 +71,44 @@ impl Rehearsal {
         self.0.lock().execute(&request)
     }
 
-    /// Takes an object out of sight; nobody sees it end.
+    /// Hides an object without a deletion event.
     #[cfg(test)]
     pub fn hide(&self, key: &Key) -> Option<Arc<Object>> {
         self.0.lock().objects.remove(key)
+    }
+
+    /// Takes an object out of what a claim's selector covers: it looks deleted, and its name is taken.
+    #[cfg(test)]
+    pub fn conceal(&self, key: &Key) {
+        let mut state = self.0.lock();
+        let object = state.objects.get(key).cloned();
+        state.remove(key);
+        state
+            .concealed
+            .extend(object.map(|object| (key.clone(), object)));
+    }
+
+    /// Shows a concealed object again.
+    #[cfg(test)]
+    pub fn reveal(&self, key: &Key) {
+        let mut state = self.0.lock();
+        if let Some(object) = state.concealed.remove(key) {
+            state.store(key, Object::clone(&object));
+        }
+    }
+
+    /// Deletes a concealed object.
+    #[cfg(test)]
+    pub fn delete_concealed(&self, key: &Key) {
+        self.0.lock().concealed.remove(key);
     }
 
     pub fn object(&self, key: &Key) -> Option<Arc<Object>> {
         self.0.lock().objects.get(key).cloned()
     }
 
-    /// Everything there is.
+    /// All objects.
+    #[cfg(test)]
     pub fn objects(&self) -> BTreeMap<Key, Arc<Object>> {
         self.0.lock().objects.clone()
     }
@@ -87,7 +118,7 @@ impl Rehearsal {
         self.pass_of(&Fixed(subject))
     }
 
-    /// One pass of whatever a front end makes up, and the requests that it sent.
+    /// One pass of a dialect, and the requests that it sent.
     pub fn pass_of(&self, front: &impl Dialect) -> (Report, Vec<Request>) {
         self.0.lock().sent.clear();
         let report = futures::executor::block_on(run(front, self, self));
@@ -95,7 +126,7 @@ impl Rehearsal {
     }
 }
 
-impl State {
+impl RehearsalState {
     fn store(&mut self, key: &Key, mut object: Object) -> Arc<Object> {
         self.clock += 1;
         let clock = self.clock;
@@ -118,7 +149,7 @@ impl State {
             },
             Request::Find { scope, labels } => Answer::Listed(self.found(scope, labels)),
             Request::Create { key, object } => {
-                if self.objects.contains_key(key) {
+                if self.objects.contains_key(key) || self.concealed.contains_key(key) {
                     return Answer::Failed(Failure::AlreadyExists);
                 }
                 Answer::Object(self.store(key, object.clone()))
@@ -204,7 +235,7 @@ impl State {
     }
 }
 
-/// What a body says of the object that it was decided on.
+/// The precondition in a body.
 fn precondition(now: &Object, body: &Value) -> Option<Failure> {
     let said = |field: &str| body.get("metadata")?.get(field)?.as_str();
     if said("uid").is_some_and(|uid| now.uid() != Some(uid)) {
@@ -233,10 +264,6 @@ impl Store for Rehearsal {
 
     fn saw_end(&self, key: &Key) -> bool {
         self.saw_deletion(key)
-    }
-
-    fn learn(&self, _request: &Request, _answer: &Answer) {
-        // What was answered is what is in hand.
     }
 }
 

@@ -1,16 +1,15 @@
-//! Related objects: the Secret with the credentials, the `ConfigMap` with the endpoint, whatever
-//! travels with a published object, either way.
+//! Related objects: the Secret with the credentials, the `ConfigMap` with the endpoint, and whatever else is copied
+//! with a published object, in either direction.
 //!
-//! In every round of a pass the entries are resolved anew over what is known; each pair that they lead
-//! to is one more link of the subject. What a memory still tells of and no entry leads to any more is
-//! a link too, until it is taken back.
+//! In every round of a pass, the entries are resolved again with the known objects; each pair of original and copy is
+//! one more link of the subject. A pair that only the memory records is a link too, until it is deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use hawser_sync::subject::{self as sync, Fate};
+use hawser_sync::link::{self as sync, Fate};
 use hawser_sync::{
     Found, Intent, Key, LinkId, Memory, Owner, Request, Rules as _, Seen, Subject, View,
 };
@@ -31,6 +30,7 @@ mod links;
 mod report;
 mod resolve;
 mod rules;
+mod sight;
 mod stray;
 
 pub use entry::{Author, Authors, Entry, TypeName, Words};
@@ -38,23 +38,23 @@ pub use guard::{reserved, shares_namespaces, tells_workspaces};
 pub use leads::{End, Lead, leads};
 pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;
-pub use resolve::FAN_OUT;
+pub use sight::binding_kind;
 pub use stray::{Stray, strays};
 
 use identity::Identity;
 use left::{Left, Stays};
 use links::Making;
 
-/// What a type is, as the side that serves it says.
+/// A type, as the side that serves it describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelatedKind {
     pub kind: Arc<Gvk>,
     pub namespaced: bool,
-    /// Whether a status is served apart.
+    /// Whether it has a status subresource.
     pub status: bool,
 }
 
-/// Types by the side that serves them and by name. Secrets and `ConfigMap`s need not be asked for.
+/// Types by the side that serves them and by name. Secrets and `ConfigMap`s need no discovery.
 #[derive(Clone, Debug)]
 pub struct Kinds(BTreeMap<(Origin, TypeName), RelatedKind>);
 
@@ -90,17 +90,17 @@ impl Kinds {
     }
 }
 
-/// A kind of the service cluster whose objects may be copies, each of which belongs to a workspace.
+/// A kind of the service cluster whose objects may be copies, each of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedKind {
     pub group: String,
     pub kind: String,
-    /// As its copies are watched, and whether they live in namespaces; none while they are not.
+    /// The kind of the watch on its copies, and whether they are namespaced; `None` without a watch.
     pub watched: Option<(Arc<Gvk>, bool)>,
 }
 
-impl Published {
-    /// Whether an owner reference names an object of this kind, in whatever version.
+impl PublishedKind {
+    /// Whether an owner reference names an object of this kind, in any version.
     fn is_named_by(&self, owner: &Value) -> bool {
         let group = owner["apiVersion"].as_str().unwrap_or_default();
         let group = group.split_once('/').map_or("", |(group, _)| group);
@@ -113,7 +113,7 @@ pub trait Quiet: Send + Sync {
     fn is_quiet(&self, key: &Key, object: &Object) -> bool;
 }
 
-/// Every object is.
+/// Every object counts as unchanged.
 pub struct AlwaysQuiet;
 
 impl Quiet for AlwaysQuiet {
@@ -122,18 +122,17 @@ impl Quiet for AlwaysQuiet {
     }
 }
 
-/// What related objects need beside the rules of the published one.
+/// The inputs of related objects beside the rules of the published one.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     pub kinds: &'a Kinds,
     pub ledger: &'a Ledger,
-    /// All kinds that the agent publishes, whichever the published object is of.
-    pub published: &'a [Published],
+    /// All kinds that the agent publishes.
+    pub published: &'a [PublishedKind],
     pub quiet: &'a dyn Quiet,
 }
 
-/// The subject with the links of its related objects, as the view now shows them; an error names what
-/// has to be looked at first.
+/// The subject with the links of its related objects, given the view; the error names the reads that are needed first.
 pub fn extend(
     subject: Subject,
     rules: &ObjectRules,
@@ -146,7 +145,7 @@ pub fn extend(
     };
     let anchor = match view.get(&subject.anchor) {
         Seen::Present(anchor) => anchor,
-        Seen::Absent => return Ok(afterwards(subject, rules, around.ledger, view)),
+        Seen::Absent => return afterwards(subject, rules, around.ledger, view),
         Seen::Unknown => return Ok(subject),
     };
     let memory = match view.get(&place.key) {
@@ -156,8 +155,8 @@ pub fn extend(
         {
             return Ok(subject);
         }
-        Seen::Absent => Memory::default(),
-        Seen::Present(stored) => place.codec.read(&stored, &subject.links),
+        Seen::Absent => Arc::default(),
+        Seen::Present(stored) => view.facts().memory(place, &stored, &subject.links),
     };
     let compiled = rules.compiled();
     if compiled.related.is_empty() && memory.entries.is_empty() {
@@ -186,8 +185,8 @@ pub fn extend(
     }
 }
 
-/// The subject of an object that is not wanted any more. What was made for it stays as it is, but for what
-/// no entry tells of any more, and for originals in deletion, which are let go.
+/// The subject of an object that is no longer wanted. Its related copies stay, except for those without an entry, and
+/// originals in deletion are released.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method alone is not general enough in its lifetimes"
@@ -208,16 +207,19 @@ pub fn outside(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dy
     leaves
 }
 
-/// The subject of an object that is gone: originals that were out of sight when it went are let go when
-/// they show again.
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the method alone is not general enough in its lifetimes"
-)]
-fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn View) -> Subject {
-    let (mut left, stays) = apart(&subject, rules, ledger, view, |left| left.afterwards());
+/// The subject of an object that is gone: originals that were hidden when it went are released when they appear again.
+fn afterwards(
+    subject: Subject,
+    rules: &ObjectRules,
+    ledger: &Ledger,
+    view: &dyn View,
+) -> Result<Subject, Vec<Request>> {
+    let left = apart(&subject, rules, ledger, view, |left| {
+        Some(left.afterwards())
+    });
+    let (mut left, stays) = left.transpose()?.unwrap_or_default();
     if left.is_empty() {
-        return subject;
+        return Ok(subject);
     }
     let mut gone = Subject {
         finalizer: None,
@@ -232,11 +234,10 @@ fn afterwards(subject: Subject, rules: &ObjectRules, ledger: &Ledger, view: &dyn
         }
     }
     gone.links.append(&mut left);
-    gone
+    Ok(gone)
 }
 
-/// Links of what a memory tells of, beside the rules for objects that are there and wanted. Nothing is
-/// claimed any more but what the memory tells of.
+/// Links of the records of a memory, beside the rules for wanted objects. From now on, only these records are claimed.
 fn apart<T: Default>(
     subject: &Subject,
     rules: &ObjectRules,
@@ -250,9 +251,9 @@ fn apart<T: Default>(
     let memory = match view.get(&place.key) {
         Seen::Unknown => return T::default(),
         Seen::Present(stored) if tells_of_related(&stored) => {
-            place.codec.read(&stored, &subject.links)
+            view.facts().memory(place, &stored, &subject.links)
         }
-        Seen::Present(_) | Seen::Absent => Memory::default(),
+        Seen::Present(_) | Seen::Absent => Arc::default(),
     };
     let by = claimant(&place.key, rules);
     let left = Left {
@@ -274,7 +275,7 @@ fn claimant(memory: &Key, rules: &ObjectRules) -> Claimant {
     }
 }
 
-/// The copy of the published object: of several the one that was made.
+/// The copy of the published object: of several, the one that was created.
 fn own_copy(
     copies: Vec<(Key, Arc<Object>)>,
     rules: &ObjectRules,
@@ -290,16 +291,16 @@ fn own_copy(
     ours.into_iter().next().map(|(_, object)| object)
 }
 
-/// The identifier of the entry that a link is of; none for links of another sort.
+/// The identifier of the entry of a link; `None` for other links.
 pub fn entry_of(id: &LinkId) -> Option<String> {
     let identity = Identity::read(id);
     let made = identity.map(|identity| identity.identifier().to_owned());
     made.or_else(|| links::refused_entry(id).map(str::to_owned))
 }
 
-/// The two ends of a related link, each with what its kind is called in paths.
+/// The two ends of a related link, each with the plural of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct RelatedEnds {
     pub origin: Origin,
     pub source: (Key, String),
     pub target: (Key, String),
@@ -307,8 +308,8 @@ pub struct Ends {
     hold: Option<String>,
 }
 
-impl Ends {
-    /// By the name that the link has in the memory; none for links of another sort.
+impl RelatedEnds {
+    /// Reads the name of the link in the memory; `None` for other links.
     pub fn read(id: &LinkId, sides: &Sides, remote: &Remote) -> Option<Self> {
         let identity = Identity::read(id)?;
         let (source, target) = identity.resources();
@@ -320,7 +321,7 @@ impl Ends {
         })
     }
 
-    /// What is wanted of it: the copy, and the original where that is held.
+    /// The claims of the link: the copy, and the original if it has a finalizer.
     pub fn wishes(&self) -> impl Iterator<Item = Wish> {
         let hold = self.hold.as_deref();
         let held = hold.map(|finalizer| Wish::held(&self.source.0, finalizer));

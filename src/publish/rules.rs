@@ -1,20 +1,19 @@
-//! What the engine asks about one object of a workspace, answered by the compiled rules; and the
-//! subject that such an object is.
+//! The engine's rules for one object of a workspace, by the compiled rules; and the subject of such an object.
 
 use std::sync::{Arc, LazyLock};
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::compiled::Compiled;
 use super::marks::{self, Remote};
 use super::memory::codec::StateSecret;
-use super::naming::{LocalScope, Named, NamingError};
+use super::naming::{Named, NamingError};
 use super::related::reserved;
 use super::types::{AdoptedOnDelete, Adoption, ConsumerNames, Safety};
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
-use hawser_sync::subject::{self, Intent, Side, StatusFlow};
+use hawser_sync::link::{self, StatusFlow};
+use hawser_sync::{Intent, Side};
 use kube_lang::object::{Gvk, Object, numbers};
 
 use hawser_sync::{
@@ -22,13 +21,13 @@ use hawser_sync::{
     Scope, Source, Subject, Target,
 };
 
-/// One for all subjects, each of which is remembered with the key of its memory.
+/// One for all subjects.
 pub static SECRET: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Secret").into());
 
 /// The link of the object itself.
 pub const PRIMARY: &str = "primary";
 
-/// The two control planes, by the names under which caches and requests know them.
+/// The two control planes, by their names in caches and requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
     pub kcp: Side,
@@ -50,72 +49,8 @@ pub struct ObjectRules {
     compiled: Arc<Compiled>,
     sides: Sides,
     remote: Remote,
-    /// Of its workspace; empty where paths are not wanted or not known.
+    /// The path of its workspace; empty if paths are disabled or unknown.
     cluster_path: String,
-    /// What was worked out of the object, which these rules are asked for again in each round of a pass.
-    worked: Arc<Worked>,
-}
-
-/// What mutations made of the last states of the objects that they were given.
-#[derive(Debug, Default)]
-struct Worked {
-    /// Of the source, where there is a copy, and where there is none.
-    spec: Mutex<Option<Mutated>>,
-    imagined: Mutex<Option<Mutated>>,
-    /// Of the copy.
-    status: Mutex<Option<Mutated>>,
-    #[cfg(test)]
-    times: std::sync::atomic::AtomicUsize,
-}
-
-type Mutated = (States, Result<Arc<Object>, Reason>);
-
-/// Which state of an object, and of the one on the other side. A server gives no two states of an object one
-/// version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct States(Box<str>, Box<str>, Option<(Box<str>, Box<str>)>);
-
-impl States {
-    /// None where one of them does not say which state it is.
-    fn of(object: &Object, other: Option<&Object>) -> Option<Self> {
-        let state = |object: &Object| {
-            let version = object
-                .resource_version()
-                .filter(|version| !version.is_empty());
-            Some((object.uid()?.into(), version?.into()))
-        };
-        let (uid, version) = state(object)?;
-        let other = match other {
-            Some(other) => Some(state(other)?),
-            None => None,
-        };
-        Some(Self(uid, version, other))
-    }
-}
-
-impl Worked {
-    #[cfg_attr(
-        not(test),
-        expect(clippy::unused_self, reason = "tests count what is worked out")
-    )]
-    fn out(
-        &self,
-        known: &Mutex<Option<Mutated>>,
-        states: Option<States>,
-        work: impl FnOnce() -> Result<Object, Reason>,
-    ) -> Result<Arc<Object>, Reason> {
-        if let (Some((of, made)), Some(states)) = (&*known.lock(), &states)
-            && of == states
-        {
-            return made.clone();
-        }
-        #[cfg(test)]
-        self.times
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let made = work().map(Arc::new);
-        *known.lock() = states.map(|states| (states, made.clone()));
-        made
-    }
 }
 
 impl ObjectRules {
@@ -131,7 +66,6 @@ impl ObjectRules {
             sides: sides.clone(),
             remote,
             cluster_path: wanted.unwrap_or_default().to_owned(),
-            worked: Arc::default(),
         }
     }
 
@@ -145,12 +79,6 @@ impl ObjectRules {
 
     pub fn remote(&self) -> &Remote {
         &self.remote
-    }
-
-    /// Whether these would be the rules with that path of the workspace.
-    pub fn is_at(&self, cluster_path: Option<&str>) -> bool {
-        let wanted = cluster_path.filter(|_| self.compiled.workspace_paths);
-        self.cluster_path == wanted.unwrap_or_default()
     }
 
     pub fn cluster_path(&self) -> &str {
@@ -168,8 +96,13 @@ impl ObjectRules {
         Scope::new(&self.sides.service, &self.compiled.types.local, "")
     }
 
-    /// Namespace and name of the copy of an object as it is, or as the mutations left it.
+    /// Namespace and name of the copy of an object, before or after mutations.
     fn named(&self, object: &Object) -> Result<(Option<String>, String), Reason> {
+        let compiled = &self.compiled;
+        if compiled.needs_path() && compiled.naming.reads_path() && self.cluster_path.is_empty() {
+            let why = "the path of the workspace is not known";
+            return Err(Reason::new(Code::NamingFailed, why));
+        }
         let named = Named {
             remote: &self.remote,
             object,
@@ -184,18 +117,11 @@ impl ObjectRules {
         })
     }
 
-    /// The copy as it would be made without mutations: what these see where there is none yet.
+    /// The copy without mutations: the input of mutations while there is no copy.
     fn hypothetical(&self, source: &Object) -> Result<Object, Reason> {
         let (namespace, name) = self.named(source)?;
-        let mut copy = source.clone();
-        marks::strip(&mut copy);
-        copy.set_gvk(&self.compiled.types.local);
-        let metadata = copy.metadata_mut();
-        metadata.insert("name".into(), name.into());
-        match namespace {
-            Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
-            None => metadata.remove("namespace"),
-        };
+        let kind = &self.compiled.types.local;
+        let mut copy = renamed(source, kind, namespace.as_deref(), &name);
         let marks = self.marks(source, Made::Created);
         for (key, value) in marks.labels() {
             copy.set_label(key, value);
@@ -205,24 +131,6 @@ impl ObjectRules {
         }
         Ok(copy)
     }
-
-    /// The source as the mutations want it on the service cluster.
-    fn mutated(&self, source: &Object, live: Option<&Object>) -> Result<Arc<Object>, Reason> {
-        let known = match live {
-            Some(_) => &self.worked.spec,
-            None => &self.worked.imagined,
-        };
-        self.worked.out(known, States::of(source, live), || {
-            let imagined;
-            let other = if let Some(live) = live {
-                live
-            } else {
-                imagined = self.hypothetical(source)?;
-                &imagined
-            };
-            mutate(&self.compiled.spec, source, other)
-        })
-    }
 }
 
 fn mutate(pipeline: &Pipeline, object: &Object, other: &Object) -> Result<Object, Reason> {
@@ -230,7 +138,21 @@ fn mutate(pipeline: &Pipeline, object: &Object, other: &Object) -> Result<Object
     let value = pipeline
         .apply(object.as_value(), Some(other.as_value()))
         .map_err(|error| failed(explain(&error)))?;
-    Object::new(value).map_err(|error| failed(format!("the result is no object: {error}")))
+    Object::new(value).map_err(|error| failed(format!("the result is not an object: {error}")))
+}
+
+/// An object with another identity, and without marks.
+pub(super) fn renamed(object: &Object, kind: &Gvk, namespace: Option<&str>, name: &str) -> Object {
+    let mut object = object.clone();
+    marks::strip(&mut object);
+    object.set_gvk(kind);
+    let metadata = object.metadata_mut();
+    metadata.insert("name".into(), name.into());
+    match namespace {
+        Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
+        None => metadata.remove("namespace"),
+    };
+    object
 }
 
 fn explain(error: &MutationError) -> String {
@@ -241,13 +163,19 @@ fn explain(error: &MutationError) -> String {
 }
 
 impl Rules for ObjectRules {
-    fn place(&self, source: &Object) -> Result<Key, Reason> {
-        let (namespace, name) = if self.compiled.spec.is_empty() {
-            self.named(source)?
-        } else {
-            let mutated = self.mutated(source, None)?;
-            self.named(&mutated)?
+    fn mutated(&self, source: &Object, copy: Option<&Object>) -> Result<Option<Object>, Reason> {
+        if self.compiled.spec.is_empty() {
+            return Ok(None);
+        }
+        let mutated = match copy {
+            Some(copy) => mutate(&self.compiled.spec, source, copy),
+            None => mutate(&self.compiled.spec, source, &self.hypothetical(source)?),
         };
+        mutated.map(Some)
+    }
+
+    fn place(&self, mutated: &Object) -> Result<Key, Reason> {
+        let (namespace, name) = self.named(mutated)?;
         Ok(self.local_scope().key(namespace.as_deref(), &name))
     }
 
@@ -261,26 +189,19 @@ impl Rules for ObjectRules {
         let why = reserved(namespace, &compiled.agent.namespace)
             .or(closed.then_some("spec.safety.consumerNames closes it"));
         why.map_or(Ok(()), |why| {
-            let said = format!("{namespace}: consumers have a say in it, and {why}");
+            let said = format!("{namespace}: consumers influence it, and {why}");
             Err(Reason::new(Code::NamespaceClosed, said))
         })
     }
 
-    fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
-        let mut desired = if self.compiled.spec.is_empty() {
-            source.clone()
-        } else {
-            Arc::unwrap_or_clone(self.mutated(source, live)?)
-        };
-        marks::strip(&mut desired);
-        // What tells which object this is does not travel and must not change by a mutation.
-        desired.set_gvk(&source.gvk());
-        let metadata = desired.metadata_mut();
-        metadata.insert("name".into(), source.name().into());
-        match source.namespace() {
-            Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
-            None => metadata.remove("namespace"),
-        };
+    fn desired(
+        &self,
+        source: &Object,
+        mutated: &Object,
+        _: Option<&Object>,
+    ) -> Result<Object, Reason> {
+        // The identity does not travel, and no mutation changes it.
+        let mut desired = renamed(mutated, &source.gvk(), source.namespace(), source.name());
         for subresource in &self.compiled.types.subresources {
             desired.root_mut().remove(*subresource);
         }
@@ -298,26 +219,19 @@ impl Rules for ObjectRules {
         marks::owner(live, &self.remote, &self.compiled.agent.name)
     }
 
-    fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, from: &Object, _: &Object, mutated: &Object) -> Result<Option<Value>, Reason> {
         let mut status = if self.compiled.status.is_empty() {
             from.root().get("status").cloned()
         } else {
-            let states = States::of(from, Some(to));
-            let mutated = self.worked.out(&self.worked.status, states, || {
-                if self.compiled.spec.is_empty() {
-                    return mutate(&self.compiled.status, from, to);
-                }
-                let source = self.mutated(to, Some(from))?;
-                mutate(&self.compiled.status, from, &source)
-            })?;
-            mutated.root().get("status").cloned()
+            let made = mutate(&self.compiled.status, from, mutated)?;
+            made.root().get("status").cloned()
         };
         status.iter_mut().for_each(numbers::unify);
         Ok(status)
     }
 }
 
-/// An object of a workspace as the engine takes it: the finalizer on it, its copy, what is remembered.
+/// The subject of an object of a workspace: its finalizer, its copy, its memory.
 pub fn subject_of(rules: ObjectRules) -> Subject {
     let compiled = Arc::clone(&rules.compiled);
     let remote = rules.remote.clone();
@@ -362,12 +276,12 @@ fn policy(compiled: &Compiled) -> Policy {
     let chosen = !naming.namespace_is_owners() || naming.name_is_chosen();
     Policy {
         adoption: match safety.adoption.unwrap_or_default() {
-            Adoption::Unowned if !(chosen && guards_names(safety)) => subject::Adoption::Keep,
-            Adoption::Unowned | Adoption::Never => subject::Adoption::Never,
+            Adoption::Unowned if !(chosen && guards_names(safety)) => link::Adoption::Keep,
+            Adoption::Unowned | Adoption::Never => link::Adoption::Never,
         },
         adopted_on_delete: match safety.adopted_on_delete.unwrap_or_default() {
-            AdoptedOnDelete::Delete => subject::AdoptedOnDelete::Delete,
-            AdoptedOnDelete::Release => subject::AdoptedOnDelete::Release,
+            AdoptedOnDelete::Delete => link::AdoptedOnDelete::Delete,
+            AdoptedOnDelete::Release => link::AdoptedOnDelete::Release,
         },
         status: if compiled.types.remote_status {
             StatusFlow::Back
@@ -380,11 +294,6 @@ fn policy(compiled: &Compiled) -> Policy {
 
 fn guards_names(safety: &Safety) -> bool {
     safety.consumer_names.unwrap_or_default() == ConsumerNames::Guarded
-}
-
-/// Whether copies live in namespaces.
-pub fn is_namespaced(compiled: &Compiled) -> bool {
-    compiled.types.local_scope == LocalScope::Namespaced
 }
 
 #[cfg(test)]

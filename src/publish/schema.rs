@@ -1,4 +1,4 @@
-//! Published schemas: their names, which are hashes of what they say, and their content.
+//! Published schemas: their content, and their names, which are hashes of it.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub struct PublishedSchema {
     pub object: Value,
 }
 
-/// The name of the schema for a projected CRD: the same content has the same name for ever.
+/// The name of the schema for a projected CRD: the same content always has the same name.
 pub fn name(spec: &CrdSpec) -> Result<String, CrdError> {
     let hash = hashes::sha1_hex(&(encode_spec(spec)? + "\n"));
     Ok(format!(
@@ -60,8 +60,8 @@ pub fn publish(crd: &Crd, agent: &str) -> Result<PublishedSchema, CrdError> {
     Ok(PublishedSchema { name, object })
 }
 
-/// A version of a CRD as a version of a published schema: the schema stands there directly, and
-/// there are always subresources, if only none.
+/// Converts a version of a CRD to a version of a published schema: the schema is there directly, and subresources are
+/// always present, even if empty.
 fn version(crd_version: &Value) -> Value {
     let mut version = crd_version.clone();
     let schema = crd_version["schema"]["openAPIV3Schema"].clone();

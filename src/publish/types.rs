@@ -1,8 +1,8 @@
 //! The `PublishedResource` type as it is stored: what an owner writes to publish an API.
 //!
-//! These are wire types, nothing more: every field is as optional as the API server lets it be, and
-//! nothing is checked here. The compiled rules turn them once into what the engine works with. The
-//! CRD manifest in `crds/` is generated from them (see [`manifest`]).
+//! These are wire types only: every field is as optional as the API server lets it be, and nothing is validated here.
+//! The compiled rules convert them once for the engine. The CRD manifest in `crds/` is generated from them (see
+//! [`manifest`]).
 
 #![allow(
     unreachable_pub,
@@ -35,17 +35,14 @@ mod related;
 mod selector;
 
 pub use condition::Condition;
-pub use mutation::{
-    CelMutation, DeleteMutation, MutationSpec, RegexMutation, ResourceMutation, TemplateMutation,
-};
+pub use mutation::{MutationSpec, ResourceMutation};
 pub use related::{
-    ByOwner, LegacyKind, Origin, ReferenceSpec, RegexRewrite, RelatedObject, RelatedObjectSpec,
-    RelatedProjection, RelatedSpec, RelatedWatch, Rewrite, SelectorSpec, TemplateSpec,
+    LegacyKind, Origin, RegexRewrite, RelatedObjectSpec, RelatedSpec, Rewrite, SelectorSpec,
 };
-pub use selector::{LabelSelector, Operator, Requirement};
+pub use selector::{LabelSelector, Requirement};
 
-/// Offers one API of the service cluster in the kcp workspaces that bind the agent's APIExport,
-/// and says how its objects travel.
+/// Publishes one API of the service cluster in the kcp workspaces that bind the agent's
+/// APIExport, and configures the sync of its objects.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "syncagent.kcp.io",
@@ -56,7 +53,7 @@ pub use selector::{LabelSelector, Operator, Requirement};
     status = "PublishedResourceStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Offers one API of the service cluster in the kcp workspaces that bind the agent's APIExport, and says how its objects travel.",
+    doc = "Publishes one API of the service cluster in the kcp workspaces that bind the agent's APIExport, and configures the sync of its objects.",
     printcolumn(
         name = "Kind",
         type_ = "string",
@@ -86,7 +83,7 @@ pub use selector::{LabelSelector, Operator, Requirement};
 pub struct PublishedResourceSpec {
     /// The kind on the service cluster that is published.
     pub resource: SourceResource,
-    /// Which objects of the workspaces are synchronized. Without it, all of them.
+    /// The objects that are synchronized. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
     /// How copies on the service cluster are named. An existing copy keeps its name when this changes.
@@ -100,26 +97,27 @@ pub struct PublishedResourceSpec {
         skip_serializing_if = "is_false"
     )]
     pub enable_workspace_paths: bool,
-    /// How the API looks in workspaces, where it differs from the service cluster.
+    /// The API in workspaces, where it differs from the service cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projection: Option<Projection>,
-    /// Changes to the content of objects on their way.
+    /// Changes to the content of copied objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation: Option<MutationSpec>,
-    /// Objects that travel along with each published object, such as the Secret with its credentials.
+    /// Objects that are copied with each published object, such as the Secret with its
+    /// credentials.
     #[serde(
         default,
         deserialize_with = "null::or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub related: Vec<RelatedSpec>,
-    /// Switches the synchronization of objects. Without it, it is on.
+    /// Enables or disables the synchronization of objects. Default: enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synchronization: Option<Synchronization>,
-    /// The language of the templates in `naming` and `related`. Go, if not given.
+    /// The language of the templates in `naming` and `related`. Default: Go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_engine: Option<TemplateEngine>,
-    /// What the agent does where it meets objects that it did not make, or loses a workspace.
+    /// The treatment of objects that the agent did not create, and of workspaces that unbind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety: Option<Safety>,
 }
@@ -135,7 +133,7 @@ pub struct SourceResource {
     /// The single version to publish. Deprecated: use `versions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The versions to publish; all that the service cluster serves, if none are listed.
+    /// The versions to publish. Default: all versions of the CRD.
     #[serde(
         default,
         deserialize_with = "null::or_default",
@@ -148,10 +146,10 @@ pub struct SourceResource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filter {
-    /// Matched against the labels of the namespace that the object lives in.
+    /// Label selector for the object's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<LabelSelector>,
-    /// Matched against the labels of the object.
+    /// Label selector for the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<LabelSelector>,
 }
@@ -160,10 +158,10 @@ pub struct Filter {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Naming {
-    /// The name of a copy. By default two short hashes, of the namespace and of the name.
+    /// The name of a copy. Default: short hashes of namespace and name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The namespace of a copy. By default the name of the workspace's logical cluster.
+    /// The namespace of a copy. Default: the name of the workspace's logical cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -175,7 +173,7 @@ pub struct Projection {
     /// The API group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The version, where exactly one is published. Deprecated: use `versions`.
+    /// The new name of the only published version. Deprecated: use `versions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// New names of versions, by their name on the service cluster.
@@ -185,19 +183,19 @@ pub struct Projection {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub versions: BTreeMap<String, String>,
-    /// Whether objects live in namespaces of the workspace.
+    /// Whether objects are namespaced or cluster-scoped in workspaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
     /// The kind; the list kind, singular and plural follow from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The plural, where the one that follows from `kind` does not do.
+    /// The plural, if the one derived from `kind` is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plural: Option<String>,
-    /// The short names. An empty list removes those of the original; leaving it out keeps them.
+    /// The short names. An empty list removes them. Default: those of the service cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_names: Option<Vec<String>>,
-    /// The categories. An empty list removes those of the original; leaving it out keeps them.
+    /// The categories. An empty list removes them. Default: those of the service cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<String>>,
 }
@@ -213,7 +211,7 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Synchronization {
-    /// With `false` only the schema is published; objects are left alone on both sides.
+    /// With `false`, only the schema is published, and objects are left alone on both sides.
     pub enabled: bool,
 }
 
@@ -225,30 +223,30 @@ pub enum TemplateEngine {
     Handlebars,
 }
 
-/// What the agent does where it meets objects that it did not make, or loses a workspace.
+/// The treatment of objects that the agent did not create, and of workspaces that unbind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Safety {
-    /// What to do where an object with the name of a new copy exists. `Unowned` takes over an object
-    /// that belongs to nobody, keeping its content; `Never` takes over nothing. Unowned, if not given.
+    /// What to do if an object with the name of a new copy exists: `Unowned` adopts an object
+    /// that belongs to nobody and keeps its content; `Never` adopts nothing. Default: Unowned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adoption: Option<Adoption>,
-    /// What becomes of an object that was taken over once its original is deleted: `Delete` it, or
-    /// `Release` it, which leaves it in place without the agent's marks. Delete, if not given.
+    /// What happens to an adopted object when its original is deleted: `Delete` it, or `Release`
+    /// it, which leaves it in place without the agent's labels and annotations. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_on_delete: Option<AdoptedOnDelete>,
-    /// What becomes of the copies of a workspace that no longer binds the API: `Keep` or `Delete`
-    /// them. Keep, if not given.
+    /// What happens to the copies of a workspace that no longer binds the API: `Keep` or `Delete`
+    /// them. Default: Keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_unbind: Option<OnUnbind>,
-    /// The finalizer that holds the originals of related objects in workspaces: `Shared` is the one that
-    /// all agents have, `Own` bears the name of this agent, for originals that several agents copy. Before
-    /// another program takes over from this one, go back to Shared. Shared, if not given.
+    /// The finalizer on originals of related objects in workspaces: `Shared` is common to all
+    /// agents, `Own` contains the name of this agent, for originals that several agents copy. Go
+    /// back to Shared before another program replaces this agent. Default: Shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub related_finalizer: Option<RelatedFinalizer>,
-    /// Where copies may be whose names or namespaces consumers have a say in: with `Open` they take over
-    /// what `adoption` says, and may be in `default`; with `Guarded` they take over nothing, and those whose
-    /// namespace is in consumers' words are not in `default`. Open, if not given.
+    /// Restricts copies whose name or namespace consumers influence. `Open` follows `adoption`
+    /// and allows the namespace `default`; `Guarded` adopts nothing, and refuses `default` if
+    /// consumers influence the namespace. Default: Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_names: Option<ConsumerNames>,
 }
@@ -293,17 +291,17 @@ pub enum ConsumerNames {
     Guarded,
 }
 
-/// What the agent reports.
+/// The state that the agent reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PublishedResourceStatus {
-    /// The name of the schema that workspaces see now.
+    /// The name of the current schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_schema_name: Option<String>,
-    /// The generation that the conditions speak of.
+    /// The generation that the conditions refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is the case; `Ready` sums it up.
+    /// The conditions; `Ready` summarises them.
     #[serde(
         default,
         deserialize_with = "null::or_default",

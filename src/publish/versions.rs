@@ -1,4 +1,4 @@
-//! The order of Kubernetes API versions: `v1alpha1 < v1beta1 < v1 < v2`, what is none of these below.
+//! The order of Kubernetes API versions: `v1alpha1 < v1beta1 < v1 < v2`; other names come before all of these.
 
 use std::cmp::Ordering;
 
@@ -9,8 +9,8 @@ enum Stability {
     Stable,
 }
 
-/// Compares by stability, then by the numbers; names that are no versions come first, by the alphabet
-/// backwards, as Kubernetes has it.
+/// Compares by stability, then by the numbers; names that are not versions come first, in reverse alphabetical order,
+/// as in Kubernetes.
 pub fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),

@@ -36,6 +36,8 @@ pub mod names;
 mod place;
 pub mod ports;
 pub mod process;
+#[cfg(test)]
+mod strings;
 
 pub use access::Access;
 pub use cluster::{Component, Options, ServiceCluster};

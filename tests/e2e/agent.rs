@@ -56,6 +56,18 @@ macro_rules! on_the_playground {
     };
 }
 
+/// Runs each of these tests with the playground as both control planes, and a kcp that takes its time.
+macro_rules! on_a_slow_kcp {
+    ($($name:ident),* $(,)?) => {
+        mod with_a_kcp_that_takes_its_time {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::agent::world::run_slowly(super::$name).await;
+            })*
+        }
+    };
+}
+
 mod budgets;
 mod canary;
 mod contests;
@@ -76,6 +88,7 @@ mod plane;
 mod process;
 mod publishing;
 mod races;
+mod real_kcp;
 mod related;
 mod service;
 mod shapes;

@@ -227,7 +227,7 @@ async fn what_the_pages_say_of_it_works() -> Result<()> {
     let demo = Demo::start(&[])?;
     demo.says("ready:").await?;
     for (page, from, to, shown) in [
-        ("README.md", "## Try it", "## Test", "ObjectStatusSynced"),
+        ("README.md", "## Try it", "## Install", "ObjectStatusSynced"),
         (
             "docs/getting-started.md",
             "## On one machine",

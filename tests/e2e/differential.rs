@@ -1,4 +1,5 @@
-//! The playground and the real kube-apiserver are asked the same and have to answer the same.
+//! The playground and the real kube-apiserver are asked the same and have to answer the same. What the real one
+//! answered is kept in `tests/data/differential`, and everyday runs compare with that.
 //!
 //! # How it goes
 //!
@@ -14,7 +15,9 @@
 //! 1. Write `topics/NAME.rs` with `pub(super) fn topic() -> Topic { Topic::new("NAME", script![ … ]) }`.
 //! 2. Add it to the two lists in `topics.rs`, at the end.
 //! 3. `HAWSER_TOPICS=NAME cargo test --test e2e differential` runs it alone (or several: `A,B`).
-//! 4. `HAWSER_WRITE_GENERATED=1 cargo test --test e2e tolerated` writes the table in docs/playground.md.
+//! 4. `./hack/test record` asks the real server, compares, and writes down what it answered.
+//!    `HAWSER_REAL_SERVER=compare` asks it and writes nothing.
+//! 5. `HAWSER_WRITE_GENERATED=1 cargo test --test e2e tolerated` writes the table in docs/playground.md.
 //!
 //! What a script may hold; all of it is in `step.rs`:
 //!
@@ -50,10 +53,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::future::join_all;
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -63,6 +65,7 @@ use testbed::{Options, ServiceCluster};
 
 mod normal;
 mod packed;
+mod recorded;
 mod run;
 mod server;
 mod step;
@@ -86,7 +89,7 @@ fn chosen() -> Result<Vec<Topic>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
     let topics = chosen()?;
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let kubeconfig = playground.service_kubeconfig();
     let token = kubeconfig
         .pointer("/users/0/user/token")
@@ -94,18 +97,30 @@ async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
         .map(str::to_owned);
     let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
     let ours = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let cluster = ServiceCluster::start_with(Options {
-        controllers: Controllers::All,
-        ..Options::default()
-    })
-    .await?;
-    let (ours, real) = (
-        Reach::new(ours, token)?,
-        Reach::new(cluster.admin().config()?, None)?,
-    );
+    let asked = std::env::var("HAWSER_REAL_SERVER").unwrap_or_default();
+    let records = match asked.as_str() {
+        "" | "compare" => false,
+        "record" => true,
+        other => bail!("HAWSER_REAL_SERVER={other}: it can be compare or record"),
+    };
+    // What is not recorded is asked for.
+    let cluster = if asked.is_empty() && recorded::are_there() {
+        None
+    } else {
+        let controllers = Controllers::All;
+        let options = Options {
+            controllers,
+            ..Options::default()
+        };
+        Some(ServiceCluster::start_with(options).await?)
+    };
+    let ours = Reach::new(ours, token)?;
+    let real = cluster.as_ref().map(|cluster| cluster.admin().config());
+    let real = real.transpose()?.map(|real| Reach::new(real, None));
+    let real = real.transpose()?;
     let running = topics.into_iter().map(async |topic| {
         let name = topic.name;
-        let run = Box::pin(run::run(topic, ours.clone(), real.clone()));
+        let run = Box::pin(run::run(topic, ours.clone(), real.clone(), records));
         (name, run.await)
     });
     let reports: BTreeMap<_, Report> = join_all(running).await.into_iter().collect();
@@ -133,7 +148,7 @@ async fn the_playground_answers_as_kube_apiserver() -> Result<()> {
 
 #[test]
 fn every_tolerated_difference_is_in_the_docs() -> Result<()> {
-    let mut table = "| topic | what is different, and why | answers |\n|---|---|---|\n".to_owned();
+    let mut table = "| topic | difference | answers |\n|---|---|---|\n".to_owned();
     for topic in topics::all() {
         for (reason, answers) in run::reasons(&topic) {
             let _ = writeln!(table, "| {} | {reason} | {answers} |", topic.name);

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::{Access, ServiceCluster};
@@ -151,7 +150,7 @@ async fn what_an_example_publishes_and_copies_is_valid_on_either_side() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_that_binds_an_example_takes_its_object() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let provider = workspaces::make(&playground, "provider").await?;
     let consumer = workspaces::make(&playground, "consumer").await?;
     for example in examples()? {

@@ -59,7 +59,7 @@ impl Installation {
             token_file: "of-the-agent,agent,1,\"agents\"\n".to_owned(),
             ..PlaygroundOptions::default()
         };
-        let kcp = Playground::start(options).await?;
+        let kcp = Playground::start_with(options).await?;
         let provider = workspaces::make(&kcp, "provider").await?;
         let consumer = workspaces::make(&kcp, "consumer").await?;
         let export = json!({

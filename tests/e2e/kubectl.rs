@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use regex::Regex;
 use serde_json::Value;
 use testbed::cluster::Controllers;
@@ -109,7 +108,7 @@ fn settled(said: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_finds_the_playground_and_kube_apiserver_alike() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let real = ServiceCluster::start_with(Options {
         controllers: Controllers::All,
         ..Options::default()
@@ -157,7 +156,7 @@ async fn an_api_of_another_workspace_is_used_as_any_other() -> Result<()> {
 
 /// Enters lines in the root workspace; each has to say what is expected of it.
 async fn in_root(lines: &[(&str, &str)]) -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let root = Keyboard::new(&playground.kcp_kubeconfig())?;
     for (line, expected) in lines {
         let said = settled(&root.enter(line).await?);

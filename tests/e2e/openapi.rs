@@ -1,7 +1,7 @@
 //! Types of a real server that are no CRD become definitions that can be published.
 
 use anyhow::{Context as _, Result};
-use hawser::publish::openapi::{Served, ServedVersion, definition};
+use hawser::testing::{Served, ServedVersion, definition};
 use http::Request;
 use kube_schema::field::Path;
 use kube_schema::schema::Schema;

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::publish::openapi::{Served, ServedVersion, definition};
+use hawser::testing::{Served, ServedVersion, definition};
 use http::Request;
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -138,7 +137,7 @@ fn definition_name(group: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_explains_kinds_as_with_a_real_server() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let real = ServiceCluster::shared().await?;
     let ours = Kubectl::new(&playground.service_kubeconfig())?;
     let real = Kubectl::at(real.admin().kubeconfig_file())?;
@@ -181,7 +180,7 @@ async fn kubectl_explains_kinds_as_with_a_real_server() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_leaves_validation_to_the_server_in_every_scope() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let group = "orchards.example.com";
     for kubeconfig in [playground.service_kubeconfig(), playground.kcp_kubeconfig()] {
         let kubectl = Kubectl::new(&kubeconfig)?;
@@ -236,7 +235,7 @@ async fn kubectl_leaves_validation_to_the_server_in_every_scope() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_is_published_in_v2_as_by_a_real_server() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let ours = client(&playground.service_kubeconfig()).await?;
     let real = ServiceCluster::shared().await?.admin().client()?;
     let group = format!("{}.example.com", unique("swagger"));
@@ -274,7 +273,7 @@ async fn a_definition_is_published_in_v2_as_by_a_real_server() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agent_reads_built_in_types_of_the_playground_as_of_a_real_server() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let ours = document(
         &client(&playground.service_kubeconfig()).await?,
         "/openapi/v2",
@@ -336,7 +335,7 @@ fn undescribed(value: &mut Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_are_sent_once_and_change_with_what_is_served() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let client = client(&playground.service_kubeconfig()).await?;
     let index = document(&client, "/openapi/v3").await?;
     let address = |index: &Value, path: &str| {

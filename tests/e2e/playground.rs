@@ -10,7 +10,6 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -75,7 +74,7 @@ fn written(directory: &Path, kubeconfig: &Value) -> Result<std::path::PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn go_clients_take_the_playground_for_a_cluster() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let directory = tempfile::tempdir()?;
     let kubeconfig = written(directory.path(), &playground.service_kubeconfig())?;
     judge_twice(&kubeconfig, &[]).await?;
@@ -85,7 +84,7 @@ async fn go_clients_take_the_playground_for_a_cluster() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn go_clients_take_a_workspace_for_a_cluster() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let directory = tempfile::tempdir()?;
     let kubeconfig = written(directory.path(), &playground.kcp_kubeconfig())?;
     judge(&kubeconfig, &[], "true").await?;
@@ -95,7 +94,7 @@ async fn go_clients_take_a_workspace_for_a_cluster() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn go_clients_take_the_playground_for_a_kcp() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let directory = tempfile::tempdir()?;
     let kubeconfig = written(directory.path(), &playground.kcp_kubeconfig())?;
     judge_twice(&kubeconfig, &["-kcp"]).await?;
@@ -173,7 +172,7 @@ async fn depths(client: &Client) -> Result<Vec<(usize, bool, u16)>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_taken_as_deep_as_by_a_real_server() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let here = client(&playground.service_kubeconfig()).await?;
     let there = ServiceCluster::shared().await?.admin().client()?;
     assert_eq!(depths(&here).await?, depths(&there).await?);
@@ -183,7 +182,7 @@ async fn objects_are_taken_as_deep_as_by_a_real_server() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kube_watches_in_both_ways_of_listing() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let client = client(&playground.service_kubeconfig()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     for config in [
@@ -219,7 +218,7 @@ async fn kube_watches_in_both_ways_of_listing() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kube_finalizes_and_awaits_conditions() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let client = client(&playground.service_kubeconfig()).await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crd: CustomResourceDefinition = typed(json!({
@@ -267,7 +266,7 @@ async fn kube_finalizes_and_awaits_conditions() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_wrong_on_demand_is_told_by_the_request_log() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let client = client(&playground.service_kubeconfig()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     let mark = playground.requests().mark();
@@ -300,10 +299,7 @@ async fn what_goes_wrong_on_demand_is_told_by_the_request_log() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn playgrounds_stand_beside_each_other() -> Result<()> {
-    let (one, other) = (
-        Playground::start(PlaygroundOptions::default()).await?,
-        Playground::start(PlaygroundOptions::default()).await?,
-    );
+    let (one, other) = (Playground::start().await?, Playground::start().await?);
     let stranger = one.kubeconfig_at(other.kcp_url(), "nobody", "no-token");
     ensure!(client(&stranger).await?.apiserver_version().await.is_err());
     let spaces: Api<Namespace> = Api::all(client(&other.kcp_kubeconfig()).await?);

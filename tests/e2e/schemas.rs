@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::publish::agent::schemas::{
-    Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Trust, Watched,
-};
+use hawser::testing::{Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Watched};
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use testbed::{SOON, ServiceCluster, eventually, unique};
@@ -40,7 +37,7 @@ async fn service() -> Result<Connection> {
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_that_no_crd_defines_are_published_from_the_models_of_the_server() -> Result<()> {
     let service = service().await?;
-    let playground = Playground::start(PlaygroundOptions::default()).await?;
+    let playground = Playground::start().await?;
     let kcp = connect(serde_json::from_value(playground.kcp_kubeconfig())?).await?;
     let discovery = Arc::new(Discovery::new(service.clone()));
     let schemas = Schemas::new(
@@ -71,7 +68,7 @@ async fn kinds_that_no_crd_defines_are_published_from_the_models_of_the_server()
             .await?;
         let manifest = Manifest::read(&made).map_err(anyhow::Error::msg)?;
         let unknown = |_: &str| Watched::Unknown;
-        let settled = schemas.settle(&manifest, unknown, Trust::Memory).await?;
+        let settled = schemas.settle(&manifest, unknown).await?;
         ensure!(
             settled.crd.is_none() && settled.warnings.is_empty(),
             "{settled:?}"

@@ -15,7 +15,7 @@
 {{- .Values.namespaceOverride | default .Release.Namespace -}}
 {{- end -}}
 
-{{/* What belongs to no namespace is named after both: releases of one name may stand in several. */}}
+{{/* Cluster-scoped objects are named after release and namespace: several namespaces may have a release of one name. */}}
 {{- define "hawser.clusterName" -}}
 hawser:{{ include "hawser.namespace" . }}:{{ include "hawser.fullname" . }}
 {{- end -}}
@@ -28,13 +28,13 @@ hawser:{{ include "hawser.namespace" . }}:{{ include "hawser.fullname" . }}
 {{- end -}}
 {{- end -}}
 
-{{/* A Deployment's selector never changes: these two are those of the original's chart. */}}
+{{/* The selector of a Deployment is immutable: these two labels are those of the original's chart. */}}
 {{- define "hawser.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default "kcp-api-syncagent" | quote }}
 app.kubernetes.io/instance: {{ include "hawser.agent" . | quote }}
 {{- end -}}
 
-{{/* What the chart says of an object wins over extraLabels. */}}
+{{/* Labels of the chart take precedence over extraLabels. */}}
 {{- define "hawser.podLabels" -}}
 {{ merge (include "hawser.selectorLabels" . | fromYaml) (.Values.extraLabels | default dict) | toYaml }}
 {{- end -}}
@@ -45,7 +45,7 @@ app.kubernetes.io/instance: {{ include "hawser.agent" . | quote }}
 {{ merge $own (include "hawser.podLabels" . | fromYaml) | toYaml }}
 {{- end -}}
 
-{{/* A flag of the chart's own gives way to the same one among extraFlags. */}}
+{{/* Flags in extraFlags replace those of the chart. */}}
 {{- define "hawser.hasExtraFlag" -}}
 {{- range .flags -}}
 {{- if or (eq . $.flag) (hasPrefix (printf "%s=" $.flag) .) -}}true{{- end -}}
@@ -102,7 +102,7 @@ app.kubernetes.io/instance: {{ include "hawser.agent" . | quote }}
 {{- toYaml (concat $args (.Values.extraFlags | default list)) -}}
 {{- end -}}
 
-{{/* The part of securityContext that has its place in a container; the rest is the Pod's. */}}
+{{/* The fields of securityContext that belong to a container; the others belong to the Pod. */}}
 {{- define "hawser.containerFields" -}}
 allowPrivilegeEscalation capabilities privileged procMount readOnlyRootFilesystem
 {{- end -}}

@@ -1,18 +1,18 @@
-//! Talking to control planes: no dialect in here.
+//! Access to control planes. Knows no dialect.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`brake`] | holds the deletions of a kind when too many would go at once |
-//! | [`cache`] | what is known of many objects, asked by key and by labels |
-//! | [`complaint`] | what an API server finds wrong with the fields of an object, read apart from the values |
-//! | [`config`] | kubeconfigs: where they are looked for, what they mean, when they changed |
-//! | [`connection`] | a server, a path below it, credentials; calls bounded in number and time |
-//! | [`document`] | objects as servers send them, read as far as they can be |
-//! | [`feed`] | keeping a table up by a list and a watch |
-//! | [`discovery`] | what is served: names, scope, versions and subresources of a kind |
-//! | [`queue`] | whose turn it is: tenants in turns, lanes, back-off |
-//! | [`troubles`] | what is logged of objects that cannot be kept in step: once, and nothing that they contain |
-//! | [`wire`] | the requests of passes as calls, and what answers mean |
+//! | [`brake`] | holds the deletions of a kind when too many would happen at once |
+//! | [`cache`] | the known objects of all kinds, by key and by labels |
+//! | [`complaint`] | the fields that an API server rejects, parsed without the values that it quotes |
+//! | [`config`] | kubeconfigs: lookup, parsing, changes |
+//! | [`connection`] | a server, a base path, credentials; calls are bounded in number and time |
+//! | [`document`] | objects as servers send them; objects that are nested too deeply are read in part |
+//! | [`feed`] | keeps a table current by a list and a watch |
+//! | [`discovery`] | the names, scope, versions and subresources of the served kinds |
+//! | [`queue`] | the fair queue: tenants take turns, urgent keys first, back-off |
+//! | [`troubles`] | decides which problems of objects are logged: each once, without contents of objects |
+//! | [`wire`] | translates requests of passes into calls, and responses into answers |
 
 pub mod brake;
 pub mod cache;

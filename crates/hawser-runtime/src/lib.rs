@@ -1,9 +1,13 @@
-//! What dialects share to act. Knows no dialect.
+//! The runtime that dialects share. Knows no dialect.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`cluster`] | control planes: connections, discovery, caches, queues |
+//! | [`controller`] | workers that run the engine over the subjects of a dialect |
 //! | [`process`] | logs, metrics, probes, leader election, shutdown |
+//! | [`errors`] | errors as text |
 
 pub mod cluster;
+pub mod controller;
+pub mod errors;
 pub mod process;

@@ -1,15 +1,15 @@
-//! What every long-running process of Hawser has around its work: a log, metrics, probes, a lease, an end.
+//! The surroundings of every long-running process of Hawser: log, metrics, probes, lease, shutdown.
 //!
-//! Knows no dialect and no kind of object but the Lease that it elects by.
+//! Knows no dialect, and no kind of object except the Lease of the election.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`apart`] | a thread for what must not wait for anything else |
-//! | [`lease`] | who of several processes works, and until when it may write |
-//! | [`logging`] | one line an event on stderr, as JSON or for people |
-//! | [`metrics`] | what is counted, and how it is written down |
+//! | [`apart`] | a thread for tasks that must not wait for anything else |
+//! | [`lease`] | leader election: which process works, and until when it may write |
+//! | [`logging`] | one line for each event on stderr, as JSON or for people |
+//! | [`metrics`] | the metrics and their text format |
 //! | [`serve`] | the pages for metrics and probes |
-//! | [`shutdown`] | signals, and how long the end may take |
+//! | [`shutdown`] | signals, and the time limit of the shutdown |
 
 pub mod apart;
 pub mod lease;

@@ -1,58 +1,44 @@
-//! The loop of a pass: decide, send what may be sent now side by side, learn the answers, decide
-//! again, until nothing is left to do or the rounds are used up.
+//! The loop of a pass: decide, send the requests that may run now concurrently, then those that follow from their
+//! success; take in the answers, and decide again, until nothing is left to do or the rounds are used up.
 
 use std::future::Future;
 
 use futures::future::join_all;
 
-use super::decide::{Decision, Outcome, Question, RETRY, decide};
-use super::look::{Listening, PassView, Store};
-use super::memo::Print;
+use super::decide::{Decision, RETRY, decide};
+use super::look::{PassView, Store};
 use super::pass::reason_of;
 use super::reason::{Class, Code, Reason};
+use super::report::{Outcome, Report};
 use super::request::{Answer, Effect, Request, Step};
-use super::subject::{LinkId, Subject};
-use super::view::{Note, View};
+use super::subject::Subject;
+use super::view::{Note, Question, View};
 
 /// Where requests go. Implemented over real control planes, and over a model in tests.
 pub trait Cluster: Sync {
+    /// Sends a request. An implementation with a [`Store`] updates it with the answer.
     fn send(&self, request: &Request) -> impl Future<Output = Answer> + Send;
 
-    /// Does once what a pass does between its requests, which only computes: learns what was answered, and decides.
-    /// Whoever runs many passes may let it wait for its turn, and do it where nothing else waits for it.
+    /// Runs the computing part of a pass between its requests: taking in answers, and deciding. An implementation for
+    /// many passes may make it wait for its turn, and run it where it blocks nothing else.
     fn compute(&self, work: &mut (dyn FnMut() + Send)) -> impl Future<Output = ()> + Send {
         async move { work() }
     }
 }
 
-/// What a front end adds to a pass over one of its subjects.
+/// What a dialect adds to a pass over one of its subjects.
 pub trait Dialect: Sync {
-    /// The subject as the view now shows it; its links may change from round to round. An error
-    /// names the reads without which it cannot be made up.
+    /// The subject as the view now shows it; its links may change from round to round. The error names the reads that
+    /// are needed first.
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>>;
 
-    /// What is to be reported on the anchor once the links have nothing left to do.
+    /// The requests that report on the anchor, once the links have nothing left to do.
     fn report(&self, subject: &Subject, outcomes: &[Outcome], view: &dyn View) -> Vec<Step>;
 }
 
-/// What came of a pass.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    pub outcomes: Vec<Outcome>,
-    /// What was achieved, in order.
-    pub happened: Vec<(Option<LinkId>, Effect)>,
-    pub requests: usize,
-    pub recheck: Option<std::time::Duration>,
-    /// Everything the last decision asked: the reverse index of the subject.
-    pub asked: Vec<Question>,
-    /// The print of each answer that it was given; none where nothing was known.
-    pub prints: Vec<Option<Print>>,
-}
-
-/// A pass of an object that changes under our hands ends after this many rounds and is tried
-/// again. The longest quiet one (finalizer, look, state, create, look, state, marks, content,
-/// state, status, report) takes eleven.
-pub const ROUNDS: usize = 24;
+/// A pass over an object that keeps changing ends after this many rounds and is retried. The longest pass without
+/// interference (finalizer, look, state, create, look, state, marks, content, state, status, report) takes eleven.
+const ROUNDS: usize = 24;
 
 /// Runs one pass.
 pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster) -> Report {
@@ -60,60 +46,68 @@ pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster
     let mut happened = Vec::new();
     let mut requests = 0;
     let mut last = Decision::default();
-    let mut answers = Vec::new();
-    let mut prints = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut decide = || {
-            learn(&mut view, &last, std::mem::take(&mut answers));
-            last = round(front, &view);
-            if last.steps.is_empty() {
-                prints = printed(&last, &view);
+    let (mut answers, mut asked, mut fingerprints) = (Vec::new(), Vec::new(), Vec::new());
+    for rounds_left in (0..=ROUNDS).rev() {
+        let mut compute = || {
+            for (step, answer) in last.steps.iter().zip(std::mem::take(&mut answers)) {
+                view.learn(&step.request, answer);
+            }
+            if rounds_left > 0 {
+                (last, asked) = round(front, &view);
+            }
+            if rounds_left == 0 || last.steps.is_empty() {
+                fingerprints = asked.iter().map(|one| view.fingerprint(one)).collect();
             }
         };
-        cluster.compute(&mut decide).await;
-        if last.steps.is_empty() {
-            return finished(last, prints, happened, requests);
+        cluster.compute(&mut compute).await;
+        if rounds_left == 0 || last.steps.is_empty() {
+            break;
+        }
+        answers = send(cluster, &last.steps).await;
+        let is_failed = |answer: &Answer| matches!(answer, Answer::Failed(_));
+        if !last.then.is_empty() && !answers.iter().any(is_failed) {
+            answers.append(&mut send(cluster, &last.then).await);
+            last.steps.append(&mut last.then);
         }
         requests += last.steps.len();
-        answers = join_all(last.steps.iter().map(|step| cluster.send(&step.request))).await;
         for (step, answer) in last.steps.iter().zip(&answers) {
-            if step.request.writes() && !matches!(answer, Answer::Failed(_)) {
+            if step.request.writes() && !is_failed(answer) {
                 happened.push((step.link.clone(), step.effect));
             }
         }
     }
-    let mut end = || {
-        learn(&mut view, &last, std::mem::take(&mut answers));
-        prints = printed(&last, &view);
-    };
-    cluster.compute(&mut end).await;
-    for outcome in &mut last.outcomes {
-        if matches!(outcome.reason.code, Code::Working | Code::NeedsToSee) {
-            outcome.reason = Reason::from(Code::TooManyChanges);
+    if !last.steps.is_empty() {
+        for outcome in &mut last.outcomes {
+            if matches!(outcome.reason.code, Code::Working | Code::NeedsToSee) {
+                outcome.reason = Reason::from(Code::TooManyChanges);
+            }
         }
+        last.recheck = Some(RETRY);
     }
-    last.recheck = Some(RETRY);
-    finished(last, prints, happened, requests)
-}
-
-/// Takes in what the steps of a decision were answered.
-fn learn(view: &mut PassView<'_>, decision: &Decision, answers: Vec<Answer>) {
-    for (step, answer) in decision.steps.iter().zip(answers) {
-        view.learn(&step.request, answer);
+    Report {
+        outcomes: last.outcomes,
+        happened,
+        requests,
+        recheck: last.recheck,
+        asked,
+        fingerprints,
     }
 }
 
-fn printed(decision: &Decision, view: &PassView<'_>) -> Vec<Option<Print>> {
-    let asked = decision.asked.iter();
-    asked.map(|question| view.print(question)).collect()
+async fn send(cluster: &impl Cluster, steps: &[Step]) -> Vec<Answer> {
+    join_all(steps.iter().map(|step| cluster.send(&step.request))).await
 }
 
-/// One round: make up the subject, decide about it, report on it.
-fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
-    let listening = Listening::new(view);
-    let mut decision = match front.subject(&listening) {
-        Ok(subject) => {
-            let mut decision = decide(&subject, view);
+/// One round: make the subject, decide about it, report on it. Returns every question that was asked for that, found or
+/// not. A decision changes only if one of these answers changes.
+fn round(front: &impl Dialect, view: &PassView<'_>) -> (Decision, Vec<Question>) {
+    // What a report goes by does not decide anything.
+    view.take_asked();
+    let subject = front.subject(view);
+    let decided = subject.map(|subject| (decide(&subject, view), subject));
+    let asked = view.take_asked();
+    let decision = match decided {
+        Ok((mut decision, subject)) => {
             if decision.steps.is_empty() {
                 report(front, &subject, &mut decision, view);
             }
@@ -134,16 +128,11 @@ fn round(front: &impl Dialect, view: &PassView<'_>) -> Decision {
             ..Decision::default()
         },
     };
-    for question in listening.into_asked() {
-        if !decision.asked.contains(&question) {
-            decision.asked.push(question);
-        }
-    }
-    decision
+    (decision, asked)
 }
 
-/// Adds the report, without what has been done in this pass already. What failed and may go better is
-/// for another pass, which links that are at rest would not lead to.
+/// Adds the report, except for requests that were already sent in this pass. Requests that failed and may succeed later
+/// are left to another pass, because links at rest would not lead to one.
 fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view: &PassView<'_>) {
     for step in front.report(subject, &decision.outcomes, view) {
         let reason = match view.note(&step.request) {
@@ -162,21 +151,5 @@ fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view
         for outcome in outcomes.filter(|outcome| outcome.reason.code.class() == Class::Settled) {
             outcome.reason = reason.clone();
         }
-    }
-}
-
-fn finished(
-    decision: Decision,
-    prints: Vec<Option<Print>>,
-    happened: Vec<(Option<LinkId>, Effect)>,
-    requests: usize,
-) -> Report {
-    Report {
-        outcomes: decision.outcomes,
-        happened,
-        requests,
-        recheck: decision.recheck,
-        prints,
-        asked: decision.asked,
     }
 }

@@ -9,38 +9,39 @@ use serde_json::{Map, Value};
 
 use kube_lang::object::{Object, numbers};
 
-use super::announce::{Announced, effective};
 use super::create::claim;
+use super::link::{Content, Identity, Link, Source, StatusFlow};
+use super::locate::LocatedCopy;
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::merge::{NOT_CONTENT, lay_over, merge, overwrite, string_map};
+use super::merge::{NOT_CONTENT, add_settings, merge, overwrite, string_map};
 use super::pass::{
-    Change as Recorded, Pass, Sight, Turn, locked, reason_of, shed, too_deep, unlocked,
-    without_shed,
+    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, too_deep, unlocked,
+    without_foreign_finalizers,
 };
+use super::pending::{PendingChange, effective};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request};
 use super::rules::{Made, Marks, Metadata};
-use super::subject::{Content, Identity, Key, LastWords, Link, Source, StatusFlow};
 
-/// A copy as locating found it.
-pub(super) struct Copy {
-    pub(super) key: Key,
-    pub(super) object: Arc<Object>,
-    pub(super) made: Made,
-    pub(super) marked: bool,
+/// A link and its copy, while it is decided what to do about them.
+struct Copying<'a> {
+    pass: &'a Pass<'a>,
+    link: &'a Link,
+    source: &'a Object,
+    copy: &'a LocatedCopy,
 }
 
 pub(super) fn content(
     pass: &Pass<'_>,
     link: &Link,
     source: &Object,
-    copy: &Copy,
+    copy: &LocatedCopy,
 ) -> Result<Turn, Reason> {
-    let Copy { key, object, .. } = copy;
+    let LocatedCopy { key, object, .. } = copy;
     let takes_part =
-        || link.policy.last_words == LastWords::Carry && link.rules.was_made_for(source, object);
+        || link.policy.syncs_while_deleting() && link.rules.was_made_for(source, object);
     if object.in_deletion() && !takes_part() {
-        return Ok(last_words(pass, link, Some(source), key, object));
+        return Ok(status_while_deleting(pass, link, Some(source), copy));
     }
     if object.is_fragment() {
         return Err(too_deep(key));
@@ -51,152 +52,326 @@ pub(super) fn content(
             return Ok(claimed);
         }
     }
-    let desired = link.rules.desired(source, Some(object))?;
+    let desired = pass.facts().desired(link, source, Some(object))?;
+    let copying = Copying {
+        pass,
+        link,
+        source,
+        copy,
+    };
     if link.policy.content == Content::Exact {
         let marks = link.rules.marks(source, copy.made);
-        if let Some(whole) = exact(link, object, &desired, &marks) {
-            let request = Request::Replace {
-                key: key.clone(),
-                object: whole,
-            };
-            if !pass.done(&request) {
-                return Ok(Turn::step(request, Effect::Synced).of(key));
+        let whole = exact(link, object, &desired, &marks);
+        let request = whole.map(|object| Request::Replace {
+            key: key.clone(),
+            object,
+        });
+        return match request.filter(|request| !pass.done(request)) {
+            Some(request) => Ok(Turn::step(request, Effect::Synced).of(key)),
+            None => copying.in_step(None),
+        };
+    }
+    copying.merged(desired)
+}
+
+impl Copying<'_> {
+    /// The copy's content, if changes of the source are merged into it.
+    fn merged(&self, desired: Arc<Object>) -> Result<Turn, Reason> {
+        let key = &self.copy.key;
+        let change = match self.change(&desired) {
+            Ok(change) => change,
+            Err(read) => return Ok(Turn::read(read).of(key)),
+        };
+        if let Some(delete) = self.replacement(&change) {
+            return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+        }
+        let before = self.before(&desired, &change);
+        if let Some(request) = self.patch(change)
+            && !self.pass.done(&request)
+        {
+            return Ok(match before {
+                Some(entry) => Turn {
+                    behind: Some((request, Effect::Synced)),
+                    ..Turn::remember(Some(entry)).of(key)
+                },
+                None => Turn::step(request, Effect::Synced).of(key),
+            });
+        }
+        let remembered = self.pass.remembers() && self.link.policy.content.is_remembered();
+        self.in_step(remembered.then(|| self.remember(desired)).flatten())
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        self.pass.entry(self.link)
+    }
+
+    /// Whether this is a copy that was not to be seen when another was about to be made in its place.
+    fn was_out_of_sight(&self) -> bool {
+        let record = self.entry().map(|entry| &entry.copy);
+        record.is_some_and(|record| record.found_again(self.copy.object.uid()).is_some())
+    }
+
+    fn change(&self, desired: &Object) -> Result<Change, Request> {
+        let LocatedCopy { key, object, .. } = self.copy;
+        let Some(memory) = &self.pass.subject.memory else {
+            return Ok(Change::Overwrite(overwrite(object, desired)));
+        };
+        let Some(snapshot) = self.entry().and_then(|entry| entry.snapshot.as_ref()) else {
+            // The state is lost. That is not believed of caches, neither of the state's nor of
+            // the copy's: what agrees is recorded without a write that could be refused.
+            for key in [&memory.key, key] {
+                if let Lookup::Read(request) = self.pass.lookup_live(key) {
+                    return Err(request);
+                }
+            }
+            return Ok(Change::Overwrite(overwrite(object, desired)));
+        };
+        let mut body = if snapshot.remembers(desired) {
+            Map::new()
+        } else {
+            merge(&snapshot.base_for(desired), desired)
+        };
+        if let Some(pending) = self.outstanding()? {
+            pending.add_desired(&mut body, desired);
+        }
+        if self.link.policy.content == Content::Restore {
+            add_settings(&mut body, overwrite(object, desired));
+        }
+        // A patch without effect is not sent. That it has none is not believed of a cache, and
+        // one that has some is sent whole.
+        if !body.is_empty() && effective(&body, Some(object.as_value())).is_empty() {
+            if let Lookup::Read(request) = self.pass.lookup_live(key) {
+                return Err(request);
+            }
+            body.clear();
+        }
+        Ok(Change::Merge(body))
+    }
+
+    /// The announced changes that were not made. A cache is not proof that another process did not make them.
+    fn outstanding(&self) -> Result<Option<&PendingChange>, Request> {
+        let LocatedCopy { key, object, .. } = self.copy;
+        let pending = self.entry().and_then(|entry| entry.pending.as_ref());
+        // While it was out of sight nothing of ours reached it.
+        if self.was_out_of_sight() {
+            return Ok(pending);
+        }
+        let Some(pending) = pending.filter(|pending| pending.is_outstanding(object)) else {
+            return Ok(None);
+        };
+        if self.pass.rested() {
+            return Ok(None);
+        }
+        match self.pass.lookup_live(key) {
+            Lookup::Read(request) if !self.pass.wrote_memory() => Err(request),
+            _ => Ok(Some(pending)),
+        }
+    }
+
+    /// Deletes a copy that the server cannot change as needed; it is created again afterwards. Only copies that are
+    /// known to have been created by Hawser are deleted.
+    fn replacement(&self, change: &Change) -> Option<Request> {
+        let (Change::Merge(body) | Change::Overwrite(body)) = change;
+        let LocatedCopy { key, object, .. } = self.copy;
+        let (record, uid) = (&self.entry()?.copy, object.uid()?);
+        let is_recorded = match record {
+            CopyRecord::Created { uid: recorded, .. } => **recorded == *uid,
+            record => record.found_again(Some(uid)) == Some(Made::Created),
+        };
+        if self.link.policy.identity != Identity::Memory || !is_recorded {
+            return None;
+        }
+        let changed = effective(body, Some(object.as_value()));
+        let is_final = |field: &String| self.link.rules.is_final(object, field);
+        changed.keys().any(is_final).then(|| Request::Delete {
+            key: key.clone(),
+            uid: uid.into(),
+        })
+    }
+
+    /// The entry to remember before a change is made.
+    fn before(&self, desired: &Arc<Object>, change: &Change) -> Option<Entry> {
+        let Change::Merge(body) = change else {
+            return None;
+        };
+        if body.is_empty() || !self.pass.remembers() {
+            return None;
+        }
+        if self.entry()?.snapshot.as_ref()?.remembers(desired) {
+            return None;
+        }
+        Some(Entry {
+            snapshot: Some(Snapshot::whole(Arc::clone(desired))),
+            copy: CopyRecord::of(&self.copy.key, &self.copy.object, self.copy.made),
+            pending: Some(PendingChange::of(body, &self.copy.object)?),
+        })
+    }
+
+    /// The request for a change; the same patch corrects missing or wrong marks.
+    fn patch(&self, change: Change) -> Option<Request> {
+        let LocatedCopy { key, object, .. } = self.copy;
+        let versioned = matches!(&change, Change::Overwrite(body) if !body.is_empty());
+        let (Change::Merge(mut body) | Change::Overwrite(mut body)) = change;
+        let marks = self.link.rules.marks(self.source, self.copy.made).identity;
+        for (name, value) in &marks.labels {
+            if object.label(name) != Some(value) {
+                set_metadata(&mut body, "labels", name, value);
             }
         }
-        return in_step(pass, link, source, copy, None);
+        for (name, value) in &marks.annotations {
+            if object.annotation(name) != Some(value) {
+                set_metadata(&mut body, "annotations", name, value);
+            }
+        }
+        if body.is_empty() {
+            return None;
+        }
+        let request = if versioned { locked } else { unlocked };
+        Some(request(key, object, Value::Object(body)))
     }
-    let change = match change(pass, link, key, object, &desired) {
-        Ok(change) => change,
-        Err(look) => return Ok(Turn::look(look).of(key)),
-    };
-    if let Some(delete) = replacement(pass, link, copy, &change) {
-        return Ok(Turn::step(delete, Effect::Cleanup).of(key));
-    }
-    let announcement = announcement(pass, link, copy, &desired, &change);
-    let request = patch(link, source, copy, change);
-    if let Some(request) = request
-        && !pass.done(&request)
-    {
-        return Ok(match announcement {
-            Some(entry) => Turn {
-                behind: Some((request, Effect::Synced)),
-                ..Turn::remember(Some(entry)).of(key)
-            },
-            None => Turn::step(request, Effect::Synced).of(key),
-        });
-    }
-    let remembered = pass.remembers() && link.policy.content.is_remembered();
-    let again = again(pass, link, source, copy, &desired);
-    let memory = remembered.then(|| remember(pass, link, copy, desired, again));
-    in_step(pass, link, source, copy, memory.flatten())
-}
 
-/// The deletion of a copy that no server would change as it has to be: it is made anew once it is gone.
-/// Only of one that is known to have been made here.
-fn replacement(pass: &Pass<'_>, link: &Link, copy: &Copy, change: &Change) -> Option<Request> {
-    let (Change::Merge(body) | Change::Overwrite(body)) = change;
-    let Some(CopyRecord::Created { uid, .. }) = pass.entry(link).map(|entry| &entry.copy) else {
-        return None;
-    };
-    if link.policy.identity != Identity::Memory || copy.object.uid() != Some(&**uid) {
-        return None;
+    /// The entry to remember now that the copy is in sync; `None` if it is known already.
+    ///
+    /// That an announced change was made shows on the copy, unless somebody puts the earlier value back. So the entry
+    /// is written if the change does not show, and if it had to be made twice: nobody has to revert a change more than
+    /// once.
+    fn remember(&self, desired: Arc<Object>) -> Option<EntryUpdate> {
+        let LocatedCopy {
+            key, object, made, ..
+        } = self.copy;
+        let is_known = |entry: &Entry| {
+            let snapshot = entry.snapshot.as_ref();
+            // What is known by the memory alone has to be found by it when nothing else leads there.
+            let loose = matches!(
+                entry.copy,
+                CopyRecord::Intended { .. } | CopyRecord::Unrecorded
+            );
+            let doubted =
+                |one: &PendingChange| self.again(one, &desired) || one.is_outstanding(object);
+            snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
+                && !(loose && self.link.policy.identity == Identity::Memory)
+                && !entry.pending.as_ref().is_some_and(doubted)
+        };
+        if self.entry().is_some_and(is_known) {
+            return None;
+        }
+        Some(EntryUpdate(Some(Entry {
+            snapshot: Some(Snapshot::whole(desired)),
+            copy: CopyRecord::of(key, object, *made),
+            pending: None,
+        })))
     }
-    let changed = effective(body, Some(copy.object.as_value()));
-    let mut fields = changed.keys();
-    fields
-        .any(|field| link.rules.is_final(&copy.object, field))
-        .then(|| Request::Delete {
-            key: copy.key.clone(),
-            uid: Arc::clone(uid),
-        })
-}
 
-/// Whether what another pass announced was made in this one.
-fn again(pass: &Pass<'_>, link: &Link, source: &Object, copy: &Copy, desired: &Object) -> bool {
-    if pass.wrote_memory() {
-        return false;
-    }
-    let entry = pass.entry(link);
-    let announced = entry.and_then(|entry| entry.announced.as_ref());
-    announced.is_some_and(|announced| {
+    /// Whether this pass made what another pass announced.
+    fn again(&self, pending: &PendingChange, desired: &Object) -> bool {
+        if self.pass.wrote_memory() {
+            return false;
+        }
         let mut body = Map::new();
-        announced.lay_into(&mut body, desired);
-        let request = patch(link, source, copy, Change::Merge(body));
-        request.is_some_and(|request| pass.done(&request))
-    })
+        pending.add_desired(&mut body, desired);
+        let request = self.patch(Change::Merge(body));
+        request.is_some_and(|request| self.pass.done(&request))
+    }
+
+    /// The content is in sync: what remains is to remember that, and the status.
+    fn in_step(&self, memory: Option<EntryUpdate>) -> Result<Turn, Reason> {
+        let rest = if self.copy.object.in_deletion() {
+            Code::WaitingForDeletion
+        } else {
+            Code::InStep
+        };
+        let mut turn = Turn::end(rest).of(&self.copy.key);
+        turn.memory = memory;
+        self.status(&mut turn)?;
+        if !turn.ended() && turn.reason.code == Code::InStep {
+            turn.reason = Code::Working.into();
+        }
+        Ok(turn)
+    }
+
+    /// Adds the steps for the status.
+    fn status(&self, turn: &mut Turn) -> Result<(), Reason> {
+        let Self {
+            pass, link, source, ..
+        } = *self;
+        let (copy, flow) = (&*self.copy.object, link.policy.status);
+        let (from, to, key) = match (flow, &link.source) {
+            (StatusFlow::Back | StatusFlow::BackWhole, Source::Live(key)) => (copy, source, key),
+            (StatusFlow::Forward, _) => (source, copy, &self.copy.key),
+            (StatusFlow::None | StatusFlow::Back | StatusFlow::BackWhole, _) => return Ok(()),
+        };
+        if from.is_fragment() || to.is_fragment() {
+            return Ok(());
+        }
+        let marks = link.rules.status_marks(from, to);
+        let present = |value: &&Value| !value.is_null();
+        let wanted = pass.facts().status(link, source, copy)?;
+        let agree = match (&wanted, to.root().get("status").filter(present)) {
+            (Some(wanted), Some(found)) => numbers::same(wanted, found),
+            (wanted, found) => wanted.as_deref() == found,
+        };
+        if agree && (flow != StatusFlow::BackWhole || carries(to, &marks)) {
+            return Ok(());
+        }
+        let mut object = to.clone();
+        for (name, value) in &marks.labels {
+            object.set_label(name, value);
+        }
+        for (name, value) in &marks.annotations {
+            object.set_annotation(name, value);
+        }
+        match wanted {
+            Some(status) => {
+                let status = Arc::unwrap_or_clone(status);
+                object.root_mut().insert("status".into(), status)
+            }
+            None => object.root_mut().remove("status"),
+        };
+        let key = key.clone();
+        let request = match flow {
+            StatusFlow::BackWhole => Request::Replace { key, object },
+            _ => Request::ReplaceStatus { key, object },
+        };
+        match pass.failure(&request) {
+            // Kinds without a status subresource are found out by asking once a pass.
+            Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
+            _ if pass.done(&request) => {}
+            _ => turn.steps.push((request, Effect::StatusSynced)),
+        }
+        Ok(())
+    }
 }
 
-/// What is to be remembered before a change is made.
-fn announcement(
-    pass: &Pass<'_>,
-    link: &Link,
-    copy: &Copy,
-    desired: &Object,
-    change: &Change,
-) -> Option<Entry> {
-    let Change::Merge(body) = change else {
-        return None;
-    };
-    if body.is_empty() || !pass.remembers() {
-        return None;
-    }
-    if pass.entry(link)?.snapshot.as_ref()?.remembers(desired) {
-        return None;
-    }
-    Some(Entry {
-        snapshot: Some(Snapshot::whole(desired.clone())),
-        copy: record(copy),
-        announced: Some(Announced::of(body, &copy.object)?),
-    })
-}
-
-/// The content is as it should be: what is left is to remember that, and the status.
-fn in_step(
-    pass: &Pass<'_>,
-    link: &Link,
-    source: &Object,
-    copy: &Copy,
-    memory: Option<Recorded>,
-) -> Result<Turn, Reason> {
-    let Copy { key, object, .. } = copy;
-    let rest = if object.in_deletion() {
-        Code::WaitingForDeletion
-    } else {
-        Code::InStep
-    };
-    let mut turn = Turn::end(rest).of(key);
-    turn.memory = memory;
-    status(pass, link, source, object, key, &mut turn)?;
-    if !turn.ended() && turn.reason.code == Code::InStep {
-        turn.reason = Code::Working.into();
-    }
-    Ok(turn)
-}
-
-/// What is left to do about a copy in deletion.
-pub(super) fn last_words(
+/// The steps for a copy in deletion.
+pub(super) fn status_while_deleting(
     pass: &Pass<'_>,
     link: &Link,
     source: Option<&Object>,
-    key: &Key,
-    object: &Object,
+    copy: &LocatedCopy,
 ) -> Turn {
-    if let Some(turn) = shed(pass, link, key, object) {
+    let LocatedCopy { key, object, .. } = copy;
+    if let Some(turn) = drop_foreign_finalizer(pass, link, key, object) {
         return turn.of(key);
     }
     let mut turn = Turn::end(Code::WaitingForDeletion).of(key);
-    if let (LastWords::Carry, Some(source)) = (link.policy.last_words, source)
-        && let Err(reason) = status(pass, link, source, object, key, &mut turn)
-    {
-        return Turn::end(reason).of(key);
+    let Some(source) = source.filter(|_| link.policy.syncs_while_deleting()) else {
+        return turn;
+    };
+    let copying = Copying {
+        pass,
+        link,
+        source,
+        copy,
+    };
+    match copying.status(&mut turn) {
+        Ok(()) => turn,
+        Err(reason) => Turn::end(reason).of(key),
     }
-    turn
 }
 
-/// A copy with exactly the content that is desired, and everything else of it as it was; none where
-/// that is what it has.
+/// The copy with exactly the desired content, and all its other fields unchanged; `None` if it has that content.
 fn exact(link: &Link, live: &Object, desired: &Object, marks: &Marks) -> Option<Object> {
-    let mut whole = without_shed(link, live).unwrap_or_else(|| live.clone());
+    let mut whole = without_foreign_finalizers(link, live).unwrap_or_else(|| live.clone());
     for (field, value) in desired.root() {
         if NOT_CONTENT.contains(&field.as_str()) {
             continue;
@@ -240,204 +415,9 @@ enum Change {
     Overwrite(Map<String, Value>),
 }
 
-fn change(
-    pass: &Pass<'_>,
-    link: &Link,
-    key: &Key,
-    object: &Object,
-    desired: &Object,
-) -> Result<Change, Request> {
-    match (link.policy.content, &pass.subject.memory) {
-        (Content::Once | Content::Exact, _) => Ok(Change::Merge(Map::new())),
-        (Content::Overwrite, _) | (Content::Merge | Content::Restore, None) => {
-            Ok(Change::Overwrite(overwrite(object, desired)))
-        }
-        (mode @ (Content::Merge | Content::Restore), Some(memory)) => {
-            let snapshot = pass.entry(link).and_then(|entry| entry.snapshot.as_ref());
-            if let Some(snapshot) = snapshot {
-                let mut body = if snapshot.remembers(desired) {
-                    Map::new()
-                } else {
-                    merge(&snapshot.base_for(desired), desired)
-                };
-                if let Some(announced) = outstanding(pass, link, key, object)? {
-                    announced.lay_into(&mut body, desired);
-                }
-                if mode == Content::Restore {
-                    lay_over(&mut body, overwrite(object, desired));
-                }
-                // A patch without effect is not sent. That it has none is not believed of a cache, and
-                // one that has some is sent whole.
-                if !body.is_empty() && effective(&body, Some(object.as_value())).is_empty() {
-                    if let Sight::Look(request) = pass.witness(key) {
-                        return Err(request);
-                    }
-                    body.clear();
-                }
-                return Ok(Change::Merge(body));
-            }
-            // The state is lost. That is not believed of caches, neither of the state's nor of
-            // the copy's: what agrees is recorded without a write that could be refused.
-            for key in [&memory.key, key] {
-                if let Sight::Look(request) = pass.witness(key) {
-                    return Err(request);
-                }
-            }
-            Ok(Change::Overwrite(overwrite(object, desired)))
-        }
-    }
-}
-
-/// What was announced and not made. That another process did not make it is not believed of a cache.
-fn outstanding<'a>(
-    pass: &'a Pass<'_>,
-    link: &Link,
-    key: &Key,
-    object: &Object,
-) -> Result<Option<&'a Announced>, Request> {
-    let entry = pass.entry(link);
-    let announced = entry.and_then(|entry| entry.announced.as_ref());
-    let Some(announced) = announced.filter(|announced| announced.is_outstanding(object)) else {
-        return Ok(None);
-    };
-    if pass.rested() {
-        return Ok(None);
-    }
-    match pass.witness(key) {
-        Sight::Look(request) if !pass.wrote_memory() => Err(request),
-        _ => Ok(Some(announced)),
-    }
-}
-
-/// The request for a change, with missing or wrong marks put right by the same patch.
-fn patch(link: &Link, source: &Object, copy: &Copy, change: Change) -> Option<Request> {
-    let Copy { key, object, .. } = copy;
-    let (mut body, versioned) = match change {
-        Change::Merge(body) => (body, false),
-        Change::Overwrite(body) => {
-            let versioned = !body.is_empty();
-            (body, versioned)
-        }
-    };
-    let marks = link.rules.marks(source, copy.made).identity;
-    for (name, value) in &marks.labels {
-        if object.label(name) != Some(value) {
-            set_metadata(&mut body, "labels", name, value);
-        }
-    }
-    for (name, value) in &marks.annotations {
-        if object.annotation(name) != Some(value) {
-            set_metadata(&mut body, "annotations", name, value);
-        }
-    }
-    if body.is_empty() {
-        return None;
-    }
-    let body = Value::Object(body);
-    Some(if versioned {
-        locked(key, object, body)
-    } else {
-        unlocked(key, object, body)
-    })
-}
-
 fn set_metadata(body: &mut Map<String, Value>, field: &str, name: &str, value: &str) {
     let metadata = body.entry("metadata").or_insert_with(|| Map::new().into());
     metadata[field][name] = value.into();
-}
-
-/// What is to be remembered now that the copy is in step; nothing where it is known already.
-///
-/// That an announced change was made shows on the copy, for as long as nobody puts back what was there
-/// before. So it is told where it does not show, and where it had to be made twice: nobody has to
-/// insist more than once.
-fn remember(
-    pass: &Pass<'_>,
-    link: &Link,
-    copy: &Copy,
-    desired: Object,
-    again: bool,
-) -> Option<Recorded> {
-    let entry = pass.entry(link);
-    let known = entry.is_some_and(|entry| {
-        let snapshot = entry.snapshot.as_ref();
-        // What is known by the memory alone has to be found by it when nothing else leads there.
-        let loose = matches!(entry.copy, CopyRecord::Intended(_) | CopyRecord::Unrecorded);
-        let announced = entry.announced.as_ref();
-        let doubted = announced.is_some_and(|one| again || one.is_outstanding(&copy.object));
-        snapshot.is_some_and(|snapshot| snapshot.remembers(&desired))
-            && !(loose && link.policy.identity == Identity::Memory)
-            && !doubted
-    });
-    if known {
-        return None;
-    }
-    Some(Recorded(Some(Entry {
-        snapshot: Some(Snapshot::whole(desired)),
-        copy: record(copy),
-        announced: None,
-    })))
-}
-
-fn record(copy: &Copy) -> CopyRecord {
-    let key = copy.key.clone();
-    let uid = copy.object.uid().unwrap_or_default().into();
-    match copy.made {
-        Made::Created => CopyRecord::Created { key, uid },
-        Made::Adopted => CopyRecord::Adopted { key, uid },
-    }
-}
-
-fn status(
-    pass: &Pass<'_>,
-    link: &Link,
-    source: &Object,
-    copy: &Object,
-    copy_key: &Key,
-    turn: &mut Turn,
-) -> Result<(), Reason> {
-    let flow = link.policy.status;
-    let (from, to, key) = match (flow, &link.source) {
-        (StatusFlow::Back | StatusFlow::BackWhole, Source::Live(key)) => (copy, source, key),
-        (StatusFlow::Forward, _) => (source, copy, copy_key),
-        (StatusFlow::None | StatusFlow::Back | StatusFlow::BackWhole, _) => return Ok(()),
-    };
-    if from.is_fragment() || to.is_fragment() {
-        return Ok(());
-    }
-    let marks = link.rules.status_marks(from, to);
-    let present = |value: &&Value| !value.is_null();
-    let wanted = link.rules.status(from, to)?.filter(|v| !v.is_null());
-    let agree = match (&wanted, to.root().get("status").filter(present)) {
-        (Some(wanted), Some(found)) => numbers::same(wanted, found),
-        (wanted, found) => wanted.as_ref() == found,
-    };
-    if agree && (flow != StatusFlow::BackWhole || carries(to, &marks)) {
-        return Ok(());
-    }
-    let mut object = to.clone();
-    for (name, value) in &marks.labels {
-        object.set_label(name, value);
-    }
-    for (name, value) in &marks.annotations {
-        object.set_annotation(name, value);
-    }
-    match wanted {
-        Some(status) => object.root_mut().insert("status".into(), status),
-        None => object.root_mut().remove("status"),
-    };
-    let key = key.clone();
-    let request = match flow {
-        StatusFlow::BackWhole => Request::Replace { key, object },
-        _ => Request::ReplaceStatus { key, object },
-    };
-    match pass.failure(&request) {
-        // Kinds without a status subresource are found out by asking once a pass.
-        Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
-        _ if pass.done(&request) => {}
-        _ => turn.steps.push((request, Effect::StatusSynced)),
-    }
-    Ok(())
 }
 
 /// Whether an object has all of these labels and annotations, whatever their values are.

@@ -1,11 +1,11 @@
-//! Writes that somebody else takes back each time: noticed, and slowed down.
+//! Contests: writes that another writer undoes each time. They are noticed and slowed down.
 //!
-//! A write is repeated where every place that it changes was given the same value by an earlier write of
-//! ours, and none of them another value since: somebody else has changed it. A few repetitions are nothing.
-//! After that it is a contest, and the next repetition waits, each time twice as long. A write that changes
-//! any other place, or to another value, is news and never waits.
+//! A write is a repetition if an earlier write gave every place that it changes the same value, and no later write
+//! another value: somebody else has changed them. A few repetitions are normal. After that it is a contest, and each
+//! further repetition waits twice as long. A write that changes any other place, or to another value, is new and never
+//! waits.
 //!
-//! Pure: time comes from the caller. What is remembered is bounded, by age and by number.
+//! Pure: the caller passes the time. The memory of writes is bounded, by age and by number.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -16,46 +16,46 @@ use serde_json::{Map, Value};
 
 use kube_lang::object::{Object, merge_patch};
 
+use super::key::Key;
 use super::request::Request;
-use super::subject::Key;
 
-/// So many repetitions in a row are no contest yet.
+/// This many consecutive repetitions are no contest yet.
 const PATIENCE: u32 = 3;
-/// How long the first repetition of a contest waits after the write before it, and each one at most.
+/// The wait before the first repetition of a contest, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// A write that was not repeated for so long is forgotten. Longer than every pause.
+/// A write that was not repeated for this time is forgotten. Longer than every wait.
 const KEPT: Duration = Duration::from_mins(15);
-/// Objects that are remembered at most, twice.
+/// The number of objects that are remembered, in each of two generations.
 const MOST: usize = 16_384;
-/// A write that changes more places than this is taken as one that changes a single place.
+/// A write that changes more places than this counts as one that changes a single place.
 const MOST_PLACES: usize = 32;
 
-/// What is made of an object as a whole.
+/// A write that concerns the object as a whole.
 const THERE: &str = "there";
 const GONE: &str = "gone";
 
-/// A write that waits, because somebody else takes it back each time.
+/// A write that has to wait, because another writer undoes it each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contest {
-    /// One of the places, such as `status.phase`; empty where it is about the object being there at all.
+    /// One of the places, such as `status.phase`; empty if it is the existence of the object.
     pub place: String,
     pub wait: Duration,
 }
 
-/// What a write makes of an object: places, each with the value that it is given.
+/// The places that a write sets, each with its value.
 #[derive(Clone, Debug)]
 pub struct Imposed {
     key: Option<Key>,
-    /// The incarnation; none where the write is about there being one.
+    /// The uid; `None` if the write creates the object.
     uid: Option<Arc<str>>,
     places: Vec<(String, u64)>,
 }
 
-/// What was written of late, over all passes.
+/// Recent writes, over all passes.
 #[derive(Debug, Default)]
 pub struct Contests {
     recent: HashMap<Key, Written>,
-    /// What was not written since `since`.
+    /// Writes that are older than `since`.
     older: HashMap<Key, Written>,
     since: Duration,
 }
@@ -75,7 +75,7 @@ struct Place {
 }
 
 impl Place {
-    /// How often this value was written again, where it would be so now once more.
+    /// The number of times that this value was written again, including a write now.
     fn again(self, value: u64, now: Duration) -> Option<u32> {
         let known = self.value == value && now.saturating_sub(self.last) < KEPT;
         known.then_some(self.repeated)
@@ -83,9 +83,9 @@ impl Place {
 }
 
 impl Contests {
-    /// Whether a write may be sent to an object as it is known now. If it is, and succeeds, it is to be told
-    /// with [`made`](Self::made).
-    pub fn weigh(
+    /// Decides whether a write may be sent, given the object as it is known now. A write that succeeds has to be
+    /// reported by [`made`](Self::made).
+    pub fn judge(
         &mut self,
         request: &Request,
         live: Option<&Object>,
@@ -118,7 +118,7 @@ impl Contests {
         Ok(imposed)
     }
 
-    /// A write was made.
+    /// Reports a write that was made.
     pub fn made(&mut self, imposed: Imposed, now: Duration) {
         let Imposed { key, uid, places } = imposed;
         let (Some(key), false) = (key, places.is_empty()) else {
@@ -168,7 +168,7 @@ impl Contests {
         self.recent.get(key).or_else(|| self.older.get(key))
     }
 
-    /// Forgets what is old, or more than can be kept.
+    /// Forgets writes that are old, or too many.
     fn turn(&mut self, now: Duration) {
         if now.saturating_sub(self.since) >= KEPT || self.recent.len() >= MOST {
             self.older = std::mem::take(&mut self.recent);
@@ -193,7 +193,7 @@ impl Written {
     }
 }
 
-/// How long the next repetition waits after so many.
+/// The wait before the next repetition after this many.
 fn pause(repeated: u32) -> Duration {
     let doublings = (repeated - PATIENCE.min(repeated)).min(16);
     PAUSES.0.saturating_mul(1 << doublings).min(PAUSES.1)
@@ -231,7 +231,7 @@ fn changed(live: &Object, object: &Object, keep: impl Fn(&str) -> bool) -> Map<S
     merge_patch::diff_of(live.root(), object.root(), keep)
 }
 
-/// What of the metadata only servers set, or only says which object is meant.
+/// The metadata that only servers set, or that identifies the object.
 const NOT_CONTENT: [&str; 4] = ["uid", "resourceVersion", "generation", "managedFields"];
 
 fn places(change: Option<&Map<String, Value>>) -> Vec<(String, u64)> {

@@ -1,7 +1,7 @@
-//! Phase three: make the copy, or take over what stands in its place.
+//! Phase three: create the copy, or adopt the object in its place.
 //!
-//! The state is remembered before the copy is made, so that a copy never exists without one.
-//! What exists already is looked at live before anything is decided about it.
+//! The state is remembered before the copy is created, so that a copy never exists without one. An object that exists
+//! already is read live before anything is decided about it.
 
 use std::sync::Arc;
 
@@ -9,16 +9,18 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
+use super::key::Key;
+use super::link::{Adoption, Identity, Link};
 use super::memory::{CopyRecord, Entry, Snapshot};
-use super::merge::equals;
-use super::pass::{Change, Pass, Sight, Turn, hold, locked, too_deep};
+use super::merge::{equals, merge};
+use super::pass::{EntryUpdate, Lookup, Pass, Turn, add_finalizer, locked, too_deep};
+use super::pending::PendingChange;
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
 use super::rules::{Made, Marks};
-use super::subject::{Adoption, Identity, Key, Link, NamespacePolicy};
-use super::view::{Proof, Seen};
+use super::view::{Freshness, Seen};
 
-/// What only a server sets; everything else of the metadata is the rules' business.
+/// Metadata that only a server sets; the rules determine everything else.
 const SET_BY_SERVERS: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -36,10 +38,10 @@ pub(super) fn create(
     source: &Object,
     key: &Key,
 ) -> Result<Turn, Reason> {
-    if let Some(turn) = doubts(pass, link, key) {
+    if let Some(turn) = needed_reads(pass, link, key) {
         return Ok(turn.of(key));
     }
-    let desired = link.rules.desired(source, None)?;
+    let desired = pass.facts().desired(link, source, None)?;
     let mut turn = match namespace(pass, link, key) {
         Ok(turn) => turn,
         Err(turn) => return Ok(*turn),
@@ -56,20 +58,16 @@ pub(super) fn create(
             let snapshot = entry.snapshot.as_ref();
             snapshot.is_none_or(|snapshot| !snapshot.remembers(&desired))
         });
-        if other && let Sight::Look(request) = pass.witness(key) {
-            return Ok(Turn::look(request).of(key));
+        if other && let Lookup::Read(request) = pass.lookup_live(key) {
+            return Ok(Turn::read(request).of(key));
         }
         if !known {
-            turn.memory = Some(Change(Some(Entry {
-                snapshot: Some(Snapshot::whole(desired.clone())),
-                copy: CopyRecord::Intended(key.clone()),
-                announced: None,
-            })));
+            turn.memory = Some(EntryUpdate(Some(intention(pass, link, &desired, key))));
         }
     }
     if turn.ended() {
         let marks = link.rules.marks(source, Made::Created);
-        let object = dress(desired, key, &marks);
+        let object = with_marks(Arc::unwrap_or_clone(desired), key, &marks);
         let request = Request::Create {
             key: key.clone(),
             object,
@@ -79,13 +77,12 @@ pub(super) fn create(
     Ok(turn.of(key))
 }
 
-/// What has to be looked at before anything is made.
+/// The reads that are needed before anything is created.
 ///
-/// A copy made for a source that is gone would have nobody to take it back, and a state written
-/// for a copy that exists after all would lose what has to be merged into it. Where the source
-/// was accepted in this very pass, the answer to our finalizer is proof enough of both; caches
-/// that may be behind are not.
-fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
+/// A copy of a source that is gone would never be deleted, and a state written for a copy that exists after all would
+/// lose the changes to merge into it. If the finalizer was added to the source in this pass, the answer proves both;
+/// caches, which may be stale, do not.
+fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     // One that should not have been made is found by its name and taken back, and making it tells
     // whether it exists.
     if link.policy.identity == Identity::Name {
@@ -93,8 +90,8 @@ fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     }
     let subject = pass.subject;
     if let (Seen::Present(anchor), Some(finalizer)) =
-        (pass.get(&subject.anchor), &subject.finalizer)
-        && pass.done(&hold(&subject.anchor, &anchor, finalizer))
+        (pass.view.get(&subject.anchor), &subject.finalizer)
+        && pass.done(&add_finalizer(&subject.anchor, &anchor, finalizer))
     {
         return None;
     }
@@ -103,36 +100,65 @@ fn doubts(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     let keys = [Some(&subject.anchor), marked.then_some(key)];
     let mut turn = Turn::end(Code::NeedsToSee);
     for key in keys.into_iter().flatten() {
-        if let Sight::Look(request) = pass.witness(key) {
+        if let Lookup::Read(request) = pass.lookup_live(key) {
             turn.steps.push((request, Effect::Looked));
         }
     }
     (!turn.ended()).then_some(turn)
 }
 
+/// What is remembered before a copy is made. A copy that is known by the memory alone and is not there may have
+/// been deleted, or may only be hidden, as behind the selector of a claim: when it shows again, it is known by
+/// its uid, and what was to change on it since is known by the places.
+fn intention(pass: &Pass<'_>, link: &Link, desired: &Arc<Object>, key: &Key) -> Entry {
+    let entry = pass.entry(link);
+    let entry = entry.filter(|_| link.policy.identity == Identity::Memory);
+    let lost = entry.and_then(|entry| entry.copy.lost(key));
+    let before = entry.filter(|_| lost.is_some());
+    let pending = before.and_then(|entry| {
+        let snapshot = entry.snapshot.as_ref()?.base_for(desired);
+        let mut body = merge(&snapshot, desired);
+        if let Some(pending) = &entry.pending {
+            pending.add_desired(&mut body, desired);
+        }
+        (!body.is_empty()).then(|| PendingChange::of(&body, &snapshot))?
+    });
+    Entry {
+        snapshot: Some(Snapshot::whole(Arc::clone(desired))),
+        copy: CopyRecord::Intended {
+            key: key.clone(),
+            lost,
+        },
+        pending,
+    }
+}
+
 fn place_known(link: &Link, record: &CopyRecord, key: &Key) -> bool {
     match link.policy.identity {
         // The uid of a copy that is gone must not stand when another one is made.
-        Identity::Memory => *record == CopyRecord::Intended(key.clone()),
+        Identity::Memory => {
+            matches!(record, CopyRecord::Intended { key: intended, .. } if intended == key)
+        }
         Identity::Marks | Identity::Name => record.key().is_none_or(|recorded| recorded == key),
     }
 }
 
-/// The namespace that the copy needs. An unknown one is not asked for: making the copy tells.
+/// Creates the namespace that the copy needs. An unknown namespace is not read: creating the copy shows whether it
+/// exists.
 fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<Turn, Box<Turn>> {
     let fine = Turn::end(Code::Working);
     let Some(namespace) = key.namespace_key() else {
         return Ok(fine);
     };
-    if pass.proof(&namespace) == Proof::Doubtful {
-        return Err(Box::new(Turn::look(Request::Read { key: namespace })));
+    if pass.view.freshness(&namespace) == Freshness::Stale {
+        return Err(Box::new(Turn::read(Request::Read { key: namespace })));
     }
-    match pass.get(&namespace) {
+    match pass.view.get(&namespace) {
         Seen::Present(object) if object.in_deletion() => {
             Err(Box::new(Turn::end(Code::WaitingForNamespace).of(key)))
         }
         Seen::Present(_) | Seen::Unknown => Ok(fine),
-        Seen::Absent if link.policy.namespace == NamespacePolicy::Expect => {
+        Seen::Absent if !link.policy.makes_namespaces() => {
             Err(Box::new(Turn::end(Code::NamespaceMissing).of(key)))
         }
         Seen::Absent => {
@@ -146,8 +172,8 @@ fn namespace(pass: &Pass<'_>, link: &Link, key: &Key) -> Result<Turn, Box<Turn>>
     }
 }
 
-/// The object as it is made: the content under the copy's own name, with our marks on it.
-fn dress(mut desired: Object, key: &Key, marks: &Marks) -> Object {
+/// The object to create: the content under the copy's own name, with Hawser's marks.
+fn with_marks(mut desired: Object, key: &Key, marks: &Marks) -> Object {
     desired.set_gvk(&key.kind);
     let metadata = desired.metadata_mut();
     for field in SET_BY_SERVERS {
@@ -167,7 +193,7 @@ fn dress(mut desired: Object, key: &Key, marks: &Marks) -> Object {
     desired
 }
 
-/// An object that nobody owns stands where the copy should be.
+/// An object without owner is where the copy should be.
 pub(super) fn adopt(
     pass: &Pass<'_>,
     link: &Link,
@@ -181,7 +207,7 @@ pub(super) fn adopt(
     if object.is_fragment() {
         return Err(too_deep(key));
     }
-    let desired = link.rules.desired(source, Some(object))?;
+    let desired = pass.facts().desired(link, source, Some(object))?;
     let made = match link.policy.adoption {
         Adoption::Equal(made) if equals(&desired, object) => made,
         Adoption::Never | Adoption::Equal(_) => {
@@ -190,32 +216,21 @@ pub(super) fn adopt(
         Adoption::Keep | Adoption::Overwrite => Made::Adopted,
     };
     // Taking something over is not decided by what a cache says.
-    if let Sight::Look(request) = pass.witness(key) {
-        return Ok(Turn::look(request).of(key));
+    if let Lookup::Read(request) = pass.lookup_live(key) {
+        return Ok(Turn::read(request).of(key));
     }
     if !pass.remembers() {
         return Ok(claim(link, source, key, object, made));
     }
-    let uid: Arc<str> = object.uid().unwrap_or_default().into();
-    let key = key.clone();
     let entry = Entry {
         snapshot: (link.policy.adoption != Adoption::Overwrite).then(|| Snapshot::whole(desired)),
-        copy: match made {
-            Made::Created => CopyRecord::Created {
-                key: key.clone(),
-                uid,
-            },
-            Made::Adopted => CopyRecord::Adopted {
-                key: key.clone(),
-                uid,
-            },
-        },
-        announced: None,
+        copy: CopyRecord::of(key, object, made),
+        pending: None,
     };
-    Ok(Turn::remember(Some(entry)).of(&key))
+    Ok(Turn::remember(Some(entry)).of(key))
 }
 
-/// Puts our marks on exactly this version of an object, and touches nothing else.
+/// Adds the marks to exactly this version of an object, and changes nothing else.
 pub(super) fn claim(link: &Link, source: &Object, key: &Key, object: &Object, made: Made) -> Turn {
     let marks = link.rules.marks(source, made);
     let labels: Map<String, Value> = marks

@@ -7,54 +7,37 @@ use std::time::Duration;
 use kube_lang::object::Object;
 
 use super::delete::{Extent, is_hidden, retract};
-use super::memory::{CopyRecord, Entry, MemoryPlace};
-use super::pass::{Pass, Sight, Turn, hold, reason_of, release};
+use super::key::LinkId;
+use super::link::{Fate, Identity, Link, Source};
+use super::memory::{CopyRecord, Entry};
+use super::pass::{Lookup, Pass, Turn, add_finalizer, reason_of, remove_finalizer};
 use super::reason::{Class, Code, Reason};
-use super::related::{Below, turn, waves};
+use super::related::{turn, waves};
+use super::report::Outcome;
 use super::request::{Effect, Failure, Request, Step};
-use super::subject::{Fate, Identity, Intent, Key, Labels, Link, LinkId, Scope, Source, Subject};
+use super::subject::{Intent, Subject};
 use super::view::View;
 
-/// What is to be done now, and where each link stands. No steps is a fixed point.
+/// The steps to run now, and the state of each link. Without steps, the decision is a fixed point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub steps: Vec<Step>,
+    /// The steps that follow as soon as all of them have succeeded: changes that are remembered first.
+    pub then: Vec<Step>,
     pub outcomes: Vec<Outcome>,
-    /// When to decide again although nothing was heard, where something waits for a retry.
+    /// The time after which to decide again without an event, if something waits for a retry.
     pub recheck: Option<Duration>,
-    /// Everything the view was asked, found or not. Whatever changes one of the answers can
-    /// change the decision; nothing else can.
-    pub asked: Vec<Question>,
 }
 
-/// Where a link stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub link: LinkId,
-    pub reason: Reason,
-    /// The copy, or where it should be, where that is known.
-    pub copy: Option<Key>,
-}
-
-/// A question to a view.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Question {
-    Object(Key),
-    Marked(Scope, Labels),
-}
-
-/// How long to wait before what did not answer is tried again; the caller adds back-off.
+/// The wait before a request without answer is retried; the caller adds back-off.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
-/// How long to wait for what will usually be noticed by itself.
+/// The wait for something that usually causes an event.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Decides about a subject by what the view shows.
+/// Decides about a subject, given the view.
 pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
     let mut pass = Pass::new(subject, view);
-    let outcomes = match pass.recall() {
-        Ok(()) => pass.outcomes(),
-        Err(turn) => pass.everywhere(*turn),
-    };
+    let outcomes = pass.outcomes();
     let wait = |outcome: &Outcome| match outcome.reason.code.class() {
         _ if outcome.reason.code == Code::SourceNotQuiet => Some(RETRY),
         Class::Retry => Some(RETRY),
@@ -62,50 +45,44 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
         Class::Settled | Class::Working => None,
     };
     let recheck = outcomes.iter().filter_map(wait).min();
-    let (steps, asked) = pass.into_asked();
     Decision {
-        steps,
+        steps: pass.steps,
+        then: pass.behind,
         outcomes,
         recheck,
-        asked,
     }
 }
 
 impl Pass<'_> {
-    /// Reads the memory, on which everything else rests.
-    fn recall(&mut self) -> Result<(), Box<Turn>> {
+    /// Reads the memory, which everything else needs, and decides by the state of the anchor.
+    fn outcomes(&mut self) -> Vec<Outcome> {
         let subject = self.subject;
-        let Some(MemoryPlace { key, codec, .. }) = &subject.memory else {
-            return Ok(());
-        };
-        match self.see(key) {
-            Sight::Look(request) => return Err(Box::new(Turn::look(request))),
-            Sight::Absent => {}
-            Sight::Present(stored) if stored.is_fragment() => {
-                return Err(Box::new(Turn::too_deep(key)));
-            }
-            Sight::Present(stored) => {
-                self.memory = codec.read(&stored, &subject.links);
-                self.stored = Some(stored);
+        if let Some(place) = &subject.memory {
+            match self.lookup(&place.key) {
+                Lookup::Read(request) => return self.everywhere(Turn::read(request)),
+                Lookup::Absent => {}
+                Lookup::Present(stored) if stored.is_fragment() => {
+                    return self.everywhere(Turn::too_deep(&place.key));
+                }
+                Lookup::Present(stored) => {
+                    self.memory = self.facts().memory(place, &stored, &subject.links);
+                    self.stored = Some(stored);
+                }
             }
         }
-        Ok(())
-    }
-
-    fn outcomes(&mut self) -> Vec<Outcome> {
-        let anchor = match self.see(&self.subject.anchor) {
-            Sight::Look(request) => return self.everywhere(Turn::look(request)),
-            Sight::Present(anchor) => Some(anchor),
-            Sight::Absent => None,
+        let anchor = match self.lookup(&subject.anchor) {
+            Lookup::Read(request) => return self.everywhere(Turn::read(request)),
+            Lookup::Present(anchor) => Some(anchor),
+            Lookup::Absent => None,
         };
         match anchor {
             // Our finalizer would have kept it: it was taken away, and what became of the copies
             // is for people to decide.
-            None if self.subject.finalizer.is_some() => self.everywhere(Turn::end(Code::NoSource)),
+            None if subject.finalizer.is_some() => self.everywhere(Turn::end(Code::NoSource)),
             Some(anchor) if self.retracts(&anchor) => self.retract_all(Some(&anchor)),
             None => self.retract_all(None),
             Some(anchor) if anchor.is_fragment() => {
-                self.everywhere(Turn::too_deep(&self.subject.anchor))
+                self.everywhere(Turn::too_deep(&subject.anchor))
             }
             Some(anchor) => self.sync_all(&anchor),
         }
@@ -124,20 +101,21 @@ impl Pass<'_> {
         if let Some(finalizer) = &subject.finalizer
             && !anchor.has_finalizer(&finalizer.0)
         {
-            let request = hold(&subject.anchor, anchor, finalizer);
+            let request = add_finalizer(&subject.anchor, anchor, finalizer);
             return self.everywhere(Turn::step(request, Effect::Accepted));
         }
-        let mut below = Below::nothing();
+        let mut placed = true;
         let mut outcomes = Vec::new();
         for wave in waves(&subject.links) {
-            let mut next = below;
+            let mut next = placed;
             for link in wave {
-                let (mut turn, exists) = turn(self, link, below);
+                let (mut turn, exists) = turn(self, link, placed);
                 self.take(Some(&link.id), &mut turn);
-                next.add(&turn, exists);
+                let none = matches!(turn.reason.code, Code::Gone | Code::Kept | Code::NoSource);
+                next &= exists || none;
                 outcomes.push(outcome(link, turn));
             }
-            below = next;
+            placed = next;
         }
         self.write_memory(&mut outcomes);
         outcomes
@@ -172,22 +150,20 @@ impl Pass<'_> {
 
     fn retract_one(&self, link: &Link) -> Turn {
         let source = match &link.source {
-            Source::NotWanted => None,
-            Source::Unwanted(_) if link.policy.hold.is_none() => None,
+            Source::Unwanted(_) if link.policy.source_finalizer.is_none() => None,
             Source::Refused(_) => return Turn::end(Code::Gone),
-            Source::Rendered(object) => Some(Arc::clone(object)),
-            Source::Live(key) | Source::Unwanted(key) => match self.see(key) {
-                Sight::Look(request) if self.forbids(&request) && is_hidden(self, link) => None,
-                Sight::Look(request) => return Turn::look(request),
-                Sight::Present(object) => Some(object),
-                Sight::Absent => None,
+            Source::Live(key) | Source::Unwanted(key) => match self.lookup(key) {
+                Lookup::Read(request) if self.forbids(&request) && is_hidden(self, link) => None,
+                Lookup::Read(request) => return Turn::read(request),
+                Lookup::Present(object) => Some(object),
+                Lookup::Absent => None,
             },
         };
         let fate = link.policy.retract;
         retract(self, link, source.as_ref(), fate, Extent::Subject)
     }
 
-    /// Nothing is left of the copies: the memory goes, then the finalizer.
+    /// Nothing is left of the copies: deletes the memory, then removes the finalizer.
     fn release_all(&self, anchor: Option<&Arc<Object>>) -> Option<Turn> {
         let subject = self.subject;
         let finalizer = subject.finalizer.as_ref();
@@ -196,19 +172,19 @@ impl Pass<'_> {
             return Some(turn);
         }
         let (anchor, finalizer) = held?;
-        let request = release(&subject.anchor, anchor, finalizer);
+        let request = remove_finalizer(&subject.anchor, anchor, finalizer);
         Some(Turn::step(request, Effect::Released))
     }
 
-    /// The next step towards a memory that holds nothing but the records of copies that stay on
-    /// purpose, since the same anchor, made again, has to know them as its own, and of sources that are
-    /// held and out of sight. With these goes whose memory it is.
+    /// The next step towards a memory with only two sorts of records: those of copies that stay on purpose, since the
+    /// same anchor, created again, has to recognise them, and those of sources that are held and hidden. With the last
+    /// of them the memory itself is deleted.
     fn forget_all(&self, held: bool) -> Option<Turn> {
         let subject = self.subject;
         let memory = subject.memory.as_ref()?;
         let Some(stored) = &self.stored else {
-            return match self.witness(&memory.key) {
-                Sight::Look(request) if held => Some(Turn::look(request)),
+            return match self.lookup_live(&memory.key) {
+                Lookup::Read(request) if held => Some(Turn::read(request)),
                 _ => None,
             };
         };
@@ -252,7 +228,7 @@ impl Pass<'_> {
         Some(Turn::step(request, Effect::Forgotten))
     }
 
-    /// One write for what all links want remembered.
+    /// One write for the entries of all links.
     fn write_memory(&mut self, outcomes: &mut [Outcome]) {
         let Some(memory) = self
             .subject
@@ -303,9 +279,14 @@ impl Pass<'_> {
             }
         };
         if let Some(reason) = problem {
-            // What may be written by another pass is waited for.
+            // A memory that cannot be written keeps nobody from a change: it is made all the same, and is told of
+            // when that is possible. What another pass may write is waited for.
+            let behind = std::mem::take(&mut self.behind);
             if reason.code.class() != Class::Retry {
-                self.go_on_unremembered();
+                let failed = |step: &Step| self.failure(&step.request).is_some();
+                let untried = behind.into_iter().filter(|step| !failed(step));
+                let untried: Vec<_> = untried.collect();
+                self.steps.extend(untried);
             }
             for outcome in outcomes {
                 if self.changes.contains_key(&outcome.link) {
@@ -315,31 +296,22 @@ impl Pass<'_> {
         }
     }
 
-    /// A memory that cannot be written keeps nobody from a change: it is made all the same, and is told
-    /// of when that is possible.
-    fn go_on_unremembered(&mut self) {
-        for step in std::mem::take(&mut self.behind) {
-            if self.failure(&step.request).is_none() {
-                self.steps.push(step);
-            }
-        }
-    }
-
-    /// Whether a change says no more than that what was about to be made is there.
+    /// Whether an entry only records that the intended copy exists.
     fn only_confirms(&self, (id, now): (&LinkId, &Option<Entry>)) -> bool {
-        if now.as_ref().is_some_and(|entry| entry.announced.is_some()) {
+        if now.as_ref().is_some_and(|entry| entry.pending.is_some()) {
             return false;
         }
         let before = self.memory.entries.get(id).map(|entry| &entry.copy);
         match (before, now.as_ref().map(|entry| &entry.copy)) {
-            (Some(CopyRecord::Intended(before)), Some(CopyRecord::Created { key, .. })) => {
-                before == key
-            }
+            (
+                Some(CopyRecord::Intended { key: before, .. }),
+                Some(CopyRecord::Created { key, .. }),
+            ) => before == key,
             _ => false,
         }
     }
 
-    /// The same for every link: something comes before all of them.
+    /// The same state for every link: something has to happen before all of them.
     fn everywhere(&mut self, mut turn: Turn) -> Vec<Outcome> {
         self.take(None, &mut turn);
         let outcome = |link: &Link| Outcome {

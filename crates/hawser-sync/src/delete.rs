@@ -1,7 +1,6 @@
-//! Phase two: take back what was made.
+//! Phase two: delete the copies.
 //!
-//! A copy counts as gone only by what was witnessed. What is not ours is left alone, and letting
-//! go of the source comes last.
+//! A copy counts as gone only if that was witnessed. Objects of others are left alone, and the source is released last.
 
 use std::sync::Arc;
 
@@ -9,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use kube_lang::object::Object;
 
-use super::content::last_words;
-use super::locate::{Located, locate};
+use super::content::status_while_deleting;
+use super::link::{AdoptedOnDelete, Claims, Fate, Identity, Link, Source};
+use super::locate::{Located, LocatedCopy, locate};
 use super::memory::CopyRecord;
-use super::pass::{Pass, Sight, Turn, locked, release, shed};
+use super::pass::{Lookup, Pass, Turn, drop_foreign_finalizer, locked, remove_finalizer};
 use super::reason::Code;
 use super::request::{Effect, Request};
 use super::rules::Made;
-use super::subject::{AdoptedOnDelete, Claims, Fate, Identity, Key, Link, Source};
 use super::view::Seen;
 
 /// Whether the whole subject goes, or this link alone.
@@ -37,7 +36,7 @@ pub(super) fn retract(
     extent: Extent,
 ) -> Turn {
     if let (Source::Live(key), Some(source)) = (&link.source, source)
-        && let Some(turn) = shed(pass, link, key, source)
+        && let Some(turn) = drop_foreign_finalizer(pass, link, key, source)
     {
         return turn;
     }
@@ -51,22 +50,22 @@ pub(super) fn retract(
     let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
     // What is remembered leads back to the source for as long as it is held, also when nothing else does
     // any more.
-    if let Some(turn) = let_go(link, source) {
+    if let Some(turn) = release_source(link, source) {
         return turn;
     }
     // With the subject, or with the last word of an entry that is no more, goes what is known of
     // this source being held.
     if (extent == Extent::Subject || unwanted && known)
-        && let (Some(key), Some(_)) = (link.source.key(), &link.policy.hold)
+        && let (Some(key), Some(_)) = (link.source.key(), &link.policy.source_finalizer)
     {
         let hidden = is_hidden(pass, link);
-        match pass.witness(key) {
-            Sight::Look(request)
+        match pass.lookup_live(key) {
+            Lookup::Read(request)
                 if extent == Extent::Subject && hidden && pass.forbids(&request) => {}
             // Of a subject that is gone nothing waits for it to show again.
-            Sight::Look(_) if hidden && pass.subject.finalizer.is_none() => {}
-            Sight::Look(request) => return Turn::look(request),
-            Sight::Present(_) | Sight::Absent => {}
+            Lookup::Read(_) if hidden && pass.subject.finalizer.is_none() => {}
+            Lookup::Read(request) => return Turn::read(request),
+            Lookup::Present(_) | Lookup::Absent => {}
         }
         if hidden {
             return Turn::end(Code::NoSource);
@@ -81,26 +80,25 @@ pub(super) fn retract(
     })
 }
 
-/// Whether a source that we hold is out of sight though nobody saw it end: what is remembered of it has
-/// to lead back to it when it shows again.
+/// Whether a source with a finalizer of Hawser is hidden, because nobody saw it end: the memory has to lead back to it
+/// when it appears again.
 pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
-    let (Some(key), Some(_)) = (link.source.key(), &link.policy.hold) else {
+    let (Some(key), Some(_)) = (link.source.key(), &link.policy.source_finalizer) else {
         return false;
     };
-    let away = match pass.get(key) {
-        Seen::Absent => !pass.ended(key),
+    let away = match pass.view.get(key) {
+        Seen::Absent => !link.policy.source_ended && !pass.view.ended(key),
         Seen::Unknown => pass.forbids(&Request::Read { key: key.clone() }),
         Seen::Present(_) => false,
     };
     // What was only about to be made may not have come to be held: of that nothing is kept.
-    let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended(_));
+    let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended { lost: None, .. });
     away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
 }
 
-/// What follows from a source that is not there although a copy was made of it; nothing where that is
-/// its end.
+/// What follows from a missing source of which a copy was created; `None` if the source has ended.
 ///
-/// One that we hold cannot end unseen. Of one that we do not hold, a cache is not enough to tell.
+/// A source with a finalizer of Hawser cannot end unseen. For one without, a cache is not proof.
 pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
     let Source::Live(key) = &link.source else {
         return None;
@@ -110,51 +108,34 @@ pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
         let gone = matches!(locate(pass, link, None), Located::Missing { .. });
         return (!gone).then(|| Turn::end(Code::NoSource));
     }
-    match pass.witness(key) {
-        Sight::Look(request) if pass.entry(link).is_some() => Some(Turn::look(request)),
+    match pass.lookup_live(key) {
+        Lookup::Read(request) if pass.entry(link).is_some() => Some(Turn::read(request)),
         _ => None,
     }
 }
 
-/// The next step towards the copy being gone; none where nothing of ours is left.
+/// The next step of the copy's deletion; `None` if nothing of Hawser is left.
 fn remove(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> Option<Turn> {
     // Where its copy would be is not told by a source of which only the metadata is known.
     let place = source.map(|s| &**s).filter(|s| !s.is_fragment());
     match locate(pass, link, place) {
-        Located::Look(request) => Some(Turn::look(request)),
-        Located::Copy {
-            key,
-            object,
-            made,
-            marked,
-        } => remove_copy(
-            pass,
-            link,
-            source,
-            &Copy {
-                key,
-                object,
-                made,
-                marked,
-            },
-        ),
+        Located::Read(request) => Some(Turn::read(request)),
+        Located::Copy(copy) => remove_copy(pass, link, source, &copy),
         Located::Missing { key, witnessed } => {
             let held = held(pass, link, source);
-            (held && !witnessed).then(|| Turn::look(Request::Read { key }))
+            (held && !witnessed).then(|| Turn::read(Request::Read { key }))
         }
         Located::Unclaimed { .. } | Located::Foreign { .. } | Located::Unplaced(_) => None,
     }
 }
 
-struct Copy {
-    key: Key,
-    object: Arc<Object>,
-    made: Made,
-    marked: bool,
-}
-
-fn remove_copy(pass: &Pass<'_>, link: &Link, source: LastSource<'_>, copy: &Copy) -> Option<Turn> {
-    let Copy { key, object, .. } = copy;
+fn remove_copy(
+    pass: &Pass<'_>,
+    link: &Link,
+    source: LastSource<'_>,
+    copy: &LocatedCopy,
+) -> Option<Turn> {
+    let LocatedCopy { key, object, .. } = copy;
     if copy.made == Made::Adopted && link.policy.adopted_on_delete == AdoptedOnDelete::Release {
         if !copy.marked || link.policy.identity == Identity::Memory {
             return None;
@@ -166,26 +147,25 @@ fn remove_copy(pass: &Pass<'_>, link: &Link, source: LastSource<'_>, copy: &Copy
         return Some(Turn::step(locked(key, object, patch), Effect::LetGo).of(key));
     }
     if object.in_deletion() {
-        return Some(last_words(pass, link, source.map(|s| &**s), key, object));
+        return Some(status_while_deleting(
+            pass,
+            link,
+            source.map(|s| &**s),
+            copy,
+        ));
     }
     // Without a uid nothing says which incarnation would go.
     let Some(uid) = object.uid().map(Into::into) else {
         return Some(Turn::end(Code::NotSeen).of(key));
     };
-    let key = key.clone();
-    Some(
-        Turn::step(
-            Request::Delete {
-                key: key.clone(),
-                uid,
-            },
-            Effect::Cleanup,
-        )
-        .of(&key),
-    )
+    let request = Request::Delete {
+        key: key.clone(),
+        uid,
+    };
+    Some(Turn::step(request, Effect::Cleanup).of(key))
 }
 
-/// The patch that takes our marks off an object; none where it carries none.
+/// The patch that removes the marks from an object; `None` if it has none.
 fn unmark(link: &Link, source: &Object, object: &Object) -> Option<Value> {
     let marks = link.rules.marks(source, Made::Adopted);
     let nulls = |keys: Vec<&String>| -> Map<String, Value> {
@@ -203,9 +183,9 @@ fn unmark(link: &Link, source: &Object, object: &Object) -> Option<Value> {
         .then(|| json!({"metadata": {"labels": labels, "annotations": annotations}}))
 }
 
-/// Whether a finalizer of ours keeps the source, so that a copy may have been made.
+/// Whether a finalizer of Hawser is on the source, so that a copy may have been created.
 fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
-    let holds = [&link.policy.hold, &pass.subject.finalizer];
+    let holds = [&link.policy.source_finalizer, &pass.subject.finalizer];
     match source {
         Some(source) => holds
             .into_iter()
@@ -215,13 +195,14 @@ fn held(pass: &Pass<'_>, link: &Link, source: LastSource<'_>) -> bool {
     }
 }
 
-/// The patch that takes the link's own finalizer off its source.
-fn let_go(link: &Link, source: LastSource<'_>) -> Option<Turn> {
-    let (Some(key), Some(finalizer), Some(source)) = (link.source.key(), &link.policy.hold, source)
+/// The patch that removes the link's own finalizer from its source.
+fn release_source(link: &Link, source: LastSource<'_>) -> Option<Turn> {
+    let (Some(key), Some(finalizer), Some(source)) =
+        (link.source.key(), &link.policy.source_finalizer, source)
     else {
         return None;
     };
     source
         .has_finalizer(&finalizer.0)
-        .then(|| Turn::step(release(key, source, finalizer), Effect::Released))
+        .then(|| Turn::step(remove_finalizer(key, source, finalizer), Effect::Released))
 }

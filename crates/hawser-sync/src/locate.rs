@@ -1,28 +1,33 @@
-//! Phase one: find the copy of a link, and say whose it is.
+//! Phase one: find the copy of a link, and determine its owner.
 
 use std::sync::Arc;
 
 use kube_lang::object::Object;
 
+use super::key::Key;
+use super::link::{Identity, Link, Source, Target};
 use super::memory::{CopyRecord, Entry};
 use super::merge::{agrees, equals};
-use super::pass::{Pass, Sight};
-use super::reason::Reason;
+use super::pass::{Lookup, Pass};
+use super::reason::{Code, Reason};
 use super::request::Request;
 use super::rules::{Made, Owner};
-use super::subject::{Identity, Key, Link, Source, Target};
-use super::view::{Found, Proof, Seen};
+use super::view::{Found, Freshness, Seen};
 
-/// What stands where the copy should be.
+/// The copy, as it was found.
+pub(super) struct LocatedCopy {
+    pub(super) key: Key,
+    pub(super) object: Arc<Object>,
+    pub(super) made: Made,
+    /// False if it was recognised by its uid only and has to be marked again.
+    pub(super) marked: bool,
+}
+
+/// The object in the place of the copy.
 pub(super) enum Located {
-    /// Our copy. `marked` is false where it was known by its uid only and has to be marked again.
-    Copy {
-        key: Key,
-        object: Arc<Object>,
-        made: Made,
-        marked: bool,
-    },
-    /// An object that nobody owns.
+    /// The copy.
+    Copy(LocatedCopy),
+    /// An object without owner.
     Unclaimed {
         key: Key,
         object: Arc<Object>,
@@ -32,24 +37,24 @@ pub(super) enum Located {
         key: Key,
         who: String,
     },
-    /// No copy; `witnessed` where that is certain enough to let go of the source.
+    /// No copy; `witnessed` if that is certain enough to release the source.
     Missing {
         key: Key,
         witnessed: bool,
     },
-    /// No copy is known, and the rules cannot say where one would be.
+    /// No copy is known, and the rules cannot name its place.
     Unplaced(Reason),
-    Look(Request),
+    Read(Request),
 }
 
 pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
     match &link.target {
         Target::Named(key) => at(pass, link, key),
         Target::Marked { scope, labels } => {
-            let candidates = match pass.find(scope, labels) {
+            let candidates = match pass.view.find(scope, labels) {
                 Found::All(candidates) => candidates,
                 Found::Unknown => {
-                    return Located::Look(Request::Find {
+                    return Located::Read(Request::Find {
                         scope: scope.clone(),
                         labels: labels.clone(),
                     });
@@ -62,24 +67,25 @@ pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> L
                 }
             });
             match choose(pass, link, source, ours.collect()) {
-                Some((key, ..)) if pass.proof(&key) == Proof::Doubtful => {
-                    Located::Look(Request::Read { key })
+                Some((key, ..)) if pass.view.freshness(&key) == Freshness::Stale => {
+                    Located::Read(Request::Read { key })
                 }
-                Some((key, object, made)) => Located::Copy {
+                Some((key, object, made)) => Located::Copy(LocatedCopy {
                     key,
                     object,
                     made,
                     marked: true,
-                },
+                }),
                 None => unmarked(pass, link, source),
             }
         }
     }
 }
 
-/// Of the objects with our marks, the one that was made as the copy: by its recorded uid, by its
-/// recorded name, by the name that the rules give, or, where nothing is recorded, the oldest. The others
-/// are copies of the copy that somebody made with its labels, also once the copy itself is gone.
+/// Chooses the copy among the objects with its marks: by the recorded uid, by the recorded name, by the name that the
+/// rules give, or, without a record, the oldest. The others are copies of the copy that somebody made with its labels.
+/// They are not the copy even when it is gone: a source in deletion may have no record because an earlier process
+/// deleted its copy. And objects older than a source without a record belong to an earlier object of that name.
 fn choose(
     pass: &Pass<'_>,
     link: &Link,
@@ -96,11 +102,22 @@ fn choose(
     {
         return ours.pop();
     }
-    let placed = source.and_then(|source| link.rules.place(source).ok());
-    let is_gone = |key: &Key| pass.proof(key) == Proof::Witnessed && pass.get(key) == Seen::Absent;
-    if recorded.is_some() || placed.as_ref().is_some_and(is_gone) {
-        ours.retain(|(key, object, _)| is_recorded(key, object) || placed.as_ref() == Some(key));
-    }
+    let placed = source.and_then(|source| pass.facts().place(link, source).ok());
+    let is_gone = |key: &Key| {
+        pass.view.freshness(key) == Freshness::Live && pass.view.get(key) == Seen::Absent
+    };
+    let is_over = record.is_none() && source.is_some_and(Object::in_deletion);
+    let others_are_clones =
+        recorded.is_some() || placed.is_some() && is_over || placed.as_ref().is_some_and(is_gone);
+    let is_older = |object: &Object| {
+        let since = source.filter(|_| record.is_none() && placed.is_some());
+        since.is_some_and(|source| born(object) < born(source))
+    };
+    ours.retain(|(key, object, _)| {
+        is_recorded(key, object)
+            || placed.as_ref() == Some(key)
+            || !others_are_clones && !is_older(object)
+    });
     ours.into_iter().min_by_key(|(key, object, _)| {
         (
             uid.is_none() || object.uid() != uid,
@@ -117,70 +134,69 @@ fn born(object: &Object) -> String {
     born.and_then(|b| b.as_str()).unwrap_or_default().to_owned()
 }
 
-/// Nothing carries our marks: either there is no copy, or the marks are gone from it, or it is
-/// too new for the cache. The recorded name, and else the one of the rules, says where to look.
+/// No object has the marks: there is no copy, or its marks were removed, or it is too new for the cache. The place to
+/// look at is the recorded name, or else the one that the rules give.
 fn unmarked(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
-    let placed = source.map(|source| link.rules.place(source));
+    let placed = source.map(|source| pass.facts().place(link, source));
     let recorded = pass.entry(link).map(|entry| &entry.copy);
-    match (recorded, placed) {
-        // The name was given and never used, and the rules would give another one now: only a
-        // live read says whether the copy was made after all.
-        (Some(CopyRecord::Intended(old)), Some(Ok(new))) if *old != new => {
-            match pass.witness(old) {
-                Sight::Look(request) => Located::Look(request),
-                Sight::Present(object) => match classify(pass, link, old, object) {
-                    copy @ Located::Copy { .. } => copy,
-                    _ => at_unfiltered(pass, link, &new),
-                },
-                Sight::Absent => at_unfiltered(pass, link, &new),
-            }
-        }
-        (Some(record), placed) => match (record.key(), placed) {
-            (Some(key), _) => at_unfiltered(pass, link, key),
-            (None, Some(Ok(key))) => at_unfiltered(pass, link, &key),
-            (None, Some(Err(reason))) => Located::Unplaced(reason),
-            (None, None) => Located::Unplaced(super::reason::Code::Gone.into()),
-        },
+    // The name was given and never used, and the rules would give another one now: only a
+    // live read says whether the copy was made after all.
+    if let (Some(CopyRecord::Intended { key: old, .. }), Some(Ok(new))) = (recorded, &placed)
+        && old != new
+    {
+        return match pass.lookup_live(old) {
+            Lookup::Read(request) => Located::Read(request),
+            Lookup::Present(object) => match classify(pass, link, old, object) {
+                copy @ Located::Copy(_) => copy,
+                _ => at_unfiltered(pass, link, new),
+            },
+            Lookup::Absent => at_unfiltered(pass, link, new),
+        };
+    }
+    match (recorded.and_then(CopyRecord::key), placed) {
+        (Some(key), _) => at_unfiltered(pass, link, key),
         (None, Some(Ok(key))) => at_unfiltered(pass, link, &key),
         (None, Some(Err(reason))) => Located::Unplaced(reason),
-        (None, None) => Located::Unplaced(super::reason::Code::Gone.into()),
+        (None, None) => Located::Unplaced(Code::Gone.into()),
     }
 }
 
-/// At a key whose cache may be filtered by labels: not knowing the object is enough to try and
-/// make it, and never enough to let go of anything.
+/// The object at a key whose cache may be filtered by labels. If it is unknown, Hawser may try to create it, but never
+/// releases anything.
 fn at_unfiltered(pass: &Pass<'_>, link: &Link, key: &Key) -> Located {
-    if pass.proof(key) == Proof::Doubtful {
-        return Located::Look(Request::Read { key: key.clone() });
+    if pass.view.freshness(key) == Freshness::Stale {
+        return Located::Read(Request::Read { key: key.clone() });
     }
-    match pass.get(key) {
+    match pass.view.get(key) {
         Seen::Present(object) => classify(pass, link, key, object),
         seen => Located::Missing {
             key: key.clone(),
-            witnessed: seen == Seen::Absent && pass.proof(key) == Proof::Witnessed,
+            witnessed: seen == Seen::Absent && pass.view.freshness(key) == Freshness::Live,
         },
     }
 }
 
 fn at(pass: &Pass<'_>, link: &Link, key: &Key) -> Located {
-    match pass.see(key) {
-        Sight::Look(request) => Located::Look(request),
-        Sight::Present(object) => classify(pass, link, key, object),
-        Sight::Absent => Located::Missing {
+    match pass.lookup(key) {
+        Lookup::Read(request) => Located::Read(request),
+        Lookup::Present(object) => classify(pass, link, key, object),
+        Lookup::Absent => Located::Missing {
             key: key.clone(),
-            witnessed: pass.proof(key) == Proof::Witnessed,
+            witnessed: pass.view.freshness(key) == Freshness::Live,
         },
     }
 }
 
-/// Whose the object at a key is.
+/// The owner of the object at a key.
 fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Located {
     let key = key.clone();
-    let copy = |made, marked| Located::Copy {
-        key: key.clone(),
-        object: Arc::clone(&object),
-        made,
-        marked,
+    let copy = |made, marked| {
+        Located::Copy(LocatedCopy {
+            key: key.clone(),
+            object: Arc::clone(&object),
+            made,
+            marked,
+        })
     };
     let entry = pass.entry(link);
     match link.rules.owner(&object) {
@@ -194,7 +210,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
     }
 }
 
-/// Whether the memory says that this object is our copy, and how it became that.
+/// Whether this object is the copy according to the memory, and how it became that.
 fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Made> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
     let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
@@ -210,10 +226,12 @@ fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Ma
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
         CopyRecord::Unrecorded => Some(Made::Created),
-        // Killed between making it and recording its uid: it is what we were about to make.
-        CopyRecord::Intended(intended) => {
+        // It was out of sight, or we were killed between making it and recording its uid: then it is what we
+        // were about to make.
+        CopyRecord::Intended { key: intended, .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
-            (intended == key && same()).then_some(Made::Created)
+            let made = || (intended == key && same()).then_some(Made::Created);
+            entry.copy.found_again(object.uid()).or_else(made)
         }
     }
 }

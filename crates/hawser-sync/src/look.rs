@@ -1,4 +1,4 @@
-//! What a pass knows: the caches as they are, with the answers of this pass laid over them.
+//! The view of a pass: the caches, overlaid with the answers of this pass.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -6,23 +6,20 @@ use std::sync::Arc;
 
 use kube_lang::object::Object;
 
-use super::decide::Question;
-use super::memo::Print;
+use super::facts::Facts;
+use super::fingerprint::Fingerprint;
+use super::key::{Key, Labels, Scope};
 use super::request::{Answer, Failure, Request, Ticket};
-use super::subject::{Key, Labels, Scope};
-use super::view::{Found, Note, Proof, Seen, View};
+use super::view::{Found, Freshness, Note, Question, Seen, View};
 
-/// The caches that a pass reads, and tells what it learns.
+/// The caches that a pass reads.
 pub trait Store: Sync {
     fn get(&self, key: &Key) -> Seen;
     fn find(&self, scope: &Scope, labels: &Labels) -> Found;
-    /// Whether the event was seen by which the object of this key went away.
+    /// Whether the deletion of this object was seen as an event.
     fn saw_deletion(&self, key: &Key) -> bool;
-    /// Whether the object of this key was in deletion, or held by nobody, when that event came: one that
-    /// is held and not in deletion can only have been hidden.
+    /// Whether the object was in deletion, or had no finalizer, at that event. Otherwise it can only have been hidden.
     fn saw_end(&self, key: &Key) -> bool;
-    /// Takes the answer to a request. The newest state of an object wins.
-    fn learn(&self, request: &Request, answer: &Answer);
 }
 
 type List = Vec<(Key, Arc<Object>)>;
@@ -32,19 +29,21 @@ pub struct PassView<'a> {
     store: &'a dyn Store,
     seen: HashMap<Key, Option<Arc<Object>>>,
     found: HashMap<(Scope, Labels), List>,
-    doubtful: HashSet<Key>,
-    /// What was looked at because a write to it showed that what was known is out of date. Once.
+    stale: HashSet<Key>,
+    /// Objects that were read because a write showed that the cache was stale. Once each.
     looked_again: HashSet<Key>,
     failed: HashMap<Ticket, Failure>,
-    /// Creates that fail for as long as this namespace is not looked at.
+    /// Creates that fail until this namespace has been read.
     homeless: HashMap<Ticket, Key>,
-    /// What nothing more is written to in this pass, and what the last write was answered.
+    /// Objects that are not written again in this pass, with the answer to the last write.
     given_up: HashMap<Key, Failure>,
     last_write: HashMap<Key, Ticket>,
-    /// What the caches answered when they were asked first. A pass is about one state of them,
-    /// whatever they are told meanwhile: what is remembered at its end is what was carried over in its
-    /// middle, and what it came to is known by exactly that state. News make another pass.
+    /// The first answers of the caches. A pass works on one state of them, whatever arrives meanwhile: the memory at
+    /// its end records what was carried over in between, and the pass is known by exactly that state. New events cause
+    /// another pass.
     caches: RefCell<Answers>,
+    facts: Facts,
+    asked: RefCell<(Vec<Question>, HashSet<Question>)>,
 }
 
 #[derive(Default)]
@@ -59,26 +58,42 @@ impl<'a> PassView<'a> {
             store,
             seen: HashMap::new(),
             found: HashMap::new(),
-            doubtful: HashSet::new(),
+            stale: HashSet::new(),
             looked_again: HashSet::new(),
             failed: HashMap::new(),
             homeless: HashMap::new(),
             given_up: HashMap::new(),
             last_write: HashMap::new(),
             caches: RefCell::default(),
+            facts: Facts::default(),
+            asked: RefCell::default(),
         }
     }
 
-    /// The print of what this pass was answered.
-    pub(super) fn print(&self, question: &Question) -> Option<Print> {
+    /// The questions since the last call, whether answered or not.
+    pub fn take_asked(&self) -> Vec<Question> {
+        self.asked.take().0
+    }
+
+    fn ask(&self, question: Question) {
+        let (asked, known) = &mut *self.asked.borrow_mut();
+        if known.insert(question.clone()) {
+            asked.push(question);
+        }
+    }
+
+    /// The fingerprint of the answers of this pass.
+    pub(super) fn fingerprint(&self, question: &Question) -> Option<Fingerprint> {
         match question {
             Question::Object(key) => match self.get(key) {
-                Seen::Present(object) => Some(Print::of(&object)),
-                Seen::Absent => Some(Print::ABSENT),
+                Seen::Present(object) => Some(Fingerprint::of(&object)),
+                Seen::Absent => Some(Fingerprint::ABSENT),
                 Seen::Unknown => None,
             },
             Question::Marked(scope, labels) => match self.find(scope, labels) {
-                Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
+                Found::All(all) => Some(Fingerprint::of_all(
+                    all.iter().map(|(_, o)| Fingerprint::of(o)),
+                )),
                 Found::Unknown => None,
             },
         }
@@ -90,20 +105,10 @@ impl<'a> PassView<'a> {
         known.or_insert_with(|| self.store.get(key)).clone()
     }
 
-    fn stored_all(&self, scope: &Scope, labels: &Labels) -> Found {
-        let mut caches = self.caches.borrow_mut();
-        let known = caches.lists.entry((scope.clone(), labels.clone()));
-        known
-            .or_insert_with(|| self.store.find(scope, labels))
-            .clone()
-    }
-
-    /// Lays an answer over what was known.
+    /// Overlays an answer.
     pub fn learn(&mut self, request: &Request, answer: Answer) {
-        self.store.learn(request, &answer);
         match answer {
-            Answer::Object(object) => self.answered(request, Some(object)),
-            Answer::Gone => self.answered(request, None),
+            Answer::Failed(failure) => self.refused(request, failure),
             Answer::Listed(list) => {
                 if let Request::Find { scope, labels } = request {
                     for (key, object) in &list {
@@ -112,21 +117,22 @@ impl<'a> PassView<'a> {
                     self.found.insert((scope.clone(), labels.clone()), list);
                 }
             }
-            Answer::Failed(failure) => self.refused(request, failure),
-        }
-    }
-
-    fn answered(&mut self, request: &Request, object: Option<Arc<Object>>) {
-        if let Some(key) = request.key() {
-            self.observe(key, object);
-            if request.writes() {
-                self.last_write.insert(key.clone(), request.ticket());
+            Answer::Object(_) | Answer::Gone => {
+                let Some(key) = request.key() else { return };
+                let object = match answer {
+                    Answer::Object(object) => Some(object),
+                    _ => None,
+                };
+                self.observe(key, object);
+                if request.writes() {
+                    self.last_write.insert(key.clone(), request.ticket());
+                }
             }
         }
     }
 
     fn observe(&mut self, key: &Key, object: Option<Arc<Object>>) {
-        self.doubtful.remove(key);
+        self.stale.remove(key);
         self.homeless.retain(|ticket, namespace| {
             let waits = namespace != key;
             if !waits {
@@ -137,9 +143,9 @@ impl<'a> PassView<'a> {
         self.seen.insert(key.clone(), object);
     }
 
-    /// Takes a failure. A write that shows that what was known is out of date is followed by one look at
-    /// its object, and may then be made once more. What else failed, or fails again, is for another pass:
-    /// a server in trouble is not asked for the same again at once.
+    /// Takes in a failure. If a write shows that the cache is stale, its object is read once, and the write may be
+    /// repeated. Other failures, and a second one, are left to another pass: a server in trouble does not get the same
+    /// request again at once.
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
@@ -149,14 +155,14 @@ impl<'a> PassView<'a> {
                     if let Some(namespace) = key.namespace_key()
                         && self.looked_again.insert(namespace.clone())
                     {
-                        self.doubtful.insert(namespace.clone());
+                        self.stale.insert(namespace.clone());
                         self.homeless.insert(ticket, namespace);
                     }
                 }
                 // A kind without a status to be written.
                 (Failure::NotFound, Request::ReplaceStatus { .. }) => {}
                 (failure, _) if failure.is_conflict() && self.looked_again.insert(key.clone()) => {
-                    self.doubtful.insert(key.clone());
+                    self.stale.insert(key.clone());
                     return;
                 }
                 // Whether a write without an answer was carried out is not known, and what is not there
@@ -176,6 +182,7 @@ impl<'a> PassView<'a> {
 
 impl View for PassView<'_> {
     fn get(&self, key: &Key) -> Seen {
+        self.ask(Question::Object(key.clone()));
         match self.seen.get(key) {
             Some(Some(object)) => Seen::Present(Arc::clone(object)),
             Some(None) => Seen::Absent,
@@ -184,10 +191,17 @@ impl View for PassView<'_> {
     }
 
     fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        let listed = self.found.get(&(scope.clone(), labels.clone())).cloned();
-        let mut all = match listed.map_or_else(|| self.stored_all(scope, labels), Found::All) {
-            Found::All(all) => all,
-            Found::Unknown => return Found::Unknown,
+        self.ask(Question::Marked(scope.clone(), labels.clone()));
+        let list = (scope.clone(), labels.clone());
+        let mut all = if let Some(listed) = self.found.get(&list) {
+            listed.clone()
+        } else {
+            let mut caches = self.caches.borrow_mut();
+            let stored = caches.lists.entry(list);
+            match stored.or_insert_with(|| self.store.find(scope, labels)) {
+                Found::All(all) => all.clone(),
+                Found::Unknown => return Found::Unknown,
+            }
         };
         all.retain(|(key, _)| !self.seen.contains_key(key));
         for (key, object) in &self.seen {
@@ -200,20 +214,24 @@ impl View for PassView<'_> {
         Found::All(all)
     }
 
-    fn proof(&self, key: &Key) -> Proof {
-        if self.doubtful.contains(key) {
-            Proof::Doubtful
+    fn freshness(&self, key: &Key) -> Freshness {
+        if self.stale.contains(key) {
+            Freshness::Stale
         } else if self.seen.contains_key(key)
             || (self.store.saw_deletion(key) && self.stored(key) == Seen::Absent)
         {
-            Proof::Witnessed
+            Freshness::Live
         } else {
-            Proof::Cached
+            Freshness::Cached
         }
     }
 
     fn ended(&self, key: &Key) -> bool {
         self.store.saw_end(key) && self.stored(key) == Seen::Absent
+    }
+
+    fn answered(&self, key: &Key) -> bool {
+        self.seen.contains_key(key)
     }
 
     fn note(&self, request: &Request) -> Option<Note> {
@@ -236,59 +254,8 @@ impl View for PassView<'_> {
     fn wrote(&self, key: &Key) -> bool {
         self.last_write.contains_key(key)
     }
-}
 
-/// A view that notes what it is asked.
-pub struct Listening<'a> {
-    view: &'a dyn View,
-    asked: RefCell<Vec<Question>>,
-    known: RefCell<HashSet<Question>>,
-}
-
-impl<'a> Listening<'a> {
-    pub fn new(view: &'a dyn View) -> Self {
-        Self {
-            view,
-            asked: RefCell::default(),
-            known: RefCell::default(),
-        }
-    }
-
-    pub fn into_asked(self) -> Vec<Question> {
-        self.asked.into_inner()
-    }
-
-    fn ask(&self, question: Question) {
-        if self.known.borrow_mut().insert(question.clone()) {
-            self.asked.borrow_mut().push(question);
-        }
-    }
-}
-
-impl View for Listening<'_> {
-    fn get(&self, key: &Key) -> Seen {
-        self.ask(Question::Object(key.clone()));
-        self.view.get(key)
-    }
-
-    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        self.ask(Question::Marked(scope.clone(), labels.clone()));
-        self.view.find(scope, labels)
-    }
-
-    fn proof(&self, key: &Key) -> Proof {
-        self.view.proof(key)
-    }
-
-    fn ended(&self, key: &Key) -> bool {
-        self.view.ended(key)
-    }
-
-    fn note(&self, request: &Request) -> Option<Note> {
-        self.view.note(request)
-    }
-
-    fn wrote(&self, key: &Key) -> bool {
-        self.view.wrote(key)
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 }

@@ -1,7 +1,6 @@
-//! What is remembered of a subject between passes: the last known state of each source, and
-//! which object each copy is.
+//! The memory of a subject between passes: the last known state of each source, and the identity of each copy.
 //!
-//! How that is stored is the dialect's: its [`Codec`] maps entries to one stored object and back.
+//! The dialect stores it: its [`Codec`] maps entries to one stored object and back.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,36 +8,36 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use kube_lang::object::Object;
 use kube_lang::object::pointer::escape;
 
-use super::announce::Announced;
-use super::memo::Print;
+use super::fingerprint::{Fingerprint, ValueHash, value_hash};
+use super::key::{Key, LinkId};
+use super::link::Link;
+use super::pending::PendingChange;
 use super::reason::Reason;
-use super::subject::{Key, Link, LinkId};
+use super::rules::Made;
 
 /// Where a subject's memory is stored, and in which format.
 #[derive(Clone, Debug)]
 pub struct MemoryPlace {
     pub key: Key,
     pub codec: Arc<dyn Codec>,
-    /// The print of the memory with which a pass of this process came to rest: all that it announces was
-    /// done.
-    pub rested: Option<Print>,
+    /// The fingerprint of the memory at the end of a pass of this process that came to rest: everything that it
+    /// announces was done.
+    pub rested: Option<Fingerprint>,
 }
 
 /// The format of a subject's memory. One stored object holds the entries of all links.
 pub trait Codec: Send + Sync + fmt::Debug {
-    /// What the stored object says. Entries that cannot be read are left out; entries of links
-    /// that no longer exist are returned under the ids they were written with, where the format
-    /// knows them.
+    /// Decodes the stored object. Entries that cannot be read are left out; entries of links that no longer exist are
+    /// returned under the ids they were written with, if the format has these.
     fn read(&self, stored: &Object, links: &[Link]) -> Memory;
 
-    /// The stored object with these entries set (`Some`) or forgotten (`None`) and everything
-    /// else as it was; a new one where nothing is stored. Where the whole would be too large, the
-    /// codec reduces snapshots of what it is given ([`Snapshot::reduced`]).
+    /// Encodes the stored object with these entries set (`Some`) or removed (`None`); everything else stays. Creates
+    /// one if there is none. If the object would be too large, the codec reduces the given snapshots
+    /// ([`Snapshot::reduced`]).
     fn write(
         &self,
         stored: Option<&Object>,
@@ -53,74 +52,120 @@ pub struct Memory {
     pub entries: BTreeMap<LinkId, Entry>,
 }
 
-/// What is remembered of one link.
+/// The entry of one link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The content as [`Rules::desired`](super::Rules::desired) gave it when the copy was last
-    /// brought in step, or was about to be. `None` where the stored one could not be read.
+    /// The content that [`Rules::desired`](super::Rules::desired) gave when the copy was last in sync, or about to be.
+    /// `None` if the stored one could not be read.
     pub snapshot: Option<Snapshot>,
     pub copy: CopyRecord,
-    /// What of the snapshot was about to be carried over when this was written.
-    pub announced: Option<Announced>,
+    /// The part of the snapshot that was about to be carried over when this was written.
+    pub pending: Option<PendingChange>,
 }
 
-/// Which object the copy is.
+/// The identity of the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyRecord {
-    /// The format or its writer did not say. Whatever carries the target's name counts.
+    /// The format or its writer did not record it. Any object with the target's name counts.
     Unrecorded,
-    /// It was about to be made under this key.
-    Intended(Key),
-    /// It was made under this key with this uid.
+    /// The copy was about to be created under this key. An earlier copy under this key may have gone out of sight.
+    Intended { key: Key, lost: Option<LostCopy> },
+    /// The copy was created under this key with this uid.
     Created { key: Key, uid: Arc<str> },
-    /// It was there before.
+    /// The copy existed before and was adopted.
     Adopted { key: Key, uid: Arc<str> },
 }
 
+/// A copy that somebody deleted, or took out of the agent's sight: which of the two is not told by its absence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCopy {
+    pub uid: Arc<str>,
+    pub made: Made,
+}
+
 impl CopyRecord {
+    pub(super) fn of(key: &Key, copy: &Object, made: Made) -> Self {
+        let (key, uid) = (key.clone(), copy.uid().unwrap_or_default().into());
+        match made {
+            Made::Created => Self::Created { key, uid },
+            Made::Adopted => Self::Adopted { key, uid },
+        }
+    }
+
     pub fn key(&self) -> Option<&Key> {
         match self {
             Self::Unrecorded => None,
-            Self::Intended(key) | Self::Created { key, .. } | Self::Adopted { key, .. } => {
+            Self::Intended { key, .. } | Self::Created { key, .. } | Self::Adopted { key, .. } => {
                 Some(key)
             }
         }
     }
 
+    /// Whether the copy, if there is one, was not there before.
+    pub fn is_made(&self) -> bool {
+        match self {
+            Self::Unrecorded | Self::Created { .. } | Self::Intended { lost: None, .. } => true,
+            Self::Adopted { .. } => false,
+            Self::Intended {
+                lost: Some(lost), ..
+            } => lost.made == Made::Created,
+        }
+    }
+
+    /// Which copy there was when the next one was about to be made under this key.
+    pub(super) fn lost(&self, at: &Key) -> Option<LostCopy> {
+        let lost = match self {
+            Self::Unrecorded => None,
+            Self::Intended { lost, .. } => lost.clone(),
+            Self::Created { uid, .. } => Some(LostCopy {
+                uid: Arc::clone(uid),
+                made: Made::Created,
+            }),
+            Self::Adopted { uid, .. } => Some(LostCopy {
+                uid: Arc::clone(uid),
+                made: Made::Adopted,
+            }),
+        };
+        lost.filter(|_| self.key() == Some(at))
+    }
+
+    /// How the copy with this uid became ours, if it was out of sight when another was about to be made.
+    pub(super) fn found_again(&self, found: Option<&str>) -> Option<Made> {
+        match self {
+            Self::Intended {
+                lost: Some(LostCopy { uid, made }),
+                ..
+            } => (found == Some(uid)).then_some(*made),
+            _ => None,
+        }
+    }
+
     pub fn uid(&self) -> Option<&str> {
         match self {
-            Self::Unrecorded | Self::Intended(_) => None,
+            Self::Unrecorded | Self::Intended { .. } => None,
             Self::Created { uid, .. } | Self::Adopted { uid, .. } => Some(uid),
         }
     }
 }
 
-/// A last known state. Where it was too large to be kept whole, some of its values (strings and
-/// lists, never maps) are null and their hashes stand beside it.
+/// A last known state. If it was too large, some of its values (strings and lists, never maps) are null, with their
+/// hashes beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     object: Arc<Object>,
-    /// JSON pointers of values left out, with the hash of each.
+    /// JSON pointers of the values that were left out, with their hashes.
     digests: BTreeMap<String, ValueHash>,
 }
 
-/// The SHA-256 of a value's compact JSON.
-pub type ValueHash = [u8; 32];
-
-/// The hash by which a value that was left out is known again.
-pub fn value_hash(value: &Value) -> ValueHash {
-    Sha256::digest(value.to_string().as_bytes()).into()
-}
-
 impl Snapshot {
-    pub fn whole(object: Object) -> Self {
+    pub fn whole(object: impl Into<Arc<Object>>) -> Self {
         Self {
-            object: Arc::new(object),
+            object: object.into(),
             digests: BTreeMap::new(),
         }
     }
 
-    /// A snapshot as it was stored, with the hashes of what was left out of it.
+    /// Builds a snapshot from its stored form, with the hashes of the values that were left out.
     pub fn from_parts(object: Object, digests: BTreeMap<String, ValueHash>) -> Self {
         Self {
             object: Arc::new(object),
@@ -136,8 +181,8 @@ impl Snapshot {
         &self.digests
     }
 
-    /// The same snapshot with every string and list whose JSON is longer than `limit` bytes left
-    /// out, apart from what tells which object it is.
+    /// The snapshot without any string or list whose JSON is longer than `limit` bytes, except for the object's
+    /// identity.
     #[must_use]
     pub fn reduced(&self, limit: usize) -> Self {
         let mut value = self.object.as_value().clone();
@@ -159,9 +204,9 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot as a base to compare `desired` with: values left out that `desired` still has
-    /// are put back, the others stay null and so differ.
-    pub fn base_for(&self, desired: &Object) -> Cow<'_, Object> {
+    /// The snapshot as a base to compare `desired` with: omitted values that `desired` still has are restored, the
+    /// others stay null and so differ.
+    pub(crate) fn base_for(&self, desired: &Object) -> Cow<'_, Object> {
         if self.digests.is_empty() {
             return Cow::Borrowed(&self.object);
         }

@@ -1,17 +1,17 @@
-//! What differs between two objects, as merge patches. Pure.
+//! Differences between two objects, as merge patches. Pure.
 
 use serde_json::{Map, Value};
 
 use kube_lang::object::{Object, merge_patch, numbers};
 
-/// What of the top level is not content.
+/// The fields at the top level that are not content.
 pub(super) const NOT_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Adds what a second patch sets to a first one. It removes nothing.
-pub(super) fn lay_over(patch: &mut Map<String, Value>, second: Map<String, Value>) {
+/// Adds the settings of a second patch to a first one. It removes nothing.
+pub(super) fn add_settings(patch: &mut Map<String, Value>, second: Map<String, Value>) {
     for (field, value) in second {
         match (patch.get_mut(&field), value) {
-            (Some(Value::Object(there)), Value::Object(more)) => lay_over(there, more),
+            (Some(Value::Object(there)), Value::Object(more)) => add_settings(there, more),
             (_, value) => {
                 patch.insert(field, value);
             }
@@ -43,8 +43,8 @@ pub(super) fn string_map(object: &Object, field: &str) -> Map<String, Value> {
     map.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// The merge patch of what the source has and the copy has not: the source wins where they
-/// differ, and what only the copy has stays.
+/// The merge patch of everything that the source has and the copy lacks: the source wins where they differ, and fields
+/// that only the copy has stay.
 pub(super) fn overwrite(live: &Object, desired: &Object) -> Map<String, Value> {
     let mut patch = Map::new();
     for (field, value) in desired.root() {
@@ -84,10 +84,9 @@ fn missing(patch: &mut Map<String, Value>, field: &str, live: Option<&Value>, wa
     }
 }
 
-/// Whether a live object says what is desired and nothing else.
+/// Whether a live object has the desired content and nothing else.
 ///
-/// Labels and annotations that only the live object has do not count, nor does its status where none is
-/// desired.
+/// Labels and annotations that only the live object has do not count, nor does its status if none is desired.
 pub(super) fn agrees(desired: &Object, live: &Object) -> bool {
     let beside = |field: &String| {
         field == "metadata" || field == "status" && !desired.root().contains_key("status")
@@ -95,10 +94,10 @@ pub(super) fn agrees(desired: &Object, live: &Object) -> bool {
     overwrite(live, desired).is_empty() && overwrite(desired, live).keys().all(beside)
 }
 
-/// Whether an object that is there already is so much like what is desired that whoever made it knows
-/// what is in the other: both agree, and there is something in them.
+/// Whether an existing object is so similar to the desired one that its creator must know the desired content: both
+/// agree and have content in common.
 ///
-/// A value at the top, such as a type, is not enough: many objects have the same.
+/// A value at the top level, such as a type, is not enough: many objects have the same.
 pub fn equals(desired: &Object, live: &Object) -> bool {
     let mut fields = desired.root().iter();
     let content = |field: &str| !NOT_CONTENT.contains(&field) && field != "status";

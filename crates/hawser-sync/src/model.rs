@@ -9,18 +9,17 @@ use serde_json::{Value, json};
 
 use kube_lang::object::{Gvk, Object, merge_patch};
 
-use super::decide::Question;
-use super::memo::{Print, Prints};
-use super::memory::{Codec, CopyRecord, Entry, Memory, MemoryPlace, Snapshot};
+use super::fingerprint::Fingerprint;
+use super::key::{Finalizer, Key, Labels, LinkId, Scope, Side};
+use super::link::{Fate, Link, Policy, Source, Target};
+use super::memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Snapshot};
 use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
 use super::rules::{Made, Marks, Owner, Rules};
-use super::subject::{
-    Fate, Finalizer, Intent, Key, Labels, Link, LinkId, Policy, Scope, Side, Source, Subject,
-    Target,
-};
-use super::view::{Found, Seen, View};
-use super::{Announced, Cluster, Dialect, Outcome, Report, Store, run};
+use super::settled::FingerprintSource;
+use super::subject::{Intent, Subject};
+use super::view::{Found, Question, Seen, View};
+use super::{Cluster, Dialect, Outcome, PendingChange, Report, Store, run};
 
 pub(super) const FINALIZER: &str = "t/cleanup";
 
@@ -566,7 +565,10 @@ impl Store for Cache {
     fn saw_end(&self, key: &Key) -> bool {
         self.0.lock().ended.contains(key)
     }
+}
 
+impl Cache {
+    /// Takes the answer to a request. The newest state of an object wins.
     fn learn(&self, request: &Request, answer: &Answer) {
         let mut heard = self.0.lock();
         match (request, answer) {
@@ -588,16 +590,18 @@ impl Store for Cache {
     }
 }
 
-impl Prints for Cache {
-    fn print(&self, question: &Question) -> Option<Print> {
+impl FingerprintSource for Cache {
+    fn fingerprint(&self, question: &Question) -> Option<Fingerprint> {
         match question {
             Question::Object(key) => match self.get(key) {
-                Seen::Present(object) => Some(Print::of(&object)),
-                Seen::Absent => Some(Print::ABSENT),
+                Seen::Present(object) => Some(Fingerprint::of(&object)),
+                Seen::Absent => Some(Fingerprint::ABSENT),
                 Seen::Unknown => None,
             },
             Question::Marked(scope, labels) => match self.find(scope, labels) {
-                Found::All(all) => Some(Print::of_all(all.iter().map(|(_, o)| Print::of(o)))),
+                Found::All(all) => Some(Fingerprint::of_all(
+                    all.iter().map(|(_, o)| Fingerprint::of(o)),
+                )),
                 Found::Unknown => None,
             },
         }
@@ -615,10 +619,10 @@ pub(super) struct Front {
     pub(super) intent: Intent,
     pub(super) related: bool,
     pub(super) reversed: bool,
+    /// Whether what is not there may only be hidden from us.
+    pub(super) hides: bool,
     pub(super) limit: usize,
-    pub(super) rested: Option<Print>,
-    /// Where the content of the copy comes from.
-    pub(super) origin: Source,
+    pub(super) rested: Option<Fingerprint>,
 }
 
 impl Front {
@@ -631,9 +635,9 @@ impl Front {
             intent: Intent::Sync,
             related: false,
             reversed: false,
+            hides: false,
             limit: usize::MAX,
             rested: None,
-            origin: Source::Live(kcp(cluster, "Thing", name)),
         }
     }
 
@@ -671,6 +675,31 @@ impl Front {
         )
     }
 
+    /// Whether the original that goes along is gone when the anchor goes: where nothing is ever hidden, a
+    /// read tells.
+    fn config_ended(&self, view: &dyn View) -> Result<bool, Vec<Request>> {
+        let (config, _) = self.config();
+        let remembers = matches!(view.get(&self.memory()), Seen::Present(_));
+        let goes =
+            matches!(view.get(&self.source()), Seen::Present(anchor) if anchor.in_deletion());
+        if self.hides
+            || !goes
+            || !remembers
+            || view.get(&config) != Seen::Absent
+            || view.ended(&config)
+        {
+            return Ok(false);
+        }
+        let read = Request::Read {
+            key: config.clone(),
+        };
+        match view.note(&read) {
+            _ if view.answered(&config) => Ok(true),
+            Some(_) => Ok(false),
+            None => Err(vec![read]),
+        }
+    }
+
     fn labels(&self) -> Labels {
         self.own_labels().into()
     }
@@ -693,11 +722,11 @@ impl Front {
 }
 
 impl Dialect for Front {
-    fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
+    fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
         let mut links = vec![Link {
             id: LinkId::new("primary"),
             wave: 0,
-            source: self.origin.clone(),
+            source: Source::Live(self.source()),
             target: Target::Marked {
                 scope: self.copy_key().scope(),
                 labels: self.labels(),
@@ -711,7 +740,8 @@ impl Dialect for Front {
                 ..Policy::related()
             };
             let along = Policy {
-                hold: Some(Finalizer::new(FINALIZER)),
+                source_finalizer: Some(Finalizer::new(FINALIZER)),
+                source_ended: self.config_ended(view)?,
                 retract: Fate::Delete,
                 ..Policy::related()
             };
@@ -792,7 +822,7 @@ impl Rules for Front {
         Ok(self.copy_key())
     }
 
-    fn desired(&self, source: &Object, _: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(&self, source: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         Ok(stripped(source))
     }
 
@@ -831,7 +861,7 @@ impl Rules for Front {
         }
     }
 
-    fn status(&self, from: &Object, _: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, from: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(from.root().get("status").cloned())
     }
 }
@@ -851,7 +881,7 @@ impl Rules for Plain {
         Ok(self.0.clone())
     }
 
-    fn desired(&self, source: &Object, _: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(&self, source: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         Ok(stripped(source))
     }
 
@@ -864,7 +894,7 @@ impl Rules for Plain {
             .map_or(Owner::Nobody, |who| Owner::Other(who.to_owned()))
     }
 
-    fn status(&self, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, _: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(None)
     }
 }
@@ -878,7 +908,11 @@ struct Plaintext {
 fn record(entry: &Entry) -> Value {
     let (how, key, uid) = match &entry.copy {
         CopyRecord::Unrecorded => ("unrecorded", None, None),
-        CopyRecord::Intended(key) => ("intended", Some(key), None),
+        CopyRecord::Intended { key, lost } => match lost {
+            None => ("intended", Some(key), None),
+            Some(lost) if lost.made == Made::Created => ("lost", Some(key), Some(&lost.uid)),
+            Some(lost) => ("lost adopted", Some(key), Some(&lost.uid)),
+        },
         CopyRecord::Created { key, uid } => ("created", Some(key), Some(uid)),
         CopyRecord::Adopted { key, uid } => ("adopted", Some(key), Some(uid)),
     };
@@ -892,7 +926,7 @@ fn record(entry: &Entry) -> Value {
         "snapshot": entry.snapshot.as_ref().map(|s| s.object().as_value().clone()),
         "digests": digests, "how": how, "uid": uid.map(std::string::ToString::to_string),
         "namespace": key.and_then(|k| k.namespace.as_deref()), "name": key.map(|k| &*k.name),
-        "announced": entry.announced.as_ref().map(|a| json!([a.places, a.before.to_vec()])),
+        "announced": entry.pending.as_ref().map(|a| json!([a.places, a.before.to_vec()])),
     })
 }
 
@@ -911,14 +945,23 @@ fn recall(value: &Value, scope: &Scope) -> Option<Entry> {
     Some(Entry {
         snapshot: snapshot.map(|s| Snapshot::from_parts(s, digests)),
         copy: match (value["how"].as_str()?, key, uid) {
-            ("intended", Some(key), _) => CopyRecord::Intended(key),
+            ("intended", Some(key), _) => CopyRecord::Intended { key, lost: None },
+            (how @ ("lost" | "lost adopted"), Some(key), Some(uid)) => {
+                let made = if how == "lost" {
+                    Made::Created
+                } else {
+                    Made::Adopted
+                };
+                let lost = Some(LostCopy { uid, made });
+                CopyRecord::Intended { key, lost }
+            }
             ("created", Some(key), Some(uid)) => CopyRecord::Created { key, uid },
             ("adopted", Some(key), Some(uid)) => CopyRecord::Adopted { key, uid },
             _ => CopyRecord::Unrecorded,
         },
-        announced: serde_json::from_value(value["announced"].clone())
+        pending: serde_json::from_value(value["announced"].clone())
             .ok()
-            .map(|(places, before)| Announced { places, before }),
+            .map(|(places, before)| PendingChange { places, before }),
     })
 }
 
@@ -973,6 +1016,14 @@ pub(super) struct Stage {
     pub(super) fronts: Vec<Front>,
 }
 
+impl Cluster for Stage {
+    async fn send(&self, request: &Request) -> Answer {
+        let answer = self.world.send(request).await;
+        self.cache.learn(request, &answer);
+        answer
+    }
+}
+
 impl Stage {
     pub(super) fn new(fronts: Vec<Front>) -> Self {
         let stage = Self {
@@ -990,7 +1041,7 @@ impl Stage {
 
     /// One pass of one front end with caches as they are.
     pub(super) fn pass(&self, front: &Front) -> Report {
-        futures::executor::block_on(run(front, &self.cache, &self.world))
+        futures::executor::block_on(run(front, &self.cache, self))
     }
 
     /// Everything is heard, every subject passed, until nobody sends anything any more.

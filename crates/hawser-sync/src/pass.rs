@@ -1,5 +1,4 @@
-//! One decision while it is being made: what it has asked, what it wants done, what each link
-//! gets to hear.
+//! The state of one decision: its questions, its steps, and the outcome of each link.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,32 +7,33 @@ use serde_json::{Value, json};
 
 use kube_lang::object::Object;
 
-use super::decide::Question;
-use super::look::Listening;
-use super::memo::Print;
+use super::facts::Facts;
+use super::fingerprint::Fingerprint;
+use super::key::{Finalizer, Key, LinkId};
+use super::link::Link;
 use super::memory::{Entry, Memory};
 use super::reason::{Code, Reason};
 use super::request::{Effect, Failure, Request, Step};
-use super::subject::{Finalizer, Key, Labels, Link, LinkId, Scope, Subject};
-use super::view::{Found, Note, Proof, Seen, View};
+use super::subject::Subject;
+use super::view::{Freshness, Note, Seen, View};
 
-/// What is known of an object, after everything doubtful was sent to be looked at.
-pub(super) enum Sight {
+/// The known state of an object, after a read was requested for a doubtful one.
+pub(super) enum Lookup {
     Present(Arc<Object>),
     Absent,
-    /// A live read is needed first.
-    Look(Request),
+    /// Not known well enough: this read comes first.
+    Read(Request),
 }
 
 /// An entry to be remembered (`Some`) or forgotten (`None`).
 #[derive(Clone)]
-pub(super) struct Change(pub(super) Option<Entry>);
+pub(super) struct EntryUpdate(pub(super) Option<Entry>);
 
-/// What a link wants in this decision, and where it stands.
+/// The wishes of a link in this decision, and its outcome.
 pub(super) struct Turn {
     pub(super) steps: Vec<(Request, Effect)>,
-    pub(super) memory: Option<Change>,
-    /// What is to be done once that is remembered, or cannot be.
+    pub(super) memory: Option<EntryUpdate>,
+    /// Steps that follow once the entry is remembered, or cannot be.
     pub(super) behind: Option<(Request, Effect)>,
     pub(super) reason: Reason,
     pub(super) copy: Option<Key>,
@@ -62,18 +62,18 @@ impl Turn {
         }
     }
 
-    pub(super) fn look(request: Request) -> Self {
+    pub(super) fn read(request: Request) -> Self {
         Self::step(request, Effect::Looked)
     }
 
     pub(super) fn remember(entry: Option<Entry>) -> Self {
         Self {
-            memory: Some(Change(entry)),
+            memory: Some(EntryUpdate(entry)),
             ..Self::end(Code::Working)
         }
     }
 
-    /// Of this object no more can be read than its metadata: it stays as it is.
+    /// Only the metadata of this object can be read: it is not changed.
     pub(super) fn too_deep(key: &Key) -> Self {
         Self::end(too_deep(key))
     }
@@ -92,13 +92,13 @@ impl Turn {
 
 pub(super) struct Pass<'a> {
     pub(super) subject: &'a Subject,
-    view: Listening<'a>,
-    /// The stored memory and what it says; set once it has been seen.
+    pub(super) view: &'a dyn View,
+    /// The stored memory and its entries; set once it has been read.
     pub(super) stored: Option<Arc<Object>>,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     pub(super) steps: Vec<Step>,
     pub(super) changes: BTreeMap<LinkId, Option<Entry>>,
-    /// What waits for the memory to be written.
+    /// Steps that wait for the write of the memory.
     pub(super) behind: Vec<Step>,
 }
 
@@ -106,57 +106,36 @@ impl<'a> Pass<'a> {
     pub(super) fn new(subject: &'a Subject, view: &'a dyn View) -> Self {
         Self {
             subject,
-            view: Listening::new(view),
+            view,
             stored: None,
-            memory: Memory::default(),
+            memory: Arc::default(),
             steps: Vec::new(),
             changes: BTreeMap::new(),
             behind: Vec::new(),
         }
     }
 
-    pub(super) fn into_asked(self) -> (Vec<Step>, Vec<Question>) {
-        (self.steps, self.view.into_asked())
-    }
-
-    pub(super) fn get(&self, key: &Key) -> Seen {
-        self.view.get(key)
-    }
-
-    pub(super) fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        self.view.find(scope, labels)
-    }
-
-    pub(super) fn proof(&self, key: &Key) -> Proof {
-        self.view.proof(key)
-    }
-
-    /// What is known of an object, where nothing may be concluded from not knowing.
-    pub(super) fn see(&self, key: &Key) -> Sight {
-        let look = || Sight::Look(Request::Read { key: key.clone() });
-        match self.get(key) {
-            _ if self.proof(key) == Proof::Doubtful => look(),
-            Seen::Present(object) => Sight::Present(object),
-            Seen::Absent => Sight::Absent,
+    /// The known state of an object; `None` if nothing may be concluded.
+    pub(super) fn lookup(&self, key: &Key) -> Lookup {
+        let look = || Lookup::Read(Request::Read { key: key.clone() });
+        match self.view.get(key) {
+            _ if self.view.freshness(key) == Freshness::Stale => look(),
+            Seen::Present(object) => Lookup::Present(object),
+            Seen::Absent => Lookup::Absent,
             Seen::Unknown => look(),
         }
     }
 
-    /// What is known of an object for certain: from a read or an answer of this pass.
-    pub(super) fn witness(&self, key: &Key) -> Sight {
-        match self.see(key) {
-            Sight::Look(request) => Sight::Look(request),
-            sight if self.proof(key) == Proof::Witnessed => sight,
-            _ => Sight::Look(Request::Read { key: key.clone() }),
+    /// The certain state of an object: from a read or an answer of this pass.
+    pub(super) fn lookup_live(&self, key: &Key) -> Lookup {
+        match self.lookup(key) {
+            Lookup::Read(request) => Lookup::Read(request),
+            lookup if self.view.freshness(key) == Freshness::Live => lookup,
+            _ => Lookup::Read(Request::Read { key: key.clone() }),
         }
     }
 
-    /// Whether an object that is absent was seen to end.
-    pub(super) fn ended(&self, key: &Key) -> bool {
-        self.view.ended(key)
-    }
-
-    /// Whether an object may not be read, as far as this pass has tried.
+    /// Whether reading the object was forbidden in this pass.
     pub(super) fn forbids(&self, read: &Request) -> bool {
         matches!(self.failure(read), Some(Failure::Forbidden(_)))
     }
@@ -170,6 +149,10 @@ impl<'a> Pass<'a> {
             Some(Note::Failed(failure)) => Some(failure),
             _ => None,
         }
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        self.view.facts()
     }
 
     pub(super) fn entry(&self, link: &Link) -> Option<&Entry> {
@@ -186,16 +169,16 @@ impl<'a> Pass<'a> {
         place.is_some_and(|place| self.view.wrote(&place.key))
     }
 
-    /// Whether all that the memory announces is known to have been done, because a pass of this process
-    /// came to rest with it.
+    /// Whether everything that the memory announces is known to be done, because a pass of this process came to rest
+    /// with it.
     pub(super) fn rested(&self) -> bool {
         let place = self.subject.memory.as_ref();
         let rested = place.and_then(|place| place.rested);
-        rested.is_some() && rested == self.stored.as_deref().map(Print::of)
+        rested.is_some() && rested == self.stored.as_deref().map(Fingerprint::of)
     }
 
-    /// Takes over what a link wants. What has failed in this pass is not asked for again: the
-    /// failure becomes the link's reason.
+    /// Adds the wishes of a link. Steps that have failed in this pass are not repeated: the failure becomes the link's
+    /// reason.
     pub(super) fn take(&mut self, link: Option<&LinkId>, turn: &mut Turn) {
         let mut kept = Vec::new();
         for (request, effect) in turn.steps.drain(..) {
@@ -208,19 +191,17 @@ impl<'a> Pass<'a> {
                 turn.reason = Code::TooManyChanges.into();
                 continue;
             }
-            kept.push((request, effect));
-        }
-        for (request, effect) in &kept {
-            if !self.steps.iter().any(|s| s.request == *request) {
+            if !self.steps.iter().any(|step| step.request == request) {
                 self.steps.push(Step {
                     link: link.cloned(),
                     request: request.clone(),
-                    effect: *effect,
+                    effect,
                 });
             }
+            kept.push((request, effect));
         }
         turn.steps = kept;
-        if let (Some(Change(change)), Some(link)) = (turn.memory.clone(), link) {
+        if let (Some(EntryUpdate(change)), Some(link)) = (turn.memory.clone(), link) {
             self.changes.insert(link.clone(), change);
             if let Some((request, effect)) = turn.behind.take() {
                 self.behind.push(Step {
@@ -233,7 +214,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// What a failed request means for the link that it was for.
+/// The reason of a link whose request failed.
 pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
     let code = match failure {
         Failure::Invalid(_) => Code::Invalid,
@@ -263,8 +244,8 @@ pub(super) fn too_deep(key: &Key) -> Reason {
     Reason::new(Code::TooDeep, key.to_string())
 }
 
-/// The patch that puts our finalizer on an object.
-pub(super) fn hold(key: &Key, object: &Object, finalizer: &Finalizer) -> Request {
+/// The patch that adds the finalizer to an object.
+pub(super) fn add_finalizer(key: &Key, object: &Object, finalizer: &Finalizer) -> Request {
     let mut list: Vec<&str> = object.finalizers().collect();
     list.push(&finalizer.0);
     list.sort_unstable();
@@ -272,8 +253,8 @@ pub(super) fn hold(key: &Key, object: &Object, finalizer: &Finalizer) -> Request
     locked(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
-/// The patch that takes our finalizer off an object.
-pub(super) fn release(key: &Key, object: &Object, finalizer: &Finalizer) -> Request {
+/// The patch that removes the finalizer from an object.
+pub(super) fn remove_finalizer(key: &Key, object: &Object, finalizer: &Finalizer) -> Request {
     let list: Vec<&str> = object
         .finalizers()
         .filter(|f| *f != &*finalizer.0)
@@ -281,10 +262,15 @@ pub(super) fn release(key: &Key, object: &Object, finalizer: &Finalizer) -> Requ
     locked(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
-/// The next finalizer to shed from an object. Where that fails it stays: it may not be ours to decide,
-/// and must not keep anything else from being done.
-pub(super) fn shed(pass: &Pass<'_>, link: &Link, key: &Key, object: &Object) -> Option<Turn> {
-    let without = without_shed(link, object)?;
+/// The next foreign finalizer to remove from an object. If that fails, it stays: the decision may belong to somebody
+/// else, and must not block anything.
+pub(super) fn drop_foreign_finalizer(
+    pass: &Pass<'_>,
+    link: &Link,
+    key: &Key,
+    object: &Object,
+) -> Option<Turn> {
+    let without = without_foreign_finalizers(link, object)?;
     let request = if object.is_fragment() {
         let left: Vec<_> = without.finalizers().collect();
         locked(key, object, json!({"metadata": {"finalizers": left}}))
@@ -298,15 +284,15 @@ pub(super) fn shed(pass: &Pass<'_>, link: &Link, key: &Key, object: &Object) -> 
         .then(|| Turn::step(request, Effect::Shed))
 }
 
-/// An object without the finalizers that are shed; none where it has none of them.
-pub(super) fn without_shed(link: &Link, object: &Object) -> Option<Object> {
-    let shed = &link.policy.shed;
-    if !shed.iter().any(|f| object.has_finalizer(&f.0)) {
+/// An object without the finalizers to be removed; `None` if it has none of them.
+pub(super) fn without_foreign_finalizers(link: &Link, object: &Object) -> Option<Object> {
+    let foreign = &link.policy.foreign_finalizers;
+    if !foreign.iter().any(|f| object.has_finalizer(&f.0)) {
         return None;
     }
     let left: Vec<Value> = object
         .finalizers()
-        .filter(|f| !shed.iter().any(|shed| *shed.0 == **f))
+        .filter(|f| !foreign.iter().any(|one| *one.0 == **f))
         .map(Into::into)
         .collect();
     let mut object = object.clone();

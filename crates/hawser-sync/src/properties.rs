@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
 
+use kube_lang::object::Object;
+
+use super::key::Key;
 use super::model::{Fault, Front, Stage};
 use super::reason::{Class, Code};
-use super::subject::Key;
 
 /// What consumers, providers, networks and schedulers do.
 #[derive(Clone, Debug)]
@@ -178,7 +180,7 @@ fn at_rest(stage: &Stage, front: &Front, Grace { lost }: Grace) -> TestCaseResul
         return Ok(());
     };
     let copy = copy.expect("a living source has a copy");
-    let of = |object: &super::Object, pointer: &str| object.as_value().pointer(pointer).cloned();
+    let of = |object: &Object, pointer: &str| object.as_value().pointer(pointer).cloned();
     let mut spec = of(&copy, "/spec").unwrap_or_default();
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("local");
@@ -230,7 +232,7 @@ fn local_values_stay(stage: &Stage, events: &[Event], front: &Front) -> TestCase
         let (Some(old), Some(new)) = (old, new) else {
             continue;
         };
-        let had = |o: &super::Object, p: &str| o.as_value().pointer(p).cloned();
+        let had = |o: &Object, p: &str| o.as_value().pointer(p).cloned();
         for pointer in ["/spec/local", "/metadata/labels/x~1own"] {
             let (old, new) = (had(old, pointer), had(new, pointer));
             prop_assert!(old.is_none() || new.is_some(), "a local value was removed");
@@ -374,6 +376,43 @@ fn lists_that_lag_behind_a_crash_leave_nothing_on_the_copy() {
     assert_eq!(spec(&front.copy_key()), spec(&front.source()));
 }
 
+/// A process is killed right after it let go of a related original, and that ends before the next process
+/// lists it: nothing keeps the state of an object that is gone.
+#[test]
+fn an_original_that_ends_after_it_was_let_go_by_a_killed_process_leaves_no_state() {
+    let let_go = |stage: &Stage| {
+        let held = stage.world.get(&stage.fronts[0].config().0);
+        held.is_some_and(|original| !original.has_finalizer(super::model::FINALIZER))
+    };
+    let mut killed_after = Vec::new();
+    for n in 0..40 {
+        let stage = Stage::new(fronts());
+        for event in [Event::Config(0, Some(1)), Event::Create(0, 1)] {
+            happen(&stage, &event);
+        }
+        stage.settle();
+        happen(&stage, &Event::Delete(0));
+        happen(&stage, &Event::Break(n, Fault::CrashAfter));
+        for _ in 0..6 {
+            stage.cache.deliver(&stage.world, |_| true);
+            if !stage.world.crashed() {
+                stage.pass(&stage.fronts[0]);
+            }
+        }
+        if stage.world.crashed() && let_go(&stage) {
+            killed_after.push(n);
+        }
+        happen(&stage, &Event::Config(0, None));
+        rest(&stage);
+        let leftovers = stage.leftovers();
+        assert!(
+            leftovers.is_empty(),
+            "killed after request {n}: {leftovers:?}"
+        );
+    }
+    assert!(!killed_after.is_empty());
+}
+
 struct Seen {
     code: Code,
     class: Class,
@@ -391,7 +430,7 @@ impl Seen {
 
 /// The world without what differs from run to run.
 fn plain(stage: &Stage) -> BTreeMap<Key, Value> {
-    let strip = |(key, object): (Key, super::Object)| {
+    let strip = |(key, object): (Key, Object)| {
         let mut value = object.into_value();
         if let Some(metadata) = value["metadata"].as_object_mut() {
             for field in ["uid", "resourceVersion", "creationTimestamp"] {

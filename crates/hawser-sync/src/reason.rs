@@ -1,9 +1,9 @@
-//! Why a link is where it is: stable codes, each with a sentence for people.
+//! The reasons for the state of a link: stable codes, each with a sentence for people.
 
 use std::fmt;
 
-/// A code with what it is about. The code and its sentence may be shown to anybody; the detail may
-/// name things of the service cluster and is for its owner.
+/// A code and its detail. The code and its sentence may be shown to anybody; the detail may name things of the service
+/// cluster and is for its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     pub code: Code,
@@ -63,16 +63,16 @@ macro_rules! codes {
     };
 }
 
-/// What follows from a code.
+/// The class of a code: what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Nothing is to be done.
     Settled,
     /// Requests are on their way.
     Working,
-    /// Something else has to happen first; it will be noticed.
+    /// Something else has to happen first; an event will report it.
     Waiting,
-    /// Something did not answer; tried again with back-off.
+    /// Something did not answer; retried with back-off.
     Retry,
     /// Somebody has to change something.
     Refused,
@@ -91,40 +91,40 @@ impl Class {
 }
 
 codes! {
-    InStep: Settled, "the object and its copy agree";
+    InStep: Settled, "the object and its copy are in sync";
     Gone: Settled, "nothing is left to clean up";
-    Kept: Settled, "the copy stays on purpose";
+    Kept: Settled, "the copy is kept intentionally";
     NoSource: Settled, "there is nothing to copy";
     Working: Working, "changes are being carried over";
-    NeedsToSee: Working, "something has to be looked at first";
+    NeedsToSee: Working, "an object has to be read first";
     WaitingForDeletion: Waiting, "the copy is being deleted";
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";
-    Held: Waiting, "the deletion waits for somebody to allow it";
-    WaitingForOthers: Waiting, "other objects of the same subject come first";
+    Held: Waiting, "the deletion waits for approval";
+    WaitingForOthers: Waiting, "other objects of the same subject have to be synced first";
     SourceNotQuiet: Waiting, "the object was changed a moment ago";
     NotSeen: Retry, "the current state could not be read";
     NoAnswer: Retry, "a server did not answer";
     TooManyChanges: Retry, "the objects change faster than they can be compared";
-    NameConflict: Refused, "an object of this name belongs to somebody else";
-    AdoptionRefused: Refused, "an object of this name exists already and may not be taken over";
-    NameInvalid: Refused, "the name made for the copy is not a valid name";
+    NameConflict: Refused, "the existing object of this name belongs to another object";
+    AdoptionRefused: Refused, "an object of this name already exists and may not be adopted";
+    NameInvalid: Refused, "the name derived for the copy is invalid";
     NamespaceMissing: Refused, "the namespace of the copy does not exist";
-    Invalid: Refused, "the server refused the object as invalid";
+    Invalid: Refused, "the server rejected the object as invalid";
     Forbidden: Refused, "the request is not allowed";
     TooLarge: Refused, "the object is too large";
     TooDeep: Refused, "the object is nested too deeply to be read";
-    StateTooLarge: Refused, "the last known state is too large to be remembered";
-    StateNotKept: Refused, "the last known state cannot be stored so that it is read back as it was";
+    StateTooLarge: Refused, "the last known state is too large to be stored";
+    StateNotKept: Refused, "the last known state cannot be stored without loss";
     MutationFailed: Refused, "a mutation could not be applied";
-    NamingFailed: Refused, "no name could be made for the copy";
-    StatusNotServed: Settled, "the object has no status to be written";
-    NotLinked: Refused, "the object does not show that it belongs here";
-    NamespaceClosed: Refused, "the namespace is not open to what consumers name";
-    ReferenceInvalid: Refused, "what the object refers to cannot be made out";
+    NamingFailed: Refused, "no name could be derived for the copy";
+    StatusNotServed: Settled, "the kind has no status subresource";
+    NotLinked: Refused, "the object carries no proof of ownership";
+    NamespaceClosed: Refused, "consumers may not choose this namespace";
+    ReferenceInvalid: Refused, "the reference could not be resolved";
     TooManyRelated: Refused, "the object refers to too many others";
     KindNotServed: Refused, "the kind of a related object is not served";
-    Contested: Refused, "somebody else takes back what is written, so that it is written ever less often";
-    RulesInvalid: Refused, "the rules of this resource are not valid";
+    Contested: Refused, "another writer undoes each change, so it is written ever less often";
+    RulesInvalid: Refused, "the rules of this resource are invalid";
 }
 
 impl fmt::Display for Code {

@@ -1,4 +1,4 @@
-//! What decide may ask for, and what comes back: the whole vocabulary between deciding and acting.
+//! Requests, answers and failures: the interface between deciding and acting.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use kube_lang::object::Object;
 
-use super::subject::{Key, Labels, LinkId, Scope};
+use super::key::{Key, Labels, LinkId, Scope};
 
-/// One request that may run now, next to all others of the same decision.
+/// One request that may run now, concurrently with all others of the same decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The link it is for; none where it is for the subject as a whole.
+    /// The link that it is for; `None` if it is for the whole subject.
     pub link: Option<LinkId>,
     pub request: Request,
     pub effect: Effect,
@@ -59,12 +59,12 @@ pub enum Request {
     },
 }
 
-/// What tells one request from another within a pass. The resourceVersion is not part of it.
+/// Identifies a request within a pass. The resourceVersion is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 impl Request {
-    /// The object the request is about; a list is about none.
+    /// The object of the request; `None` for a list.
     pub fn key(&self) -> Option<&Key> {
         match self {
             Self::Find { .. } => None,
@@ -74,6 +74,19 @@ impl Request {
             | Self::Replace { key, .. }
             | Self::ReplaceStatus { key, .. }
             | Self::Delete { key, .. } => Some(key),
+        }
+    }
+
+    /// Where the objects are that the request is about.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Find { scope, .. } => scope.clone(),
+            Self::Read { key }
+            | Self::Create { key, .. }
+            | Self::Patch { key, .. }
+            | Self::Replace { key, .. }
+            | Self::ReplaceStatus { key, .. }
+            | Self::Delete { key, .. } => key.scope(),
         }
     }
 
@@ -95,7 +108,7 @@ impl Request {
         !matches!(self, Self::Read { .. } | Self::Find { .. })
     }
 
-    pub fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         let mut hasher = DefaultHasher::new();
         self.verb().hash(&mut hasher);
         self.key().hash(&mut hasher);
@@ -112,7 +125,7 @@ impl Request {
     }
 }
 
-/// Hashes a body without the resourceVersion that it happens to be locked on.
+/// Hashes a body without its resourceVersion.
 fn hash_unlocked(body: &Value, hasher: &mut impl Hasher) {
     let Value::Object(root) = body else {
         return body.hash(hasher);
@@ -129,51 +142,51 @@ fn hash_unlocked(body: &Value, hasher: &mut impl Hasher) {
     }
 }
 
-/// What a request achieves when it succeeds: what a dialect may report.
+/// The effect of a successful request, as a dialect may report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    /// Something was looked at.
+    /// Something was read.
     Looked,
-    /// Our finalizer is on the source.
+    /// The finalizer was added to the source.
     Accepted,
-    /// A namespace was made for the copy.
+    /// A namespace was created for the copy.
     NamespaceMade,
     /// The memory was written.
     Remembered,
-    /// The copy was made.
+    /// The copy was created.
     Placed,
     /// An existing object became the copy.
     Adopted,
-    /// The copy's content was brought in step.
+    /// The copy's content was synchronized.
     Synced,
-    /// The status was carried over.
+    /// The status was synchronized.
     StatusSynced,
-    /// The copy's deletion was asked for.
+    /// The deletion of the copy was requested.
     Cleanup,
-    /// An adopted copy was left to itself, without our marks.
+    /// An adopted copy was released: its marks were removed.
     LetGo,
     /// The memory was deleted.
     Forgotten,
-    /// A finalizer that nobody else will take off is off.
+    /// A finalizer that nobody else will remove was removed.
     Shed,
-    /// Our finalizer is off the source: nothing of ours is left.
+    /// The finalizer was removed from the source: nothing of Hawser is left.
     Released,
-    /// Something was reported on the anchor.
+    /// A report was written to the anchor.
     Reported,
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The object as it is now: read, written, or in deletion and still there.
+    /// The current object: read, written, or in deletion and still there.
     Object(Arc<Object>),
-    /// It does not exist: not found by a read or a delete, or gone with the delete.
+    /// The object does not exist: not found by a read or a delete, or gone with the delete.
     Gone,
     Listed(Vec<(Key, Arc<Object>)>),
     Failed(Failure),
 }
 
-/// Why a request failed, by what follows from it.
+/// The reason for a failure, by what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// A write to something that does not exist.
@@ -183,7 +196,7 @@ pub enum Failure {
     Conflict,
     #[error("exists already")]
     AlreadyExists,
-    /// The uid named is not the object's: another incarnation.
+    /// The uid is not the object's: another incarnation.
     #[error("another object of the same name")]
     OtherIncarnation,
     /// The namespace to create in is in deletion.
@@ -195,33 +208,33 @@ pub enum Failure {
     Forbidden(String),
     #[error("too large")]
     TooLarge,
-    /// Not sent: somebody has to allow it first.
+    /// Not sent: an owner has to approve it first.
     #[error("held: {0}")]
     Held(String),
-    /// Not sent: what it rests on is not known, or was found to be otherwise.
+    /// Not sent: its premise is unknown, or turned out to be wrong.
     #[error("not sent: {0}")]
     NotSent(String),
-    /// Not sent: more may come in a moment.
+    /// Not sent: more requests may be allowed in a moment.
     #[error("not sent yet: more may come in a moment")]
     Early,
-    /// Not sent yet: somebody else has taken it back each time.
+    /// Not sent yet: another writer has undone it each time.
     #[error("{}", contested(.0))]
     Contested(String),
-    /// No answer, or one that says to come back. Whether a write was executed is not known.
+    /// No answer, or a request to come back later. Whether a write was executed is unknown.
     #[error("no answer: {0}")]
     Unavailable(String),
 }
 
 fn contested(place: &str) -> String {
     match place {
-        "" => "somebody else undoes it each time it is made or deleted".to_owned(),
-        place => format!("somebody else changes {place} each time it is written"),
+        "" => "another writer undoes each creation or deletion".to_owned(),
+        place => format!("another writer changes {place} after each write"),
     }
 }
 
 impl Failure {
-    /// Whether it says that something else is there than was known.
-    pub fn is_conflict(&self) -> bool {
+    /// Whether the failure shows that the cache is stale.
+    pub(crate) fn is_conflict(&self) -> bool {
         matches!(
             self,
             Self::Conflict | Self::AlreadyExists | Self::OtherIncarnation

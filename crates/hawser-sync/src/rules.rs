@@ -1,4 +1,4 @@
-//! What a dialect says about one link: where the copy goes, what is in it, whose an object is.
+//! The rules of a link: the place of the copy, its content, and the owner of an object. A dialect implements them.
 //!
 //! Rules are pure and compiled once; the engine calls them with objects only.
 
@@ -9,53 +9,62 @@ use serde_json::Value;
 
 use kube_lang::object::Object;
 
+use super::key::Key;
 use super::reason::Reason;
-use super::subject::Key;
 
 /// The pure rules of a link.
 pub trait Rules: Send + Sync + fmt::Debug {
-    /// The key that a copy of this source is to be made under. Asked only while no copy is known;
-    /// the name that a copy has wins over later changes of the rules.
-    fn place(&self, source: &Object) -> Result<Key, Reason>;
+    /// The mutated source, given the copy if there is one; `None` without mutations. The other rules get the result, so
+    /// that mutations run once for each state of source and copy.
+    fn mutated(&self, _source: &Object, _copy: Option<&Object>) -> Result<Option<Object>, Reason> {
+        Ok(None)
+    }
 
-    /// Whether a copy may be written at a key, also one that is there already. What is refused is still
-    /// taken back with its source.
+    /// The key under which a copy of this source is created. Asked only while no copy is known: the name of an existing
+    /// copy wins over later changes of the rules.
+    fn place(&self, mutated: &Object) -> Result<Key, Reason>;
+
+    /// Whether a copy may be written at a key, also an existing one. A refused copy is still deleted with its source.
     fn allows(&self, _copy: &Key) -> Result<(), Reason> {
         Ok(())
     }
 
-    /// The content that travels: every top-level field that is to be the same on both sides, and
-    /// of `metadata` the labels and annotations, without marks and without status where that is a
-    /// subresource. Its apiVersion, kind, name and namespace are the source's and are not synced;
-    /// the answer is remembered as it is, so its numbers have one spelling
-    /// ([`numbers::unify`](kube_lang::object::numbers::unify)).
-    fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason>;
+    /// The content to synchronize: every top-level field that is to be the same on both sides, and the labels and
+    /// annotations of `metadata`, without marks, and without the status if that is a subresource. The apiVersion, kind,
+    /// name and namespace are the source's and are not synchronized. The result is remembered as it is, so its numbers
+    /// have one spelling ([`numbers::unify`](kube_lang::object::numbers::unify)).
+    fn desired(
+        &self,
+        source: &Object,
+        mutated: &Object,
+        copy: Option<&Object>,
+    ) -> Result<Object, Reason>;
 
-    /// The labels and annotations by which a copy of this source is found and known again. Empty
-    /// where copies carry nothing.
+    /// The labels and annotations by which a copy of this source is found and recognised. Empty if copies have none.
     fn marks(&self, source: &Object, made: Made) -> Marks;
 
-    /// Whose the object is, by the marks on it.
+    /// The owner of an object, according to its marks.
     fn owner(&self, live: &Object) -> Owner;
 
-    /// Whether a copy in deletion was made for this source, and not for another one of its name before.
-    /// Asked only where such a copy still takes part ([`LastWords::Carry`](super::subject::LastWords)).
+    /// Whether a copy in deletion was created for this source, not for an earlier one of its name. Asked only for
+    /// copies that are found by name, which are still synchronized then.
     fn was_made_for(&self, _source: &Object, _copy: &Object) -> bool {
         true
     }
 
-    /// The status that `to` should have, given `from`: from the copy to the source where status
-    /// goes back, from the source to the copy where it goes forward. `None` is no status at all,
-    /// which is not the same as an empty one.
-    fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason>;
+    /// The status that `to` should have, given `from`: from the copy to the source if the status goes back, from the
+    /// source to the copy if it goes forward. `None` is no status at all, which differs from an empty one. `mutated` is
+    /// of the source in both cases.
+    fn status(&self, from: &Object, to: &Object, mutated: &Object)
+    -> Result<Option<Value>, Reason>;
 
-    /// Whether no server ever changes this field of the top level of an object that is there.
+    /// Whether a server never changes this top-level field of an existing object.
     fn is_final(&self, _live: &Object, _field: &str) -> bool {
         false
     }
 
-    /// What is set by the same write that carries the status. Other values than these are no reason to
-    /// write; where the whole object is written, their not being there at all is.
+    /// Metadata that is set by the write of the status. Other values are no reason to write; if the whole object is
+    /// written, their absence is.
     fn status_marks(&self, _from: &Object, _to: &Object) -> Metadata {
         Metadata::default()
     }
@@ -74,10 +83,10 @@ impl Metadata {
     }
 }
 
-/// What a copy carries to be known again.
+/// The marks by which a copy is recognised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Set on creation and adoption, and put right whenever it is missing or wrong.
+    /// Set on creation and adoption, and corrected whenever they are missing or wrong.
     pub identity: Metadata,
     /// Set on creation and adoption only.
     pub extra: Metadata,
@@ -98,20 +107,20 @@ impl Marks {
     }
 }
 
-/// How a copy came to be ours.
+/// The way in which a copy became Hawser's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     Created,
     Adopted,
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It is the copy of this link's source.
     Ours(Made),
-    /// It carries nobody's identity.
+    /// It has nobody's marks.
     Nobody,
-    /// It belongs to another source, tenant or agent: who, for the owner of the service to read.
+    /// It belongs to another source, tenant or agent; the text is for the owner of the service.
     Other(String),
 }

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use kube_lang::object::Object;
 
 use super::Report;
+use super::fingerprint::Fingerprint;
+use super::key::{Key, Labels, Scope};
+use super::link::{AdoptedOnDelete, Adoption, Claims, Policy, StatusFlow};
 use super::look::{PassView, Store};
-use super::memo::{Memo, Print};
 use super::model::{FINALIZER, Fault, Front, Stage, kcp, svc};
 use super::reason::{Class, Code};
-use super::request::{Answer, Effect, Failure, Request};
-use super::subject::{
-    AdoptedOnDelete, Adoption, Claims, Content, Intent, Key, Labels, Policy, Scope, Source,
-    StatusFlow,
-};
+use super::request::{Effect, Failure, Request};
+use super::settled::Settled;
+use super::subject::Intent;
 use super::view::{Found, Seen, View as _};
 
 fn one() -> (Stage, Front) {
@@ -396,6 +396,51 @@ fn an_object_with_copied_labels_is_ignored_and_deletion_still_ends() {
         assert_eq!(stage.world.get(&front.copy_key()), None);
         assert_eq!(stage.world.get(&front.source()), None);
         assert_eq!(stage.world.get(&front.memory()), None);
+        assert_eq!(stage.world.get(&clone), before);
+    }
+}
+
+#[test]
+fn clones_are_left_alone_by_a_process_that_finds_the_copy_and_its_record_gone() {
+    for changed in [false, true] {
+        for n in 0.. {
+            let (stage, front, clone) = cloned(changed);
+            let before = stage.world.get(&clone);
+            stage.world.delete(&front.source());
+            let fault = HashMap::from([(stage.world.sent() + n, Fault::CrashAfter)]);
+            stage.world.plan_faults(fault);
+            stage.settle();
+            let crashed = stage.world.get(&front.source()).is_some();
+            stage.world.plan_faults(HashMap::new());
+            stage.cache.restart(&stage.world, 0);
+            stage.settle();
+            assert_eq!(stage.world.get(&clone), before, "killed after {n}");
+            for key in [front.copy_key(), front.source(), front.memory()] {
+                assert_eq!(stage.world.get(&key), None, "killed after {n}");
+            }
+            if !crashed {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clone_that_outlived_an_object_does_not_become_the_copy_of_the_next_one_of_its_name() {
+    for restarted in [false, true] {
+        let (stage, front, clone) = cloned(false);
+        let before = stage.world.get(&clone);
+        stage.world.delete(&front.source());
+        stage.settle();
+        assert_eq!(stage.world.get(&front.source()), None);
+        if restarted {
+            stage.cache.restart(&stage.world, 0);
+        }
+        stage
+            .world
+            .put(&front.source(), &json!({"spec": {"size": 7}}));
+        stage.settle();
+        assert_eq!(copy(&stage, &front)["spec"]["size"], json!(7));
         assert_eq!(stage.world.get(&clone), before);
     }
 }
@@ -788,6 +833,10 @@ fn a_list_that_merely_lacks_a_source_takes_no_copy_away() {
 #[test]
 fn a_held_source_that_is_out_of_sight_is_remembered_when_its_subject_goes() {
     let (stage, front, [_, _, config, config_copy]) = with_related();
+    let front = Front {
+        hides: true,
+        ..front
+    };
     stage.world.delete(&front.source());
     stage.cache.deliver(&stage.world, |_| true);
     // Nobody sees this happen: to whoever asks it looks as if the object were hidden.
@@ -1100,7 +1149,7 @@ fn a_report_that_is_not_answered_is_made_by_another_pass() {
     assert_eq!(about, ["get", "patch"]);
     assert_eq!(report.outcomes[0].reason.code, Code::NoAnswer);
     assert!(report.recheck.is_some());
-    assert_eq!(Memo::of(&report, 1), None);
+    assert_eq!(Settled::of(&report, 1), None);
     stage.settle();
     let source = stage.world.get(&front.source()).unwrap();
     assert_eq!(source.annotation("t/related"), Some("a-out"));
@@ -1171,30 +1220,6 @@ fn an_object_too_large_for_the_server_is_refused_without_a_hot_loop() {
 }
 
 #[test]
-fn rendered_content_is_kept_in_step_and_goes_when_it_is_not_wanted() {
-    let rendered = |size: u8| {
-        let object = json!({"metadata": {"name": "a"}, "spec": {"size": size}});
-        Source::Rendered(Object::new(object).unwrap().into())
-    };
-    let (mut stage, mut front) = with(|front| front.origin = rendered(1));
-    stage.world.put(&front.source(), &json!({"spec": {}}));
-    for (origin, size) in [
-        (rendered(1), Some(1)),
-        (rendered(2), Some(2)),
-        (Source::NotWanted, None),
-    ] {
-        front.origin = origin;
-        stage.fronts = vec![front.clone()];
-        stage.settle();
-        let copy = stage.world.get(&front.copy_key());
-        let spec = copy.map(|copy| copy.as_value()["spec"].clone());
-        assert_eq!(spec, size.map(|size| json!({"size": size})));
-    }
-    let state = stage.world.get(&front.memory()).unwrap();
-    assert_eq!(state.as_value()["entries"], json!({}));
-}
-
-#[test]
 fn a_copy_that_others_still_want_stays() {
     let (stage, front) = with(|front| front.policy.claims = Claims::Shared);
     stage
@@ -1245,35 +1270,21 @@ fn happenings_are_told_in_order() {
 }
 
 #[test]
-fn without_a_memory_every_field_of_the_source_wins() {
-    let (stage, front) = with(|front| front.policy.content = Content::Overwrite);
-    stage
-        .world
-        .put(&front.source(), &json!({"spec": {"size": 1}}));
-    stage.settle();
-    stage
-        .world
-        .patch(&front.copy_key(), json!({"spec": {"size": 3, "extra": 1}}));
-    stage.settle();
-    assert_eq!(copy(&stage, &front)["spec"], json!({"size": 1, "extra": 1}));
-}
-
-#[test]
 fn a_pass_at_rest_stands_until_an_answer_changes() {
     let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
     stage.cache.deliver(&stage.world, |_| true);
     let report = stage.pass(&front);
-    let memo = Memo::of(&report, 1).expect("it came to rest");
-    assert!(memo.holds(1, &stage.cache));
-    assert!(!memo.holds(2, &stage.cache));
+    let settled = Settled::of(&report, 1).expect("it came to rest");
+    assert!(settled.holds(1, &stage.cache));
+    assert!(!settled.holds(2, &stage.cache));
     for key in [front.source(), front.copy_key(), front.memory()] {
         let (stage, front) = in_step(&json!({"spec": {"size": 1}}));
         stage.cache.deliver(&stage.world, |_| true);
-        let memo = Memo::of(&stage.pass(&front), 1).expect("it came to rest");
+        let settled = Settled::of(&stage.pass(&front), 1).expect("it came to rest");
         stage.world.patch(&key, json!({"spec": {"size": 2}}));
-        assert!(memo.holds(1, &stage.cache), "nothing was heard yet");
+        assert!(settled.holds(1, &stage.cache), "nothing was heard yet");
         stage.cache.deliver(&stage.world, |_| true);
-        assert!(!memo.holds(1, &stage.cache), "{key} changed");
+        assert!(!settled.holds(1, &stage.cache), "{key} changed");
     }
 }
 
@@ -1286,7 +1297,7 @@ fn nothing_is_kept_of_an_object_that_is_gone() {
     let report = stage.pass(&front);
     assert_eq!(report.requests, 0);
     assert_eq!(report.outcomes[0].reason.code, Code::NoSource);
-    assert_eq!(Memo::of(&report, 1), None);
+    assert_eq!(Settled::of(&report, 1), None);
 }
 
 // === the house ===
@@ -1327,8 +1338,6 @@ impl Store for Moving {
     fn saw_end(&self, _key: &Key) -> bool {
         false
     }
-
-    fn learn(&self, _request: &Request, _answer: &Answer) {}
 }
 
 #[test]
@@ -1340,7 +1349,7 @@ fn a_pass_is_about_one_state_of_the_caches_whatever_they_are_told_meanwhile() {
     let Seen::Present(object) = shown else {
         panic!("{shown:?}")
     };
-    let question = super::decide::Question::Object(key.clone());
-    assert_eq!(view.print(&question), Some(Print::of(&object)));
+    let question = super::Question::Object(key.clone());
+    assert_eq!(view.fingerprint(&question), Some(Fingerprint::of(&object)));
     assert_ne!(PassView::new(&store).get(&key), Seen::Present(object));
 }

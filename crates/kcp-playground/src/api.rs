@@ -73,7 +73,7 @@ pub trait Api: Send + Sync + 'static {
 impl From<Status> for ApiResponse {
     fn from(status: Status) -> Self {
         let mut headers = HeaderMap::new();
-        if status.is_page() {
+        if status.plain {
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
             headers.insert(CONTENT_TYPE, plain);
             headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -11,7 +11,7 @@ mod events;
 mod kinds;
 mod leases;
 mod members;
-pub mod namespaces;
+pub(crate) mod namespaces;
 mod quotas;
 mod rbac;
 mod reviews;
@@ -20,13 +20,13 @@ mod shapes;
 mod tests;
 mod typed;
 
-pub use reviews::Identify;
+pub(crate) use reviews::Identify;
 
 use super::catalog::Resource;
 use super::store::Settler;
 
 /// All built-in kinds. To be made once and shared by all catalogs; `identify` answers token reviews.
-pub fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
+pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
     kinds::TABLE
         .iter()
         .map(|row| row.resource(identify))
@@ -34,7 +34,7 @@ pub fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
 }
 
 /// The controllers of the built-in kinds, for a store to run.
-pub fn settlers() -> Vec<Arc<dyn Settler>> {
+pub(crate) fn settlers() -> Vec<Arc<dyn Settler>> {
     vec![
         Arc::new(namespaces::Lifecycle),
         Arc::new(events::Expiry::default()),

@@ -47,6 +47,14 @@ pub enum Stage {
 }
 
 impl Scope {
+    /// Whether it is the view of an export.
+    pub fn is_view(&self) -> bool {
+        matches!(
+            self,
+            Self::ExportCluster { .. } | Self::ExportWildcard { .. }
+        )
+    }
+
     /// The one cluster that the scope is about; `None` for a wildcard.
     pub fn cluster(&self) -> Option<&Name> {
         match self {
@@ -66,12 +74,12 @@ pub struct User {
 }
 
 /// How requests find their catalog, and whether they may.
-pub trait Scopes: Send + Sync {
+pub(crate) trait Scopes: Send + Sync {
     /// What the scope serves. Refused where there is no such cluster or export.
     fn catalog(&self, read: &dyn Read, scope: &Scope) -> Result<Arc<Catalog>, Status>;
 
     /// Whether the scope lets this request through at all (a virtual workspace asks the consumer's
-    /// binding). Discovery and wildcards are not asked about.
+    /// binding). Discovery is not asked about.
     fn authorize(
         &self,
         read: &dyn Read,
@@ -79,18 +87,29 @@ pub trait Scopes: Send + Sync {
         resource: &Resource,
         verb: &str,
     ) -> Result<(), Status>;
+
+    /// Whether an object may be written in a scope, and the labels that it then gets where it has none.
+    fn admit(
+        &self,
+        _read: &dyn Read,
+        _scope: &Scope,
+        _resource: &Resource,
+        _creates: bool,
+    ) -> Result<Vec<(String, String)>, Status> {
+        Ok(Vec::new())
+    }
 }
 
 /// Everything that a scope serves, in the order of discovery.
 #[derive(Clone, Debug, Default)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     /// By group, then version; the preferred version of a group comes first in its list.
     groups: BTreeMap<Name, Vec<Version>>,
 }
 
 /// One version of a group.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub(crate) struct Version {
     pub name: Name,
     pub resources: Vec<Arc<Resource>>,
 }
@@ -98,7 +117,7 @@ pub struct Version {
 impl Catalog {
     /// Adds a resource. A resource of the same group, version and name that is there already wins,
     /// so the more important ones are added first.
-    pub fn add(&mut self, resource: Arc<Resource>) {
+    pub(crate) fn add(&mut self, resource: Arc<Resource>) {
         let versions = self.groups.entry(resource.group.clone()).or_default();
         let known = versions.iter().position(|v| v.name == resource.version);
         let index = known.unwrap_or_else(|| {
@@ -116,7 +135,7 @@ impl Catalog {
 
     /// Orders each group's versions as Kubernetes prefers them, resources by name. To be called once
     /// all are added.
-    pub fn sort(&mut self, prefer: impl Fn(&str, &str) -> std::cmp::Ordering) {
+    pub(crate) fn sort(&mut self, prefer: impl Fn(&str, &str) -> std::cmp::Ordering) {
         for versions in self.groups.values_mut() {
             versions.sort_by(|a, b| prefer(&a.name, &b.name));
             for version in versions {
@@ -125,19 +144,19 @@ impl Catalog {
         }
     }
 
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.version(group, version)?
             .resources
             .iter()
             .find(|resource| &*resource.plural == plural)
     }
 
-    pub fn version(&self, group: &str, version: &str) -> Option<&Version> {
+    pub(crate) fn version(&self, group: &str, version: &str) -> Option<&Version> {
         self.groups.get(group)?.iter().find(|v| &*v.name == version)
     }
 
     /// Group and versions, the preferred version first.
-    pub fn groups(&self) -> impl Iterator<Item = (&Name, &[Version])> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&Name, &[Version])> {
         self.groups
             .iter()
             .map(|(group, versions)| (group, versions.as_slice()))
@@ -146,7 +165,7 @@ impl Catalog {
 
 /// A resource in one served version, and everything that serving it takes.
 #[derive(Clone)]
-pub struct Resource {
+pub(crate) struct Resource {
     pub group: Name,
     pub version: Name,
     pub plural: Name,
@@ -182,8 +201,6 @@ pub struct Resource {
     pub only: Option<Arc<Accept>>,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`: dotted paths.
     pub selectable_fields: Vec<Name>,
-    /// What clients of a deprecated version are warned of.
-    pub deprecation: Option<Name>,
     /// Shows objects as rows of tables; `None` where there are no objects to show.
     pub printer: Option<Arc<dyn Printer>>,
     /// Changes when watches of this resource have to end: another scope, kind or identity.
@@ -191,11 +208,11 @@ pub struct Resource {
 }
 
 /// Picks objects.
-pub type Accept = dyn Fn(&Object) -> bool + Send + Sync;
+pub(crate) type Accept = dyn Fn(&Object) -> bool + Send + Sync;
 
 /// Which verbs are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verbs {
+pub(crate) enum Verbs {
     All,
     ReadOnly,
     /// Read, and its `/status` written.
@@ -206,7 +223,7 @@ pub enum Verbs {
 
 impl Verbs {
     /// As discovery lists them.
-    pub fn names(self) -> &'static [&'static str] {
+    pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &[
                 "create",
@@ -223,19 +240,19 @@ impl Verbs {
         }
     }
 
-    pub fn allow(self, verb: &str) -> bool {
+    pub(crate) fn allow(self, verb: &str) -> bool {
         self.names().contains(&verb)
     }
 
     /// The same for `/status`.
-    pub fn allow_status(self, verb: &str) -> bool {
+    pub(crate) fn allow_status(self, verb: &str) -> bool {
         matches!(verb, "get" | "update" | "patch") && (self == Self::StatusOnly || self.allow(verb))
     }
 }
 
 /// Rules that custom resources and built-in kinds do not share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
+pub(crate) enum Flavour {
     /// From a CRD or a schema of an export: has a generation, updates must name a resourceVersion.
     Custom,
     /// Compiled into the server: unconditional updates are allowed, no generation.
@@ -245,7 +262,7 @@ pub enum Flavour {
 }
 
 /// A structural schema, as the API layer uses it.
-pub trait ObjectSchema: Send + Sync {
+pub(crate) trait ObjectSchema: Send + Sync {
     /// Differs between schemas of different content; objects remember which one they went through.
     fn stamp(&self) -> u64;
     /// The schema as its definition has it, for documents that describe the API.
@@ -269,7 +286,7 @@ pub trait ObjectSchema: Send + Sync {
 }
 
 /// A write, as strategies see it.
-pub struct Admission<'a> {
+pub(crate) struct Admission<'a> {
     pub user: &'a User,
     pub scope: &'a Scope,
     /// The cluster of the object.
@@ -282,7 +299,7 @@ pub struct Admission<'a> {
 }
 
 /// What a kind does with a write beyond its schema, in the storage version.
-pub trait Strategy: Send + Sync {
+pub(crate) trait Strategy: Send + Sync {
     /// Whether [`Self::prepare`] looks at other objects: what came of it holds for one transaction only.
     fn looks_around(&self) -> bool {
         true
@@ -321,7 +338,7 @@ pub trait Strategy: Send + Sync {
 }
 
 /// Between the storage version of a resource and another one.
-pub trait Conversion: Send + Sync {
+pub(crate) trait Conversion: Send + Sync {
     fn to_served(&self, stored: Object) -> Result<Object, Status>;
     fn to_storage(&self, served: Object) -> Result<Object, Status>;
 }

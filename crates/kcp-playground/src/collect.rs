@@ -24,14 +24,14 @@ use owners::{Owner, Owners};
 const MAX_ROUNDS: usize = 10_000;
 
 /// Collects what nobody owns any more.
-pub struct Collector {
+pub(crate) struct Collector {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
     user: User,
 }
 
 impl Collector {
-    pub fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>) -> Self {
         let user = User {
             name: "system:serviceaccount:kube-system:generic-garbage-collector".to_owned(),
             ..User::default()
@@ -44,7 +44,7 @@ impl Collector {
     }
 
     /// Collects as there is something to collect, for ever.
-    pub async fn run(&self) {
+    pub(crate) async fn run(&self) {
         let mut definitions = self.store.watch_definitions();
         let mut unresolved = BTreeSet::new();
         loop {
@@ -66,7 +66,7 @@ impl Collector {
 
     /// Looks at everything that is in doubt until nothing is. What has owners of kinds that are not
     /// served is put aside.
-    pub fn collect(&self, unresolved: &mut BTreeSet<Key>) {
+    pub(crate) fn collect(&self, unresolved: &mut BTreeSet<Key>) {
         for _ in 0..MAX_ROUNDS {
             let doubts = self.store.take_doubts();
             if doubts.is_empty() {

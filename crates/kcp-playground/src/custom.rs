@@ -16,41 +16,41 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub use establish::mark_definition;
-pub use fitted::FittedSchema;
-pub use order::prefer;
-pub use serve::{Origin, serve};
+pub(crate) use establish::mark_definition;
+pub(crate) use fitted::FittedSchema;
+pub(crate) use order::prefer;
+pub(crate) use serve::{Origin, serve};
 
 use super::catalog::Resource;
 use super::store::{Name, Range, Read, Settler, Stored, Table};
 use kube_schema::crd::Definition;
 
-pub const GROUP: &str = "apiextensions.k8s.io";
-pub const PLURAL: &str = "customresourcedefinitions";
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+pub(crate) const PLURAL: &str = "customresourcedefinitions";
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(GROUP, PLURAL, ""));
 
 /// The controller that establishes definitions and cleans up after them, for a store to run.
-pub fn settler() -> Arc<dyn Settler> {
+pub(crate) fn settler() -> Arc<dyn Settler> {
     Arc::new(establish::Establish)
 }
 
 /// The definitions of a cluster, compiled once each.
 #[derive(Debug, Default)]
-pub struct Compiled {
+pub(crate) struct Compiled {
     /// By cluster, then name of the definition: at which revision, and what it serves.
-    cache: Mutex<HashMap<Name, HashMap<Name, Entry>>>,
+    cache: Mutex<HashMap<Name, HashMap<Name, CachedResources>>>,
 }
 
-type Entry = (u64, Vec<Arc<Resource>>);
+type CachedResources = (u64, Vec<Arc<Resource>>);
 
 /// Which definitions a catalog was made of. Equal for equal states, whatever transactions were undone
 /// in between, which a counter of writes cannot say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint(Vec<u64>);
+pub(crate) struct Fingerprint(Vec<u64>);
 
 /// The state of a cluster's definitions; `None` while a transaction is changing them.
-pub fn fingerprint(read: &dyn Read, cluster: &str) -> Option<Fingerprint> {
+pub(crate) fn fingerprint(read: &dyn Read, cluster: &str) -> Option<Fingerprint> {
     let stored = read.list(&Range::in_cluster(&TABLE, cluster));
     stored
         .iter()
@@ -61,7 +61,7 @@ pub fn fingerprint(read: &dyn Read, cluster: &str) -> Option<Fingerprint> {
 
 impl Compiled {
     /// What the established definitions of a cluster serve.
-    pub fn resources(&self, read: &dyn Read, cluster: &str) -> Vec<Arc<Resource>> {
+    pub(crate) fn resources(&self, read: &dyn Read, cluster: &str) -> Vec<Arc<Resource>> {
         let stored = read.list(&Range::in_cluster(&TABLE, cluster));
         let mut cache = self.cache.lock();
         let cache = cache.entry(cluster.into()).or_default();
@@ -112,7 +112,7 @@ fn compile(stored: &Stored) -> Vec<Arc<Resource>> {
         .collect()
 }
 
-pub(super) fn hash(parts: impl Hash) -> u64 {
+pub(crate) fn hash(parts: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     parts.hash(&mut hasher);
     // Zero stands for "none".

@@ -11,7 +11,7 @@
 //! | `managed` | the entries of `managedFields` |
 //! | `update`, `ownership` | what a write and what an apply does to objects and entries |
 
-pub mod builtin;
+pub(crate) mod builtin;
 mod check;
 mod compare;
 mod element;
@@ -31,11 +31,9 @@ mod types;
 mod update;
 mod wire;
 
-pub use check::{Duplicates, TypeError};
-pub use element::{Element, Path};
-pub use managed::{Managed, ManagedError, Manager, Operation, Owned};
-pub use ownership::{Apply, ApplyError, Ownership};
-pub use set::Set;
-pub use structural::of_schema;
-pub use types::Type;
-pub use update::{Conflict, Typed, Versions};
+pub(crate) use managed::Managed;
+pub(crate) use ownership::{Apply, ApplyError, Ownership};
+pub(crate) use set::Set;
+pub(crate) use structural::of_schema;
+pub(crate) use types::Type;
+pub(crate) use update::{Conflict, Typed, Versions};

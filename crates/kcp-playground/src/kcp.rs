@@ -7,34 +7,38 @@
 //! | [`definitions`], `system` | the kinds that kcp brings |
 //! | [`tree`] | which cluster a path means |
 //! | `home`, `waiting` | everybody's own workspace; clusters that wait for initializers and terminators |
-//! | `clusters`, `workspaces`, `type_status`, `exports`, `bindings`, `labels` | the controllers |
+//! | `clusters`, `workspaces`, `type_status`, `exports`, `bindings`, `labels`, `root_ca` | the controllers |
 //! | `apis` | admission to `apis.kcp.io` |
+//! | `established` | when APIs begin to be served, and what takes time |
 //! | `bound`, `views`, `scopes`, `router` | who is served what, and where |
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 mod apis;
 mod bindings;
 mod bootstrap;
 mod bound;
-pub mod claims;
+pub(crate) mod claims;
 mod clusters;
-pub mod conditions;
-pub mod convert;
-pub mod definitions;
+pub(crate) mod conditions;
+pub(crate) mod convert;
+pub(crate) mod definitions;
+mod established;
 mod exports;
 mod home;
-pub mod ids;
+pub(crate) mod ids;
 mod labels;
 mod objects;
-pub mod paths;
+pub(crate) mod paths;
+mod root_ca;
 mod router;
 mod scopes;
 mod system;
-pub mod tree;
+pub(crate) mod tree;
 mod type_status;
-pub mod types;
+pub(crate) mod types;
 mod views;
 mod waiting;
 mod workspaces;
@@ -42,7 +46,9 @@ mod workspaces;
 #[cfg(test)]
 mod tests;
 
-pub use workspaces::BaseUrl;
+pub(crate) use workspaces::BaseUrl;
+
+use established::{Delays, Later};
 
 use super::api::Api;
 use super::catalog::{Resource, Scopes};
@@ -52,7 +58,7 @@ use super::status::Status;
 use super::store::{Name, Store, Tx};
 
 /// What changes catalogs here, for [`super::store::StoreOptions::definitions`].
-pub fn definitions_of_apis() -> HashSet<(Name, Name)> {
+pub(crate) fn definitions_of_apis() -> HashSet<(Name, Name)> {
     [
         ("apis.kcp.io", "apiexports"),
         ("apis.kcp.io", "apibindings"),
@@ -65,43 +71,67 @@ pub fn definitions_of_apis() -> HashSet<(Name, Name)> {
 }
 
 /// A kcp over a store.
-pub struct Kcp {
+pub(crate) struct Kcp {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
     base_url: BaseUrl,
+    delays: Arc<Delays>,
+    labels: Arc<labels::ClaimLabelSettler>,
+}
+
+/// What a kcp is told of where it runs.
+pub(crate) struct KcpOptions {
+    /// To be known before [`Kcp::bootstrap`].
+    pub base_url: BaseUrl,
+    /// The certificate by which the server is known, in PEM.
+    pub certificate: String,
+    /// Until a new API is established.
+    pub delays: Duration,
 }
 
 impl Kcp {
-    /// Adds the controllers of kcp to the store. `base_url` is to be known before [`Self::bootstrap`].
-    pub fn new(
+    /// Adds the controllers of kcp to the store.
+    pub(crate) fn new(
         store: Arc<Store>,
         builtin: Vec<Arc<Resource>>,
-        base_url: BaseUrl,
+        options: KcpOptions,
     ) -> Result<Self, Status> {
+        let KcpOptions {
+            base_url,
+            certificate,
+            delays,
+        } = options;
+        let delays = Arc::new(Delays::new(delays));
+        let labels = Arc::new(labels::ClaimLabelSettler::new(Arc::clone(&delays)));
         let scopes = Arc::new(scopes::KcpScopes::new(builtin)?);
-        store.add_settler(Arc::new(exports::Exports {
+        store.add_settler(Arc::new(exports::ExportSettler {
             base_url: Arc::clone(&base_url),
         }));
-        store.add_settler(Arc::new(bindings::Bindings));
-        store.add_settler(Arc::new(workspaces::Lifecycle));
-        store.add_settler(Arc::new(type_status::Types {
+        store.add_settler(Arc::new(bindings::BindingSettler {
+            delays: Arc::clone(&delays),
+        }));
+        store.add_settler(Arc::new(workspaces::WorkspaceLifecycle));
+        store.add_settler(Arc::new(type_status::WorkspaceTypeSettler {
             base_url: Arc::clone(&base_url),
         }));
+        store.add_settler(Arc::new(root_ca::RootCa { certificate }));
         // Last, so that what the others write is labelled in the same round.
-        store.add_settler(Arc::new(labels::Labels::default()));
+        store.add_settler(labels.clone());
         Ok(Self {
             store,
             scopes,
             base_url,
+            delays,
+            labels,
         })
     }
 
-    pub fn scopes(&self) -> Arc<dyn Scopes> {
+    pub(crate) fn scopes(&self) -> Arc<dyn Scopes> {
         Arc::clone(&self.scopes)
     }
 
     /// What answers requests: `rest`, which is to have the scopes of this kcp, and home workspaces.
-    pub fn api(&self, rest: Rest) -> impl Api + use<> {
+    pub(crate) fn api(&self, rest: Rest) -> impl Api + use<> {
         home::HomeApi {
             rest,
             store: Arc::clone(&self.store),
@@ -109,7 +139,7 @@ impl Kcp {
         }
     }
 
-    pub fn router(&self) -> Box<dyn Router> {
+    pub(crate) fn router(&self) -> Box<dyn Router> {
         Box::new(router::KcpRouter {
             store: Arc::clone(&self.store),
         })
@@ -120,13 +150,13 @@ impl Kcp {
     }
 
     /// Makes `root`, unless it is there.
-    pub fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
+    pub(crate) fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
         bootstrap::bootstrap(tx, self.base_url())
     }
 
     /// Gives workspaces that wait for it their clusters, in a transaction each: one that fails holds up
     /// no other.
-    pub fn schedule(&self) {
+    pub(crate) fn schedule(&self) {
         for key in self.store.read(workspaces::waiting) {
             let scheduled = self
                 .store
@@ -137,11 +167,31 @@ impl Kcp {
         }
     }
 
-    /// Schedules workspaces as they come, for ever.
-    pub async fn run(&self) {
+    /// Does what controllers do later, for ever.
+    pub(crate) async fn run(&self) {
+        tokio::join!(self.schedule_all(), self.catch_up());
+    }
+
+    async fn catch_up(&self) {
+        loop {
+            let later = self.delays.next().await;
+            let done = self.store.write(|tx| match &later {
+                Later::Establish(key) => established::finish(tx, key),
+                Later::Label(cluster) => self.labels.relabel_cluster(tx, cluster),
+            });
+            if let Err(status) = done {
+                tracing::error!(%status, "what was due could not be done");
+            }
+        }
+    }
+
+    async fn schedule_all(&self) {
         let mut revision = self.store.watch_revision();
         loop {
             revision.borrow_and_update();
+            if !self.delays.are_none() {
+                tokio::time::sleep(self.delays.short()).await;
+            }
             self.schedule();
             if revision.changed().await.is_err() {
                 return;

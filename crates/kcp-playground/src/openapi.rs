@@ -304,12 +304,12 @@ pub(super) fn closure<'a, 'n>(
 }
 
 /// All definitions that resources need, by name; and which of them come from custom resources.
-fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::Origin)> {
+fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::SchemaOrigin)> {
     let mut own = BTreeMap::new();
     for defined in all {
         let origin = match defined.described.resource.flavour {
-            Flavour::Custom => v2::Origin::Custom,
-            Flavour::BuiltIn | Flavour::BuiltInWithGeneration => v2::Origin::BuiltIn,
+            Flavour::Custom => v2::SchemaOrigin::Custom,
+            Flavour::BuiltIn | Flavour::BuiltInWithGeneration => v2::SchemaOrigin::BuiltIn,
         };
         for (name, definition) in &defined.own {
             own.insert(name.clone(), (definition.clone(), origin));
@@ -323,7 +323,8 @@ fn definitions(all: &[Defined<'_>]) -> BTreeMap<String, (Value, v2::Origin)> {
     });
     for name in reached {
         if let Some(definition) = types().published(&name) {
-            own.entry(name).or_insert((definition, v2::Origin::BuiltIn));
+            own.entry(name)
+                .or_insert((definition, v2::SchemaOrigin::BuiltIn));
         }
     }
     own

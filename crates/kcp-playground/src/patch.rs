@@ -16,14 +16,14 @@ mod tests;
 use super::fields::builtin::Struct;
 
 /// More operations in one JSON patch are refused.
-pub const MAX_OPERATIONS: usize = 10_000;
+pub(crate) const MAX_OPERATIONS: usize = 10_000;
 
 /// No document gets deeper by patching than one can be that is sent.
 const MAX_DEPTH: usize = json::MAX_LEVELS;
 
 /// Why a patch is not applied, by the status that says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatchError {
+pub(crate) enum PatchError {
     /// 400: the patch is no patch of its kind.
     #[error("{0}")]
     Malformed(String),
@@ -39,12 +39,12 @@ pub enum PatchError {
 }
 
 /// Applies a JSON patch (`application/json-patch+json`).
-pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     json_patch::apply(object, patch)
 }
 
 /// Applies a merge patch (`application/merge-patch+json`).
-pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
         let message = undecoded(patch, "map[string]interface {}");
         return Err(PatchError::Malformed(message));
@@ -69,7 +69,7 @@ fn undecoded(found: &Value, wanted: &str) -> String {
 
 /// Applies a strategic merge patch (`application/strategic-merge-patch+json`). What the table of
 /// built-in kinds knows of the kind says which lists are merged; without that, all are replaced.
-pub fn strategic(
+pub(crate) fn strategic(
     object: &Value,
     patch: &Value,
     kind: Option<&'static Struct>,

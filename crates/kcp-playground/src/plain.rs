@@ -15,7 +15,7 @@ use super::store::{Name, Read, Tx};
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Finds the catalogs of plain clusters.
-pub struct PlainScopes {
+pub(crate) struct PlainScopes {
     clusters: HashSet<Name>,
     builtin: Vec<Arc<Resource>>,
     compiled: Compiled,
@@ -25,7 +25,10 @@ pub struct PlainScopes {
 
 impl PlainScopes {
     /// Serves the clusters of these ids, with these built-in kinds.
-    pub fn new(clusters: impl IntoIterator<Item = Name>, builtin: Vec<Arc<Resource>>) -> Self {
+    pub(crate) fn new(
+        clusters: impl IntoIterator<Item = Name>,
+        builtin: Vec<Arc<Resource>>,
+    ) -> Self {
         Self {
             clusters: clusters.into_iter().collect(),
             builtin,
@@ -35,12 +38,12 @@ impl PlainScopes {
     }
 
     /// Whether this is one of the plain clusters.
-    pub fn serves(&self, cluster: &str) -> bool {
+    pub(crate) fn serves(&self, cluster: &str) -> bool {
         self.clusters.contains(cluster)
     }
 
     /// Puts into the clusters what clients take for granted.
-    pub fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
+    pub(crate) fn bootstrap(&self, tx: &mut Tx<'_>) -> Result<(), Status> {
         for cluster in &self.clusters {
             for name in NAMESPACES {
                 namespaces::ensure(tx, cluster, name)?;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use kube_schema::json;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::builtin;
 use super::catalog::{Resource, Scope, Scopes, User};
 use super::collect::Collector;
 use super::custom;
-use super::kcp::{self, Kcp};
+use super::kcp::{self, Kcp, KcpOptions};
 use super::plain::PlainScopes;
 use super::rest::Rest;
 use super::server::{
@@ -44,6 +45,9 @@ pub struct PlaygroundOptions {
     pub seed: u64,
     /// How much of the past can be watched, in each control plane.
     pub retention: Retention,
+    /// How long kcp takes until a new API is established, as some 5 s on a real one; claims reach objects,
+    /// and workspaces become ready, after a fifth of it. Nothing takes time by default.
+    pub kcp_delays: Duration,
     /// Where each request is written to, a line of JSON each.
     pub log_sink: Option<Box<dyn Write + Send>>,
     /// Whether they run on threads of their own, whose stacks bear objects as deep as servers take.
@@ -60,6 +64,7 @@ impl Default for PlaygroundOptions {
             faults: Vec::new(),
             seed: 1,
             retention: Retention::default(),
+            kcp_delays: Duration::ZERO,
             log_sink: None,
             own_threads: true,
         }
@@ -135,9 +140,14 @@ impl Drop for Threads {
 }
 
 impl Playground {
-    /// Starts both control planes; they are ready to serve when this returns. To be called within a
-    /// tokio runtime.
-    pub async fn start(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
+    /// Starts both control planes; they are ready to serve when this returns, and end when it is dropped. To be
+    /// called within a tokio runtime.
+    pub async fn start() -> Result<Self, PlaygroundError> {
+        Self::start_with(PlaygroundOptions::default()).await
+    }
+
+    /// The same with ports, users, faults or delays of one's own.
+    pub async fn start_with(options: PlaygroundOptions) -> Result<Self, PlaygroundError> {
         let threads = options.own_threads.then(Threads::start).transpose()?;
         let planes = match &threads {
             Some(threads) => threads.work(Planes::open(options)).await?,
@@ -235,6 +245,7 @@ impl Planes {
         let stop = CancellationToken::new();
         let opening = Opening {
             retention: options.retention,
+            kcp_delays: options.kcp_delays,
             builtin,
             stop: stop.clone(),
         };
@@ -273,6 +284,7 @@ fn add_settlers(store: &Store) {
 /// What both control planes are opened with.
 struct Opening {
     retention: Retention,
+    kcp_delays: Duration,
     builtin: Vec<Arc<Resource>>,
     stop: CancellationToken,
 }
@@ -308,12 +320,13 @@ impl Opening {
         });
         add_settlers(&store);
         let base_url = Arc::new(OnceLock::new());
-        let kcp = Kcp::new(
-            Arc::clone(&store),
-            self.builtin.clone(),
-            Arc::clone(&base_url),
-        )
-        .map_err(PlaygroundError::Bootstrap)?;
+        let options = KcpOptions {
+            base_url: Arc::clone(&base_url),
+            certificate: server.ca_pem().to_owned(),
+            delays: self.kcp_delays,
+        };
+        let kcp = Kcp::new(Arc::clone(&store), self.builtin.clone(), options)
+            .map_err(PlaygroundError::Bootstrap)?;
         let rest = Rest::new(Arc::clone(&store), kcp.scopes(), KCP_VERSION);
         let api = Arc::new(kcp.api(rest));
         let url = server.open(port, api, kcp.router()).await?;
@@ -322,6 +335,8 @@ impl Opening {
         store
             .write(|tx| kcp.bootstrap(tx))
             .map_err(PlaygroundError::Bootstrap)?;
+        // What it comes with was always there: clients cannot watch it come.
+        store.compact();
         self.collect(&store, kcp.scopes());
         self.spawn(async move { kcp.run().await });
         Ok(url)

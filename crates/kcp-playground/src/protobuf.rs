@@ -3,8 +3,7 @@
 //! saves them most of the work of reading.
 //!
 //! Field numbers are facts of the published API; they stand in tables and one loop reads by them.
-//! Schemas contain schemas, so that depth has a bound, the one of JSON. Unknown fields are skipped, as
-//! newer clients may send them.
+//! Unknown fields are skipped, as newer clients may send them.
 
 use serde_json::{Map, Value};
 
@@ -44,11 +43,6 @@ pub enum ProtobufError {
     Truncated(&'static str),
     #[error("number in the protobuf body takes more than ten bytes")]
     LongVarint,
-    #[error(
-        "the protobuf body is nested more than {} levels deep",
-        convert::MAX_DEPTH
-    )]
-    TooDeep,
     #[error("field number 0 in the protobuf body")]
     FieldZero,
     #[error("wire type {0} in the protobuf body is not supported")]
@@ -93,7 +87,7 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
         });
     };
     let mut object = Map::new();
-    convert::message(envelope.raw, message, &mut object, 0)?;
+    convert::message(envelope.raw, message, &mut object)?;
     object.insert("apiVersion".into(), envelope.api_version.into());
     object.insert("kind".into(), envelope.kind.into());
     Ok(Value::Object(object))
@@ -116,10 +110,10 @@ pub(crate) fn decode_list(body: &[u8]) -> (Value, Vec<Value>) {
             panic!("a list has only messages");
         };
         if field.number == 1 {
-            convert::message(bytes, &kinds::LIST_META, &mut meta, 0).unwrap();
+            convert::message(bytes, &kinds::LIST_META, &mut meta).unwrap();
         } else {
             let mut object = Map::new();
-            convert::message(bytes, message, &mut object, 0).unwrap();
+            convert::message(bytes, message, &mut object).unwrap();
             items.push(Value::Object(object));
         }
     }

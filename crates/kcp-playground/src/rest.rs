@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, Entry, IF_NONE_MATCH, VARY, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -45,22 +45,21 @@ use super::api::{self, Api, ApiBody, ApiRequest, ApiResponse};
 use super::catalog::{Catalog, Flavour, Resource, Scope, Scopes, Verbs};
 use super::openapi::Documents;
 use super::status::Status;
-use super::store::{Name, Outcome, Read, Store, Tx};
-use super::yaml;
-use accept::{Accepts, Discovery, Form, Notation, Route};
+use super::store::{Outcome, Read, Store, Tx};
+use accept::{Accepts, Discovery, Form, Route};
 use aside::{Aside, SMALL};
 use discovery::Part;
 use ground::Ground;
 use list::Listing;
 use query::Query;
 use select::Chosen;
-use target::{Address, ResourcePath, Target};
+use target::{ResourcePath, Target};
 use view::View;
-use watch::{Current, Plan, Watched};
+use watch::{Current, Plan, Standing, Watched};
 use write::Written;
 
 /// What answers requests about the objects of a store.
-pub struct Rest {
+pub(crate) struct Rest {
     store: Arc<Store>,
     scopes: Arc<dyn Scopes>,
     /// What `/version` says: major, minor, the whole.
@@ -82,13 +81,15 @@ impl Call<'_> {
     fn view(&self, resource: Arc<Resource>) -> View {
         // What has no such form is refused before it comes to an answer.
         let accepted = self.accepts.best(&resource);
-        View::new(resource, accepted.unwrap_or(Form::Whole.into()), self.clock)
+        let mut view = View::new(resource, accepted.unwrap_or(Form::Whole.into()), self.clock);
+        view.across = matches!(self.request.scope, Scope::ExportWildcard { .. });
+        view
     }
 }
 
 impl Rest {
     /// Serves what `scopes` finds. `version` is a Kubernetes version such as `v1.34.2`.
-    pub fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>, version: &str) -> Self {
+    pub(crate) fn new(store: Arc<Store>, scopes: Arc<dyn Scopes>, version: &str) -> Self {
         let mut numbers = version.trim_start_matches('v').split('.');
         let mut number = || numbers.next().unwrap_or_default().to_owned();
         Self {
@@ -124,8 +125,7 @@ impl Rest {
             if let Some(status) = refused {
                 return Err(status);
             }
-            let deprecation = self.deprecation(&call);
-            return warned(deprecation, self.serve(&call).await);
+            return self.serve(&call).await;
         }
         if target == Target::Health {
             return Ok(health(request));
@@ -154,20 +154,15 @@ impl Rest {
         }
         if target == Target::Version {
             Route::Version.check(&request.headers)?;
-        } else if let Discovery::Aggregated(version) = discovery_form(request, &target)? {
-            return self.aggregate(request, &target, version);
+        } else if let Discovery::Aggregated = discovery_form(request, &target)? {
+            return self.aggregate(request, &target);
         }
         let document = self.discover(&request.scope, &target)?;
         Ok(full(200, view::bytes(&document)))
     }
 
     /// Discovery in one document, which clients keep as long as its tag is the same.
-    fn aggregate(
-        &self,
-        request: &ApiRequest,
-        target: &Target,
-        version: &str,
-    ) -> Result<ApiResponse, Status> {
+    fn aggregate(&self, request: &ApiRequest, target: &Target) -> Result<ApiResponse, Status> {
         let catalog = self
             .store
             .read(|read| self.scopes.catalog(read, &request.scope))?;
@@ -175,7 +170,7 @@ impl Rest {
             Target::CoreVersions => Part::Core,
             _ => Part::Named,
         };
-        let document = view::bytes(&discovery::aggregated(&catalog, part, version));
+        let document = view::bytes(&discovery::aggregated(&catalog, part));
         let mut tag = String::with_capacity(130);
         tag.push('"');
         for byte in Sha512::digest(&document) {
@@ -188,12 +183,10 @@ impl Rest {
         } else {
             full(200, document)
         };
-        let media_type =
-            format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
-        let text = |text: &str| HeaderValue::from_str(text).map_err(Status::internal);
+        let tag = HeaderValue::from_str(&tag).map_err(Status::internal)?;
         let headers = &mut response.headers;
-        headers.insert(CONTENT_TYPE, text(&media_type)?);
-        headers.insert(ETAG, text(&tag)?);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+        headers.insert(ETAG, tag);
         headers.insert(VARY, HeaderValue::from_static("Accept"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
         Ok(response)
@@ -209,11 +202,21 @@ impl Rest {
             }));
         }
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
+        let in_view = scope.is_view();
         let found = match target {
             Target::CoreVersions => Some(discovery::core_versions()),
             Target::Groups => Some(discovery::groups(&catalog)),
             Target::Group(group) => discovery::group(&catalog, group),
-            Target::Resources { group, version } => discovery::resources(&catalog, group, version),
+            Target::Resources { group, version } => {
+                let found = discovery::resources(&catalog, group, version);
+                found.map(|list| {
+                    if in_view {
+                        discovery::of_view(list)
+                    } else {
+                        list
+                    }
+                })
+            }
             _ => None,
         };
         found.ok_or_else(|| match target {
@@ -244,13 +247,10 @@ impl Rest {
     }
 
     async fn serve(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
-        if call.path.address == Address::Watch {
-            return self.watch_by_address(call).await;
-        }
         let name = call.path.name.as_deref();
         match (call.request.method.as_str(), name) {
             ("HEAD", _) if self.is_built_in(call)? => Err(Status::method_not_allowed()),
-            ("GET" | "HEAD", Some(name)) => self.get(call, name),
+            ("GET" | "HEAD", Some(name)) => self.get(call, name).await,
             ("GET" | "HEAD", None) if call.query.flag("watch")? => self.watch(call).await,
             ("GET" | "HEAD", None) => self.list(call).await,
             ("POST", None) => Ok(written(self.create(call)?)),
@@ -277,32 +277,6 @@ impl Rest {
                 })
             }
         }
-    }
-
-    /// Watches, whatever the query says. Custom resources do so by any method.
-    async fn watch_by_address(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
-        let resource = self.store.read(|read| self.address(read, call))?;
-        let custom = resource.flavour == Flavour::Custom;
-        if !call.path.subresource.is_empty() || resource.verbs == Verbs::CreateOnly {
-            return Err(if custom {
-                Status::not_supported(&resource.group, &resource.plural, "watch")
-            } else {
-                Status::no_such_path()
-            });
-        }
-        if call.request.method != Method::GET && !custom {
-            return Err(Status::method_not_allowed());
-        }
-        self.watch(call).await
-    }
-
-    /// What is said to clients of a deprecated version; core kinds have none.
-    fn deprecation(&self, call: &Call<'_>) -> Option<Name> {
-        if call.path.group.is_empty() {
-            return None;
-        }
-        let found = self.store.read(|read| self.address(read, call));
-        found.ok()?.deprecation.clone()
     }
 
     fn has_built_in(&self, scope: &Scope, group: &str, version: &str) -> bool {
@@ -334,6 +308,13 @@ impl Rest {
         verb: &str,
     ) -> Result<Arc<Resource>, Status> {
         let catalog = self.scopes.catalog(read, scope)?;
+        if matches!(scope, Scope::ExportCluster { .. })
+            && (catalog.find(&path.group, &path.version, &path.plural)).is_none()
+        {
+            let why = "the APIExport neither exports nor claims it";
+            let name = path.name.as_deref().unwrap_or_default();
+            return Err(Status::forbidden(&path.group, &path.plural, name, why));
+        }
         let resource = look_up(&catalog, path)?;
         let allowed = match path.subresource.as_str() {
             "" => resource.verbs.allow(verb),
@@ -352,9 +333,7 @@ impl Rest {
         if !allowed || namespaces || (everywhere && !everywhere_allowed) {
             return Err(Status::method_not_allowed());
         }
-        if scope.cluster().is_some() {
-            self.scopes.authorize(read, scope, &resource, verb)?;
-        }
+        self.scopes.authorize(read, scope, &resource, verb)?;
         Ok(resource)
     }
 
@@ -365,9 +344,11 @@ impl Rest {
         Ok(resource)
     }
 
-    fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
+    async fn get(&self, call: &Call<'_>, name: &str) -> Result<ApiResponse, Status> {
         write::cluster(call)?;
-        call.query.late_resource_version()?;
+        if let Some(revision) = call.query.late_resource_version()? {
+            list::reach(&self.store, revision).await?;
+        }
         let scope = &call.request.scope;
         let (resource, stored) = self.store.read(|read| {
             let resource = self.meant(read, call, "get")?;
@@ -388,8 +369,8 @@ impl Rest {
     async fn list(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let scope = &call.request.scope;
         let resource = self.store.read(|read| self.meant(read, call, "list"))?;
-        let chosen = Chosen::parse(&call.query, &resource)?;
-        let range = select::range(scope, &resource, &call.path);
+        let chosen = Chosen::parse(&call.query, &resource)?.within(scope);
+        let range = select::range(scope, &resource, &call.path)?;
         let view = call.view(resource);
         let asked = Listing {
             range: &range,
@@ -413,15 +394,9 @@ impl Rest {
     async fn watch(&self, call: &Call<'_>) -> Result<ApiResponse, Status> {
         let scope = &call.request.scope;
         let resource = self.store.read(|read| self.meant(read, call, "watch"))?;
-        let best = call.accepts.best(&resource)?;
-        Notation::check_events(&call.request.headers, best)?;
         let plan = Plan::parse(&call.query)?;
-        let mut chosen = Chosen::parse(&call.query, &resource)?;
-        if let Some(name) = &call.path.name {
-            chosen = chosen.named(name)?;
-        }
-        let chosen = Arc::new(chosen);
-        let range = select::range(scope, &resource, &call.path);
+        let chosen = Arc::new(Chosen::parse(&call.query, &resource)?.within(scope));
+        let range = select::range(scope, &resource, &call.path)?;
         let current = self.stays(scope, &call.path, &resource);
         let view = call.view(resource);
         let media_type = view.media_type_of_events();
@@ -441,7 +416,8 @@ impl Rest {
         Ok(answer.of(media_type))
     }
 
-    /// A watch ends when what it shows is served no longer, or as something else.
+    /// A watch ends when what it shows is served no longer, or as something else. In the view of an export
+    /// it fails then, and falls silent when the export goes.
     fn stays(&self, scope: &Scope, path: &ResourcePath, resource: &Arc<Resource>) -> Current {
         let store = Arc::clone(&self.store);
         let scopes = Arc::clone(&self.scopes);
@@ -449,39 +425,20 @@ impl Rest {
         let was = (resource.incarnation, resource.table.clone());
         let label = resource.required_label.clone();
         Arc::new(move || {
-            let found = store.read(|read| {
-                let catalog = scopes.catalog(read, &scope)?;
-                look_up(&catalog, &path)
-            });
-            found.ok().filter(|now| {
-                now.incarnation == was.0 && now.table == was.1 && now.required_label == label
-            })
-        })
-    }
-
-    /// The answer in another notation than JSON, where it is a document and no text.
-    async fn written_as(&self, notation: Notation, mut answer: ApiResponse) -> ApiResponse {
-        let fixed = answer.headers.contains_key(CONTENT_TYPE);
-        if notation == Notation::Json || fixed {
-            return answer;
-        }
-        let printed = match answer.body {
-            ApiBody::Full(ref body) if body.is_empty() => return answer,
-            ApiBody::Stream(_) => return answer,
-            ApiBody::Full(body) if body.len() < SMALL => Ok(yaml::print(&body)),
-            ApiBody::Full(body) => self.aside.run(move || yaml::print(&body)).await,
-            ApiBody::Pieces(body) => self.aside.run(move || yaml::print(&body.whole())).await,
-        };
-        match printed {
-            Ok(Ok(text)) => {
-                answer.body = ApiBody::Full(text);
-                let media_type = HeaderValue::from_static(notation.media_type());
-                answer.headers.insert(CONTENT_TYPE, media_type);
-                answer
+            let catalog = store.read(|read| scopes.catalog(read, &scope));
+            if catalog.is_err() && scope.is_view() {
+                return Standing::Silent;
             }
-            Ok(Err(error)) => Status::internal(error).into(),
-            Err(status) => status.into(),
-        }
+            let found = catalog.and_then(|catalog| look_up(&catalog, &path));
+            let found = found.ok().filter(|now| {
+                now.incarnation == was.0 && now.table == was.1 && now.required_label == label
+            });
+            match found {
+                Some(resource) => Standing::Served(resource),
+                None if scope.is_view() => Standing::Failed,
+                None => Standing::Gone,
+            }
+        })
     }
 
     /// Everything of a write at once, or, dry, none of it.
@@ -559,15 +516,15 @@ fn not_supported(resource: &Resource, verb: &str) -> Status {
     }
 }
 
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 impl Api for Rest {
     fn handle(&self, request: ApiRequest) -> BoxFuture<'_, ApiResponse> {
         async move {
-            let answer = match self.dispatch(&request).await {
+            match self.dispatch(&request).await {
                 Ok(response) => response,
                 Err(status) => status.into(),
-            };
-            self.written_as(Notation::of(&request.headers), answer)
-                .await
+            }
         }
         .boxed()
     }
@@ -602,33 +559,6 @@ fn text(text: String) -> ApiResponse {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers.insert(CONTENT_TYPE, plain);
     response
-}
-
-/// Says a warning before all others, with an answer of any kind.
-fn warned(
-    warning: Option<Name>,
-    answer: Result<ApiResponse, Status>,
-) -> Result<ApiResponse, Status> {
-    let Some(warning) = warning.map(|warning| warning.to_string()) else {
-        return answer;
-    };
-    match answer {
-        Ok(mut response) => {
-            let others: Vec<HeaderValue> = match response.headers.entry(WARNING) {
-                Entry::Occupied(said) => said.remove_entry_mult().1.collect(),
-                Entry::Vacant(_) => Vec::new(),
-            };
-            api::warn(&mut response.headers, &[warning]);
-            for other in others {
-                response.headers.append(WARNING, other);
-            }
-            Ok(response)
-        }
-        Err(mut status) => {
-            status.warnings.insert(0, warning);
-            Err(status)
-        }
-    }
 }
 
 fn written(written: Written) -> ApiResponse {

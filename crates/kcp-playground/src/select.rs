@@ -5,18 +5,16 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use serde_json::{Map, Value};
-
 mod field_terms;
 mod label_grammar;
 #[cfg(test)]
 mod tests;
 
-pub use field_terms::FieldSelector;
+pub(crate) use field_terms::FieldSelector;
 
 /// What is wrong with a selector; the message is that of the server's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SelectError {
+pub(crate) enum SelectError {
     /// A label selector outside of the grammar or with keys or values that no label can have.
     #[error("{0}")]
     Labels(String),
@@ -54,48 +52,27 @@ struct Requirement {
 
 /// A conjunction of requirements on labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LabelSelector {
+pub(crate) struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
 impl LabelSelector {
     /// Parses the value of a `labelSelector` parameter; the empty one selects everything.
-    pub fn parse(text: &str) -> Result<Self, SelectError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
         if text.len() > MAX_SELECTOR {
             return Err(SelectError::TooLong { size: text.len() });
         }
         label_grammar::parse(text)
     }
 
-    /// Takes a `LabelSelector` object. An empty one selects everything, an absent one (`null`)
-    /// nothing, for which the answer is `None`.
-    pub fn from_object(selector: &Value) -> Result<Option<Self>, SelectError> {
-        label_grammar::from_object(selector)
-    }
-
     /// Selects everything.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Matches the labels of an object, `None` where it has none.
-    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
-        self.matches_by(|key| labels?.get(key)?.as_str())
-    }
-
     /// Matches against labels that are found by their keys.
-    pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+    pub(crate) fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|r| r.matches(label(&r.key)))
-    }
-
-    /// Matches the labels of a whole object.
-    pub fn matches_object(&self, object: &Value) -> bool {
-        self.is_empty()
-            || self.matches(
-                object
-                    .pointer("/metadata/labels")
-                    .and_then(Value::as_object),
-            )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The playground's front: TLS and HTTP, who is asking, faults, the request log, kubeconfigs.
 //!
-//! A [`Server`] serves an [`Api`] behind one or more doors, each a listener on loopback with a
+//! A [`Server`] serves an `Api` behind one or more doors, each a listener on loopback with a
 //! [`Router`] of its own. What the requests mean is the API's business.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ mod watch_faults;
 
 pub use auth::{Identity, TokenFileError, Tokens};
 pub use exchange::Router;
-pub use faults::{Action, Fault, FaultError, Faults, Matcher, When};
+pub use faults::{Action, Fault, FaultError, Faults, Matcher, When, duration};
 pub use kubeconfig::{Context, kubeconfig};
 pub use request_info::{Address, Front, RequestInfo};
 pub use request_log::{LoggedRequest, RequestLog};

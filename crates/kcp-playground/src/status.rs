@@ -17,6 +17,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// What the answer warns of beside the refusal; sent as headers.
     pub warnings: Vec<String>,
+    /// Answered as its text, not as a document.
+    pub plain: bool,
     /// For who asked for a page that cannot be had any more.
     pub next_page: Option<Box<str>>,
 }
@@ -42,7 +44,7 @@ pub struct Cause {
 }
 
 /// `resource.group`, or the bare resource of the core group.
-pub fn qualified(group: &str, resource: &str) -> String {
+pub(crate) fn qualified(group: &str, resource: &str) -> String {
     if group.is_empty() {
         resource.to_owned()
     } else {
@@ -59,6 +61,7 @@ impl Status {
             message: message.into(),
             details: None,
             warnings: Vec::new(),
+            plain: false,
             next_page: None,
         }
     }
@@ -118,12 +121,18 @@ impl Status {
 
     /// Nothing at all is at this address: the page of text that all kinds of servers answer with.
     pub fn page_not_found() -> Self {
-        Self::new(404, "", "404 page not found\n")
+        Self {
+            plain: true,
+            ..Self::new(404, "", "404 page not found\n")
+        }
     }
 
-    /// Answered as its text, not as a document: it has no reason.
-    pub fn is_page(&self) -> bool {
-        self.code == 404 && self.reason.is_empty()
+    /// The server failed before it knew what was asked for.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self {
+            plain: true,
+            ..Self::new(500, "", format!("Internal Server Error: {why}\n"))
+        }
     }
 
     /// A patch that does not fit its object.

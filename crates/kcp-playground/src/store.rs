@@ -23,23 +23,23 @@ mod tests;
 mod tx;
 mod watching;
 
-pub use history::{Change, Retention};
+pub(crate) use history::{Change, Retention};
 use history::{Contents, Ring};
-pub use key::{Key, Name, Place, Range, Table};
+pub(crate) use key::{Key, Name, Place, Range, Table};
 use lineage::{Departed, Doubted, Lineages};
-pub use lineage::{FOREGROUND, ORPHAN};
-pub use stored::{Labels, Stored};
-pub use tx::{Outcome, Tx};
-pub use watching::{Event, EventKind, Filter, Watch};
+pub(crate) use lineage::{FOREGROUND, ORPHAN};
+pub(crate) use stored::Stored;
+pub(crate) use tx::{Outcome, Tx};
+pub(crate) use watching::{Event, EventKind, Filter, Watch};
 
 use super::status::Status;
 
 /// The annotation by which clients of several clusters tell objects apart.
-pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+pub(crate) const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
 /// How a store is set up.
 #[derive(Clone, Debug)]
-pub struct StoreOptions {
+pub(crate) struct StoreOptions {
     pub retention: Retention,
     /// Clusters that are no kcp workspaces: their objects carry no [`CLUSTER_ANNOTATION`].
     pub plain_clusters: HashSet<Name>,
@@ -63,25 +63,23 @@ impl Default for StoreOptions {
 }
 
 /// A controller that brings objects in step inside the transaction that disturbed them.
-pub trait Settler: Send + Sync {
+pub(crate) trait Settler: Send + Sync {
     /// Reacts to the keys that were written since its last call in this transaction, its own writes
     /// included. An error undoes the whole transaction and is its answer.
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status>;
 }
 
 /// Reading, inside a transaction or outside.
-pub trait Read {
+pub(crate) trait Read {
     fn get(&self, key: &Key) -> Option<Arc<Stored>>;
     /// In the order of lists.
     fn list(&self, range: &Range) -> Vec<Arc<Stored>>;
     /// The tables that hold objects, or have held some.
     fn tables(&self) -> Vec<Table>;
-    /// Grows with every change of a definition. Uncommitted definitions count.
-    fn definitions(&self) -> u64;
 }
 
 #[derive(Debug)]
-struct State {
+struct StoreState {
     revision: u64,
     definitions: u64,
     tables: BTreeMap<Table, Contents>,
@@ -90,12 +88,12 @@ struct State {
 }
 
 /// All objects of all clusters.
-pub struct Store {
+pub(crate) struct Store {
     options: StoreOptions,
     settlers: RwLock<Vec<Arc<dyn Settler>>>,
     /// Held through every transaction; `state` is locked for writing only by who holds it.
     writer: Mutex<HashSet<Name>>,
-    state: RwLock<State>,
+    state: RwLock<StoreState>,
     revision: watch::Sender<u64>,
     definitions: watch::Sender<u64>,
     doubted: Doubted,
@@ -103,19 +101,19 @@ pub struct Store {
 
 /// What a list found.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     pub revision: u64,
     pub items: Vec<Arc<Stored>>,
 }
 
 impl Store {
-    pub fn new(options: StoreOptions) -> Arc<Self> {
+    pub(crate) fn new(options: StoreOptions) -> Arc<Self> {
         // Clients take 0 for "any"; the first object gets 2, so that 1 is a revision to watch from.
         let revision = 1;
         Arc::new(Self {
             settlers: RwLock::default(),
             writer: Mutex::default(),
-            state: RwLock::new(State {
+            state: RwLock::new(StoreState {
                 revision,
                 definitions: 0,
                 tables: BTreeMap::new(),
@@ -130,51 +128,51 @@ impl Store {
     }
 
     /// Adds a controller. Settlers run in the order in which they were added.
-    pub fn add_settler(&self, settler: Arc<dyn Settler>) {
+    pub(crate) fn add_settler(&self, settler: Arc<dyn Settler>) {
         self.settlers.write().push(settler);
     }
 
     /// Tells about every change of a definition (see [`StoreOptions::definitions`]). All watches are woken
     /// after it.
-    pub fn watch_definitions(&self) -> watch::Receiver<u64> {
+    pub(crate) fn watch_definitions(&self) -> watch::Receiver<u64> {
         self.definitions.subscribe()
     }
 
     /// Tells the revision after every commit.
-    pub fn watch_revision(&self) -> watch::Receiver<u64> {
+    pub(crate) fn watch_revision(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
     /// The objects whose owners have changed since this was asked last, and owners that wait for
     /// their dependents: what garbage collection has to look at.
-    pub fn take_doubts(&self) -> Vec<Key> {
+    pub(crate) fn take_doubts(&self) -> Vec<Key> {
         self.state.write().lineages.take_doubts()
     }
 
     /// Waits until there is something for [`Self::take_doubts`]. For one who asks.
-    pub async fn doubted(&self) {
+    pub(crate) async fn doubted(&self) {
         self.doubted.notified().await;
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         (self.options.clock)()
     }
 
-    pub fn clock(&self) -> fn() -> Timestamp {
+    pub(crate) fn clock(&self) -> fn() -> Timestamp {
         self.options.clock
     }
 
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.state.read().revision
     }
 
     /// Reads one consistent state. Must not write, and must not be called within a transaction.
-    pub fn read<T>(&self, f: impl FnOnce(&dyn Read) -> T) -> T {
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&dyn Read) -> T) -> T {
         f(&*self.state.read())
     }
 
     /// What the range holds now, and the revision of "now".
-    pub fn snapshot(&self, range: &Range) -> Snapshot {
+    pub(crate) fn snapshot(&self, range: &Range) -> Snapshot {
         let state = self.state.read();
         Snapshot {
             revision: state.revision,
@@ -183,7 +181,7 @@ impl Store {
     }
 
     /// What the range held at `revision`: refused when that is forgotten or still to come.
-    pub fn snapshot_at(&self, range: &Range, revision: u64) -> Result<Snapshot, Status> {
+    pub(crate) fn snapshot_at(&self, range: &Range, revision: u64) -> Result<Snapshot, Status> {
         let state = self.state.read();
         if revision > state.revision {
             return Err(Status::too_new(revision, state.revision));
@@ -199,7 +197,7 @@ impl Store {
     }
 
     /// Forgets the past: a watch or a list from any earlier revision is refused with 410.
-    pub fn compact(&self) {
+    pub(crate) fn compact(&self) {
         let _turn = self.writer.lock();
         let mut state = self.state.write();
         while let Some(table) = state.ring.forget() {
@@ -209,7 +207,7 @@ impl Store {
 
     /// One transaction: what `f` and then the settlers do becomes visible together, or, on an error,
     /// not at all.
-    pub fn write<T>(
+    pub(crate) fn write<T>(
         &self,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, Status>,
     ) -> Result<Outcome<T>, Status> {
@@ -226,7 +224,7 @@ impl Store {
 
     /// Does everything of a transaction except committing it. Objects of the outcome have no revision
     /// beyond the one that they had before.
-    pub fn dry_run<T>(
+    pub(crate) fn dry_run<T>(
         &self,
         f: impl FnOnce(&mut Tx<'_>) -> Result<T, Status>,
     ) -> Result<Outcome<T>, Status> {
@@ -281,7 +279,7 @@ impl Store {
     }
 }
 
-impl State {
+impl StoreState {
     fn take_in(&mut self, change: &Change, departed: Departed) -> bool {
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         self.lineages.note(before, after, departed)
@@ -311,7 +309,7 @@ impl State {
     }
 }
 
-impl Read for State {
+impl Read for StoreState {
     fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         let contents = self.tables.get(&key.table)?;
         contents.get(&key.place).cloned()
@@ -326,10 +324,6 @@ impl Read for State {
 
     fn tables(&self) -> Vec<Table> {
         self.tables.keys().cloned().collect()
-    }
-
-    fn definitions(&self) -> u64 {
-        self.definitions
     }
 }
 
@@ -346,10 +340,6 @@ impl Read for Store {
 
     fn tables(&self) -> Vec<Table> {
         self.state.read().tables()
-    }
-
-    fn definitions(&self) -> u64 {
-        self.state.read().definitions
     }
 }
 

@@ -14,11 +14,11 @@ mod columns;
 mod custom;
 mod json_path;
 
-pub use builtin::printer as builtin;
-pub use custom::Custom;
+pub(crate) use builtin::printer as builtin;
+pub(crate) use custom::Custom;
 
 /// What shows objects of one resource as rows.
-pub trait Printer: Send + Sync {
+pub(crate) trait Printer: Send + Sync {
     fn columns(&self) -> &[Column];
 
     /// One cell for each column.
@@ -32,7 +32,7 @@ pub trait Printer: Send + Sync {
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub(crate) struct Column {
     pub name: Cow<'static, str>,
     pub kind: Cow<'static, str>,
     pub format: Cow<'static, str>,
@@ -42,7 +42,7 @@ pub struct Column {
 }
 
 impl Column {
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "type": self.kind,

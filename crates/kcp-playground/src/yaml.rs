@@ -1,10 +1,8 @@
-//! YAML in place of JSON. Bodies of requests become what the same body in JSON would be, with the keys that
-//! they name twice in the words of the server's YAML reader; answers are printed for readers of YAML 1.1 and
-//! of 1.2 alike.
+//! YAML in place of JSON: bodies of requests become what the same body in JSON would be, with the keys that
+//! they name twice in the words of the server's YAML reader.
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use granit_parser::{Event, Parser};
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
@@ -15,7 +13,7 @@ use kube_schema::json::{self, Document, JsonError, Syntax};
 const MAX_DUPLICATES: usize = 100;
 
 /// Parses one document.
-pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
+pub(crate) fn parse(body: &[u8]) -> Result<Document, JsonError> {
     if body.len() > json::MAX_BODY {
         return Err(JsonError::TooLarge { size: body.len() });
     }
@@ -35,13 +33,6 @@ pub fn parse(body: &[u8]) -> Result<Document, JsonError> {
         duplicates: repeated(text),
         syntax: Syntax::Yaml,
     })
-}
-
-/// A document of JSON as YAML.
-pub fn print(json: &[u8]) -> Result<Bytes, String> {
-    let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
-    Ok(text.into())
 }
 
 /// The keys of the mapping that is being read.
@@ -97,7 +88,6 @@ fn node_ends(around: &mut [Around]) {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -124,101 +114,6 @@ mod tests {
                 "line 7: key \"x\" already set in map"
             ]
         );
-    }
-
-    fn documents() -> impl Strategy<Value = Value> {
-        let text = prop_oneof![
-            any::<String>(),
-            "[ -~\n\t]{0,200}",
-            prop::sample::select(vec![
-                "",
-                "~",
-                "y",
-                "No",
-                "on",
-                "null",
-                "0x1f",
-                "0o17",
-                "017",
-                "1_000",
-                "1e3",
-                ".5",
-                ".inf",
-                "12:30:45",
-                "2026-01-01",
-                "<<",
-                "=",
-                "- a",
-                "a: b",
-                "#x",
-                "a\n",
-                "\n",
-                " a",
-                "%x",
-                "@x",
-                "---",
-                "...",
-                "*a",
-                "&a",
-                "!a",
-                "|",
-                ">",
-                "'",
-                "\"",
-                "\u{85}",
-                "\u{2028}",
-                "\r\n",
-            ])
-            .prop_map(str::to_owned),
-        ];
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            (-1e9..1e9).prop_map(Value::from),
-            text.clone().prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 32, 5, move |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(text.clone(), inner, 0..5)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_printed_says_the_same(value in documents()) {
-            let whole = json!({"root": value});
-            let json = whole.to_string();
-            let text = print(json.as_bytes()).unwrap();
-            let read = parse(&text).unwrap().value;
-            let mut want = json::parse(json.as_bytes()).unwrap().value;
-            json::settle(&mut want);
-            prop_assert_eq!(read, want, "{}", String::from_utf8_lossy(&text));
-        }
-    }
-
-    #[test]
-    fn texts_that_an_older_reader_takes_for_something_else_are_quoted() {
-        let words = [
-            "yes",
-            "off",
-            "n",
-            "017",
-            "1_000",
-            "12:30",
-            "null",
-            "<<",
-            "1e3",
-            "2026-01-01",
-        ];
-        let text = print(json!(words).to_string().as_bytes()).unwrap();
-        let text = String::from_utf8(text.to_vec()).unwrap();
-        for line in text.lines() {
-            assert!(line.contains('"') || line.contains('\''), "{line}");
-        }
     }
 
     #[test]

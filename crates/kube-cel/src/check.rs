@@ -1,4 +1,4 @@
-//! Whether the types of an expression go together: what can be known before there is an object.
+//! The type checker: the errors of an expression that are known before there is an object.
 //! Names of functions and types that are made of several are put together on the way.
 
 use std::mem;
@@ -14,7 +14,7 @@ use super::{
     types::{Known, Type, most_general},
 };
 
-/// What an expression can name, and the type of each.
+/// The variables of an expression, with their types.
 pub type Variables<'a> = &'a [(&'a str, Type)];
 
 /// The type of an expression, or all that is wrong with it.
@@ -57,7 +57,7 @@ struct Checker {
     problems: Vec<Problem>,
     /// Lists and maps of several types, told if there is nothing worse.
     mixed: Vec<Problem>,
-    /// How many calls of `format` are around, which take lists of all kinds.
+    /// The number of enclosing calls of `format`, which take lists of mixed types.
     formatted: usize,
 }
 
@@ -300,7 +300,7 @@ impl Checker {
         Type::Dyn
     }
 
-    /// What is in an optional that stands where it may be left out.
+    /// The type within an optional, at a place where it may be left out.
     fn unwrapped(&mut self, at: Position, kind: Type) -> Type {
         match kind {
             Type::Optional(inner) => (*inner).clone(),

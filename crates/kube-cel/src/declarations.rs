@@ -1,4 +1,4 @@
-//! The functions that expressions may call, with what they take and give.
+//! The functions that expressions may call, with the types of their parameters and results.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -185,7 +185,7 @@ pub(super) struct Overload {
     pub(super) gives: Type,
 }
 
-/// How many free types a declaration can have.
+/// The largest number of type parameters of a declaration.
 pub(super) const FREE: u32 = 2;
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {

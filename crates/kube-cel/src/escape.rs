@@ -26,12 +26,12 @@ const RESERVED: [&str; 22] = [
     "__",
 ];
 
-/// Whether a name is kept for the language.
+/// True for a reserved word of the language.
 pub(super) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) && name != "__"
 }
 
-/// How an expression calls a property, `None` for one that it cannot name.
+/// The name of a property in expressions; `None` for one that they cannot name.
 pub fn escape(name: &str) -> Option<String> {
     let starts_right = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let chars_right = name

@@ -1,5 +1,5 @@
-//! Evaluation of an expression over an object. Every step is paid for, so that none goes on for
-//! long, and depth is that of the expression, which is bounded.
+//! Evaluation of an expression over an object. Every step costs work, which is bounded, and recursion is as deep as the
+//! expression, which is bounded too.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 
 pub(super) struct Evaluation<'a, 'm> {
-    /// What names stand for; the innermost comes last.
+    /// Variables and their values; the innermost comes last.
     scope: Vec<(&'a str, Val<'a>)>,
     meter: &'m Meter,
 }
@@ -324,7 +324,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// What decides a fold that is one of `all` (false) and `exists` (true).
+/// The value that ends a fold early: false for `all`, true for `exists`.
 fn decider(fold: &Fold) -> Option<bool> {
     match &fold.step.is {
         Is::Call(call) if call.name == "_&&_" => Some(false),

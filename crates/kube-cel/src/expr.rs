@@ -66,7 +66,7 @@ pub(super) struct Entry {
     pub(super) optional: bool,
 }
 
-/// What most macros are: a result is carried from element to element.
+/// A comprehension, which most macros expand to: a result is carried from element to element.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     pub(super) range: Expr,
@@ -131,7 +131,7 @@ impl Expr {
         }
     }
 
-    /// Whether a variable is looked at anywhere in it.
+    /// True if the expression reads a variable.
     pub(super) fn uses(&self, name: &str) -> bool {
         let any = |all: &[Self]| all.iter().any(|one| one.uses(name));
         match &self.is {

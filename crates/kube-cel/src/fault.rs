@@ -1,4 +1,4 @@
-//! Why an expression has no result, and how much work one may be.
+//! Failures of an evaluation, and the limit of its work.
 
 use std::{
     cell::{Cell, RefCell},
@@ -36,9 +36,9 @@ pub struct Meter {
     patterns: RefCell<Vec<Rc<GoRegex>>>,
 }
 
-/// How many patterns are kept.
+/// The number of compiled patterns that are kept.
 const PATTERNS: usize = 16;
-/// What compiling a pattern is worth.
+/// The work that compiling a pattern takes.
 const COMPILING: u64 = 5_000;
 
 impl Meter {

@@ -1,5 +1,4 @@
-//! What functions and operators do. Each is found by its name; the values say which of its forms is
-//! meant.
+//! Functions and operators. Each is found by its name; the types of the arguments select the overload.
 
 use std::rc::Rc;
 

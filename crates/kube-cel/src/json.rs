@@ -11,7 +11,7 @@ use super::{
 
 /// The deepest result that is written: deeper JSON is not read again by anybody.
 const DEEPEST: usize = 100;
-/// How many bytes are written for one unit of work.
+/// The number of bytes that are written for one unit of work.
 const BYTES_PER_UNIT: usize = 32;
 
 impl Val<'_> {
@@ -22,7 +22,7 @@ impl Val<'_> {
 
     fn json(&self, depth: usize, meter: &Meter) -> Result<Value, Fault> {
         if depth > DEEPEST {
-            return Err(unwritable("value nested that deep"));
+            return Err(unwritable("value that is nested so deeply"));
         }
         meter.charge(1)?;
         let text = |text: String| {
@@ -71,5 +71,5 @@ fn double(number: f64) -> Result<Number, Fault> {
     if number.fract() == 0.0 && number.abs() <= EXACT {
         return Ok(Number::from(number as i64));
     }
-    Number::from_f64(number).ok_or_else(|| unwritable("number that is infinite or none"))
+    Number::from_f64(number).ok_or_else(|| unwritable("double that is infinite or NaN"))
 }

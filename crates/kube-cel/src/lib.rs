@@ -33,7 +33,7 @@ pub use self::{
     value::Val,
 };
 
-/// Which functions and macros an expression may use.
+/// The functions and macros that an expression may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Library {
     /// Those of the language itself.
@@ -75,17 +75,17 @@ impl Program {
         &self.kind
     }
 
-    /// Whether a variable is looked at anywhere in it.
+    /// True if the expression reads a variable.
     pub fn uses(&self, name: &str) -> bool {
         self.expression.uses(name)
     }
 
-    /// Whether its evaluation needs a stack of its own: see [`with_stack`].
+    /// True if the evaluation needs a stack of its own: see [`with_stack`].
     pub fn is_deep(&self) -> bool {
         self.is_deep
     }
 
-    /// Why a conversion of something written out cannot be done, if one cannot: it would fail for every object.
+    /// Refuses conversions of constants that would fail for every object.
     pub fn check_constants(&self) -> Result<(), String> {
         literals::folded(&self.expression)
     }

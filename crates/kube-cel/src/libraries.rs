@@ -42,7 +42,7 @@ impl Opaque {
         self == other
     }
 
-    /// What `string(x)` makes of it, where it makes anything.
+    /// The result of `string(x)`; `None` if there is no such conversion.
     pub(super) fn written(&self) -> Option<String> {
         match self {
             Self::Address(address) => Some(address.to_string()),
@@ -64,7 +64,7 @@ pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Opti
     .find_map(|library| library(name, arguments, meter))
 }
 
-fn made<'a>(opaque: Opaque) -> Val<'a> {
+fn opaque_value<'a>(opaque: Opaque) -> Val<'a> {
     Val::Opaque(opaque.into())
 }
 

@@ -1,4 +1,4 @@
-//! Arguments that are written out and wrong: a pattern that is none, a time that is none.
+//! Checks of constant arguments: patterns and times that cannot be parsed.
 
 use kube_lang::go_text::parse_duration;
 
@@ -10,11 +10,10 @@ use super::{
     problem::Problem,
 };
 
-/// What one constant may cost to be made.
+/// The largest cost of evaluating one constant.
 const CONSTANT: u64 = 10_000;
 
-/// Why a conversion of something written out cannot be done, if one cannot: it would fail for every
-/// object.
+/// Refuses conversions of constants that would fail for every object.
 pub(super) fn folded(expr: &Expr) -> Result<(), String> {
     if let Is::Call(call) = &expr.is
         && let [argument] = call.arguments.as_slice()
@@ -29,7 +28,7 @@ pub(super) fn folded(expr: &Expr) -> Result<(), String> {
         return Err(why);
     }
     let mut outcome = Ok(());
-    each(expr, &mut |inner| {
+    for_each_expr(expr, &mut |inner| {
         if outcome.is_ok() {
             outcome = folded(inner);
         }
@@ -49,11 +48,11 @@ pub(super) fn check(expr: &Expr, problems: &mut Vec<Problem>) {
     if let Is::Call(call) = &expr.is {
         call_of(call, problems);
     }
-    each(expr, &mut |inner| check(inner, problems));
+    for_each_expr(expr, &mut |inner| check(inner, problems));
 }
 
 /// Does something with each part of an expression.
-fn each(expr: &Expr, with: &mut dyn FnMut(&Expr)) {
+fn for_each_expr(expr: &Expr, with: &mut dyn FnMut(&Expr)) {
     match &expr.is {
         Is::Call(call) => {
             call.target.iter().for_each(&mut *with);

@@ -1,4 +1,4 @@
-//! Macros: calls that stand for larger expressions, `l.all(x, p)` and its like.
+//! Macros: calls that expand to larger expressions, such as `l.all(x, p)`.
 
 use super::{
     Library,
@@ -22,7 +22,7 @@ const NAMES: [&str; 13] = [
     "sortBy",
 ];
 
-/// How many of them there are without the libraries of Kubernetes.
+/// The number of macros without the libraries of Kubernetes.
 const STANDARD: usize = 6;
 
 pub(super) fn is_one(name: &str, library: Library) -> bool {

@@ -1,5 +1,5 @@
-//! From text to expressions. The grammar is the engine's; the macros are expanded here, which keeps
-//! their number, their places in messages and the depth of what they become in our hands.
+//! Parsing. The grammar is that of the crate `cel`; macros are expanded here, which bounds their number and depth and keeps
+//! their positions for messages.
 
 use std::{iter, thread};
 
@@ -27,7 +27,7 @@ const STACK: usize = 256 << 20;
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) expression: Expr,
-    /// Whether it needs a stack of its own.
+    /// True if it needs a stack of its own.
     pub(super) is_deep: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn parse(source: &str, library: Library) -> Result<Parsed, Vec<Proble
         return Err(too_deep());
     }
     // What the parser makes of the text is as deep as the text wants, even to be dropped.
-    with_stack(|| read(source, library)).unwrap_or_else(|| Err(too_deep()))
+    with_stack(|| parse_source(source, library)).unwrap_or_else(|| Err(too_deep()))
 }
 
 /// Does something with a large stack. `None` if there is no thread to be had, or it panicked.
@@ -58,7 +58,7 @@ pub fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// How deep brackets are nested, wherever they stand: an upper bound.
+/// An upper bound of the nesting of brackets.
 fn nesting(source: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for c in source.bytes() {
@@ -72,7 +72,7 @@ fn nesting(source: &str) -> usize {
     deepest
 }
 
-fn read(source: &str, library: Library) -> Result<Parsed, Vec<Problem>> {
+fn parse_source(source: &str, library: Library) -> Result<Parsed, Vec<Problem>> {
     let is_standard = library == Library::Standard;
     let parser = Env::default()
         .with_optional_support(!is_standard)

@@ -1,5 +1,5 @@
-//! What is wrong with an expression, in the form that compilers of it use: the place, the words, the
-//! line with a mark below.
+//! Errors of an expression in the form that CEL compilers use: the position, the message, and the line with a mark below
+//! it.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub struct Problem {
 const MOST: usize = 100;
 
 impl Problem {
-    /// Where in the source, in bytes.
+    /// The offset in the source, in bytes.
     pub fn offset(&self, source: &str) -> usize {
         let Position { line, column } = self.at;
         let before = line.saturating_sub(1);
@@ -43,12 +43,12 @@ pub fn show(mut problems: Vec<Problem>, source: &str) -> String {
         if nth > 0 {
             text.push('\n');
         }
-        one(problem, source, &mut text);
+        write_problem(problem, source, &mut text);
     }
     text
 }
 
-fn one(problem: &Problem, source: &str, out: &mut String) {
+fn write_problem(problem: &Problem, source: &str, out: &mut String) {
     let Position { line, column } = problem.at;
     let shown = if line == 0 {
         -1

@@ -1,4 +1,4 @@
-//! What is known of the values of an object: the schema by the names that expressions use, without what no expression
+//! The types of an object's values: its schema by the names that expressions use, without what no expression
 //! can reach, or nothing.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -11,7 +11,7 @@ use super::{
 /// One level of what is visible.
 #[derive(Debug)]
 pub struct Shape {
-    /// What messages call it, if it is an object: `selfType.spec`.
+    /// The name of an object type in messages, such as `selfType.spec`.
     pub name: String,
     pub is: Content,
     pub nullable: bool,
@@ -34,7 +34,7 @@ pub enum Content {
     Unknown,
 }
 
-/// What the numbers of a value without a schema are.
+/// The type of numbers in a value without a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
     /// Whole ones are integers, as in objects of a cluster.

@@ -1,4 +1,4 @@
-//! Types of expressions, and whether a value of one can stand where another is wanted.
+//! Types of expressions, and their assignability.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::shape::Shape;
 
 #[derive(Clone, Debug)]
 pub enum Type {
-    /// What is wrong already; complaints about it would be complaints about the same.
+    /// The type of an expression that was reported already; it is compatible with every type.
     Error,
     Dyn,
     Null,
@@ -149,7 +149,7 @@ impl fmt::Display for Type {
 /// Types may grow by being put into each other; what is larger is as good as unknown.
 const LARGEST: usize = 200;
 
-/// What is known of free types.
+/// Types that were found for free type parameters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known(HashMap<u32, Type>);
 
@@ -167,7 +167,7 @@ impl Known {
         self.resolve(kind).mapped(&|_| Type::Dyn)
     }
 
-    /// Whether each value can stand in the place of its type; if so, what that says is kept.
+    /// Checks that each value is assignable to its type; if so, the types found for free parameters are kept.
     pub(super) fn fit_all(&mut self, values: &[Type], places: &[Type]) -> bool {
         if values.len() != places.len() {
             return false;
@@ -211,7 +211,7 @@ impl Known {
         }
     }
 
-    /// Whether a type can be what a free one is, and whether that was known.
+    /// Checks that a type fits a free parameter, and tells whether that was known already.
     fn substitutes(&mut self, kind: &Type, free: u32) -> (bool, bool) {
         if matches!(kind, Type::Free(same) if *same == free) {
             return (true, true);

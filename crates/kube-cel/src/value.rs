@@ -1,5 +1,4 @@
-//! Values of expressions: parts of the object as it stands, seen through its schema, and what
-//! expressions make of them.
+//! Values of expressions: parts of the object, typed by its schema, and the values that expressions compute.
 
 use std::{cmp::Ordering, rc::Rc};
 
@@ -42,7 +41,7 @@ pub enum Text<'a> {
     Made(Rc<str>),
 }
 
-/// What is known of a list that was made of others.
+/// The identity of a list's elements, if it was made of other lists.
 #[derive(Clone, Debug)]
 pub enum Kept<'a> {
     Plain,
@@ -160,7 +159,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How messages call the type.
+    /// The name of the type in messages.
     pub(super) fn type_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
@@ -180,7 +179,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How the server calls a type that cannot be gone through.
+    /// The server's name for a type that cannot be iterated over.
     pub(super) fn implementation_name(&self) -> &'static str {
         match self {
             Self::Null => "types.Null",
@@ -196,7 +195,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether it has members or elements.
+    /// True for maps, lists and objects.
     pub(super) fn has_parts(&self) -> bool {
         self.is_list() || matches!(self, Self::Members(..) | Self::Map(_))
     }
@@ -212,7 +211,7 @@ impl<'a> Val<'a> {
         matches!(self, Self::Items(..) | Self::List(..))
     }
 
-    /// How many elements a list or a map has.
+    /// The number of elements of a list or a map.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Self::Items(items, ..) => Some(items.len()),
@@ -281,7 +280,7 @@ impl<'a> Val<'a> {
         Some(Ok(keys))
     }
 
-    /// Whether a map can have it as a key that is written as JSON.
+    /// True for a value that can be the key of a map in JSON.
     pub(super) fn can_be_key(&self) -> bool {
         matches!(
             self,
@@ -519,7 +518,7 @@ pub(super) fn contains(items: &[Val<'_>], wanted: &Val<'_>, meter: &Meter) -> Re
     Ok(false)
 }
 
-/// Which item has the same values of the keys.
+/// Finds the item with the same values of the keys.
 fn keyed(
     items: &[Val<'_>],
     wanted: &Val<'_>,
@@ -615,7 +614,7 @@ fn formatted(text: &str, format: Format) -> Answer<'_> {
     })
 }
 
-/// How the server calls the types of decoded JSON.
+/// The server's names for the types of decoded JSON.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

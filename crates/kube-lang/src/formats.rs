@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::names;
 
-/// How texts of a format are checked, if they are.
+/// The check of a string format; `None` for a format that is not checked.
 pub fn checker(name: &str) -> Option<fn(&str) -> bool> {
     text_format(&name.replace('-', ""))
 }
@@ -86,7 +86,7 @@ static WORDY_DURATION: LazyLock<Regex> = LazyLock::new(|| {
     // Anywhere in the text: one number with a unit is enough.
     regex(r"(?i)[0-9]+(\.[0-9]+)?\s*([a-zµ]+)")
 });
-/// How units of time may be called; what begins with the last of a line is one, too.
+/// Names of units of time; what begins with the last of a line is one, too.
 const UNITS: [&[&str]; 8] = [
     &["ns", "nano"],
     &["us", "µs", "micro"],
@@ -258,7 +258,7 @@ fn is_email(text: &str) -> bool {
     matches(&EMAIL, address)
 }
 
-/// What can stand in a request line: an absolute URI or an absolute path.
+/// Accepts what may stand in a request line: an absolute URI or an absolute path.
 pub fn is_uri(text: &str) -> bool {
     let escapes_right = |part: &str| {
         part.split('%').skip(1).all(|after| {

@@ -15,7 +15,7 @@ use self::translate::Translator;
 
 /// The longest pattern that is accepted.
 pub(crate) const MAX_PATTERN_BYTES: usize = 16 * 1024;
-/// What a compiled pattern may take up; a bounded repetition of a large class reaches it.
+/// The memory that a compiled pattern may take up; a bounded repetition of a large class reaches it.
 const MAX_PROGRAM_BYTES: usize = 8 * 1024 * 1024;
 /// The same of a pattern that comes from a document, which is compiled each time.
 const MAX_SMALL_BYTES: usize = 256 * 1024;
@@ -32,7 +32,7 @@ pub struct GoRegex {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct RegexError {
-    /// Where in the pattern, in bytes.
+    /// The place in the pattern, in bytes.
     pub offset: usize,
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! What names and labels of Kubernetes objects may look like, with the messages that apimachinery gives. Each check
+//! Validation of names and labels of Kubernetes objects, with the messages that apimachinery gives. Each check
 //! returns all complaints; none means valid.
 
 const MAX_LABEL: usize = 63;
@@ -11,7 +11,7 @@ const QUALIFIED_PART: &str = "must consist of alphanumeric characters, '-', '_' 
 const QUALIFIED_WHOLE: &str = "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// Which rule the names of a resource follow.
+/// The rule that the names of a resource follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     Dns1123Label,

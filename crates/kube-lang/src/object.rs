@@ -46,7 +46,7 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// What is wrong with a document that should have been an object.
+/// The reason why a document is not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     #[error("expected a JSON object, found {0}")]
@@ -59,7 +59,7 @@ pub enum ObjectError {
     },
 }
 
-/// What a JSON value is, in words for people.
+/// The type of a JSON value, in words for people.
 pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -114,7 +114,7 @@ impl Object {
         })
     }
 
-    /// Whether the object has more than is known of it: nothing follows from a field that is missing.
+    /// True if the object has more fields than are known here: a missing field may still exist.
     pub fn is_fragment(&self) -> bool {
         self.is_fragment
     }

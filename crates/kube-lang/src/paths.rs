@@ -22,17 +22,17 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// The longest path that is accepted.
-pub const MAX_PATH_BYTES: usize = 4 * 1024;
-/// How deep a path may go, counting every key, pipe and nested query.
+pub(crate) const MAX_PATH_BYTES: usize = 4 * 1024;
+/// The largest depth of a path, counting every key, pipe and nested query.
 pub const MAX_DEPTH: usize = 160;
-/// How many bytes one evaluation may look at, all its parts together.
+/// The number of bytes that one evaluation may read, all its parts together.
 pub const MAX_WORK: usize = 32 * 1024 * 1024;
-/// How many nulls may be put before an element that is written beyond the end of a list.
-pub const MAX_PADDING: usize = 10_000;
-/// How many elements one `[*]` path may stand for.
-pub const MAX_ELEMENTS: usize = 10_000;
+/// The number of nulls that may fill the gap before an element written beyond the end of a list.
+pub(crate) const MAX_PADDING: usize = 10_000;
+/// The number of elements that one `[*]` path may match.
+pub(crate) const MAX_ELEMENTS: usize = 10_000;
 
-/// What sort of value a path found; in the order the library counts them.
+/// The kind of value that a path found, in the order of the Go library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     #[default]
@@ -45,7 +45,7 @@ pub enum Kind {
     Json,
 }
 
-/// What a path found.
+/// The result of reading a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetResult {
     pub kind: Kind,
@@ -55,7 +55,7 @@ pub struct GetResult {
     pub text: String,
 }
 
-/// What a path is going to be used for.
+/// The use that a path is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Read,
@@ -77,15 +77,15 @@ pub enum PathError {
     NotAnIndex { key: String },
     #[error("index {index} is more than {MAX_PADDING} elements beyond the end of the list")]
     TooFarBeyond { index: usize },
-    #[error("what path '{path}' finds cannot be replaced: the result would not be JSON")]
+    #[error("the value at path '{path}' cannot be replaced: the result would not be JSON")]
     NotWritable { path: String },
-    #[error("path '{path}' combines [*] with #, *, ?, | or @ before it, which is not possible")]
+    #[error("path '{path}' has #, *, ?, | or @ before [*]: use keys and indices there")]
     EachOfComplex { path: String },
-    #[error("path '{path}' stands for more than {MAX_ELEMENTS} elements")]
+    #[error("path '{path}' matches more than {MAX_ELEMENTS} elements")]
     TooManyElements { path: String },
     #[error("path is nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
-    #[error("path needs to look at more than {MAX_WORK} bytes")]
+    #[error("evaluating the path reads more than {MAX_WORK} bytes")]
     TooMuchWork,
 }
 
@@ -109,8 +109,9 @@ pub fn get_counted(doc: &Value, path: &str) -> Result<(GetResult, usize), PathEr
     Ok((GetResult::found(&found), text.len() + budget.spent()))
 }
 
-/// Reads JSON text as it stands: spaces, the order of keys and the notation of numbers are kept.
-pub fn get_text(json: &str, path: &str) -> Result<GetResult, PathError> {
+/// What [`get`] is held against. It reads JSON text as it stands: spaces, the order of keys and the notation of numbers are kept.
+#[cfg(test)]
+fn get_text(json: &str, path: &str) -> Result<GetResult, PathError> {
     check_length(path)?;
     let budget = read::Budget::default();
     read::get(json.as_bytes(), path.as_bytes(), &budget).map(|found| GetResult::found(&found))
@@ -224,7 +225,7 @@ fn check(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Whether a path consists of keys and indices only, so that the document need not be written out to read it.
+/// True for a path of keys and indices only, which is read without writing the document out.
 pub fn is_plain(path: &str) -> bool {
     !path.starts_with("..")
         && !path.starts_with('!')

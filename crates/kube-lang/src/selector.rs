@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The longest selector text that is read; an API server refuses a URL long before.
-pub const MAX_SELECTOR_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_SELECTOR_BYTES: usize = 256 * 1024;
 
 /// A compiled selector: all requirements must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Selector {
         Self::from_object(selector.as_ref())
     }
 
-    /// Whether the labels satisfy every requirement.
+    /// True if the labels satisfy every requirement.
     #[allow(clippy::needless_pass_by_value)] // A borrowed iterator would be awkward for every caller.
     pub fn matches<'a, L>(&self, labels: L) -> bool
     where
@@ -175,7 +175,7 @@ impl Selector {
         }
     }
 
-    /// Whether this selects everything because it requires nothing.
+    /// True if there is no requirement, so that everything matches.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Inner::All(requirements) if requirements.is_empty())
     }

@@ -15,8 +15,10 @@ use reading::Reads;
 mod digests;
 mod functions;
 mod handlebars;
+mod integers;
 mod links;
 mod lists;
+mod literals;
 mod maps;
 mod numbers;
 mod patterns;
@@ -34,9 +36,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use functions::{offered, refusal};
-
-/// What the outermost template is called among those it defines.
+/// The name of the main template among those that it defines.
 const NAME: &str = "(template)";
 /// The longest template that is compiled.
 const MAX_SOURCE: usize = 64 << 10;
@@ -47,16 +47,16 @@ const MAX_ITERATIONS: u64 = 100_000;
 /// The work of one rendering, in parts of the template that are gone through, calls, and units of 64 bytes or one element. A unit is a
 /// microsecond or less.
 pub const MAX_WORK: u64 = 250_000;
-/// How many bytes of data are made ready for templates for one unit of work.
+/// The number of bytes of data that are converted for one unit of work.
 const BYTES_PER_UNIT: usize = 64;
 
 thread_local! {
-    /// What is left of the work of the rendering that runs on this thread, and none once more was asked for: functions are shared
+    /// The remaining work of the rendering that runs on this thread; `None` once it is used up. Functions are shared
     /// between renderings and have no other place to count.
     static WORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// How a template is read and what is escaped.
+/// The language of a template, and its escaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// `text/template`: nothing is escaped.
@@ -67,7 +67,7 @@ pub enum Engine {
     Handlebars,
 }
 
-/// Why a template was not compiled.
+/// The reason why a template does not compile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("template:{line}:{column}: {message}{}", .hint.as_deref().map(|h| format!("; {h}")).unwrap_or_default())]
 pub struct CompileError {
@@ -78,7 +78,7 @@ pub struct CompileError {
     /// The byte in the text.
     pub offset: usize,
     pub message: String,
-    /// What to do instead.
+    /// The remedy, for the author of the template.
     pub hint: Option<String>,
 }
 
@@ -108,13 +108,13 @@ impl CompileError {
     }
 }
 
-/// Why a compiled template could not be rendered with its data.
+/// The reason why a compiled template cannot be rendered with its data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
     #[error("cannot render the template: {0}")]
     Failed(String),
     #[error(
-        "cannot render the template: it would take more work than is allowed for one object, go through fewer or smaller values in it"
+        "cannot render the template: it needs more work than is allowed for one object; loop over fewer or smaller values"
     )]
     TooMuchWork,
 }
@@ -132,7 +132,7 @@ struct Readied {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     value: gotmpl::Value,
-    /// What it took.
+    /// The work that the conversion took.
     pub work: u64,
 }
 
@@ -151,7 +151,7 @@ enum Compiled {
     Plain(String),
     Go(gotmpl::Template),
     Html(gotmpl::html::Template),
-    Handlebars(Box<handlebars::Compiled>),
+    Handlebars(Box<handlebars::HandlebarsTemplate>),
 }
 
 impl fmt::Debug for Template {
@@ -160,7 +160,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Whether a text has template actions at all.
+/// True if a text has template actions at all.
 pub fn has_actions(text: &str) -> bool {
     text.contains("{{")
 }
@@ -170,7 +170,7 @@ impl Template {
     pub fn compile(engine: Engine, text: &str) -> Result<Self, CompileError> {
         if text.len() > MAX_SOURCE {
             let message = format!(
-                "a template has at most {MAX_SOURCE} bytes, this one has {}",
+                "the template has {} bytes, more than the limit of {MAX_SOURCE}",
                 text.len()
             );
             return Err(CompileError::at(text, 0, message, None));
@@ -206,12 +206,12 @@ impl Template {
         Ok(Self(Arc::new(Readied { compiled, reads })))
     }
 
-    /// Whether what is rendered can depend on this field of the data.
+    /// True if the output can depend on this field of the data.
     pub fn reads(&self, field: &str) -> bool {
         self.0.reads.contains(field)
     }
 
-    /// Renders as it stands.
+    /// Renders without trimming.
     pub fn render(&self, data: &Json) -> Result<String, RenderError> {
         match &self.0.compiled {
             Compiled::Plain(text) => Ok(text.clone()),
@@ -267,7 +267,7 @@ fn parse(text: &str, engine: Engine) -> Result<gotmpl::Template, CompileError> {
     let mut ready = gotmpl::Template::new(NAME).funcs(functions::go_table());
     for defined in parsed.templates() {
         if let Some(tree) = parsed.lookup(defined) {
-            let mut tree = tree::prepare(tree, engine, text)?;
+            let mut tree = tree::prepare(defined, tree, engine, text)?;
             reading::count(&mut tree);
             ready = ready.add_parse_tree(defined, tree);
         }

@@ -25,7 +25,7 @@ pub struct Definition {
     pub group: String,
     pub names: Names,
     pub scope: Scope,
-    /// What the names of its objects are held to.
+    /// The rule for names of its objects.
     pub name_rule: NameRule,
     /// In the order of the definition.
     pub versions: Vec<Version>,
@@ -64,7 +64,7 @@ pub struct Version {
     pub schema: Schema,
     /// The schema as written, for documents that describe the API.
     pub schema_document: Value,
-    /// Whether there is a status subresource.
+    /// True if there is a status subresource.
     pub status: bool,
     /// The scale subresource as written.
     pub scale: Option<Value>,
@@ -154,7 +154,7 @@ pub fn default_resource_schema(schema: &mut Value) {
     }
 }
 
-/// What may not change in a `CustomResourceDefinition`: group and plural name never, scope and kind
+/// Checks the fields of a `CustomResourceDefinition` that may not change: group and plural name never, scope and kind
 /// once the definition is established.
 pub fn check_crd_update(new: &Value, old: &Value, established: bool) -> Vec<FieldError> {
     let mut fields = vec!["group", "names.plural"];

@@ -73,9 +73,9 @@ pub struct FieldError {
     pub field: String,
     /// The offending value; not every kind shows it.
     pub bad_value: Value,
-    /// What the rule says; may be empty.
+    /// The text of the rule; may be empty.
     pub detail: String,
-    /// What is shown in place of the value.
+    /// The text that is shown in place of the value.
     instead: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl FieldError {
     }
 
     /// An invalid object that is shown with its members in an order of their own.
-    pub fn invalid_shown(field: impl ToString, json: String, detail: &str) -> Self {
+    pub(crate) fn invalid_shown(field: impl ToString, json: String, detail: &str) -> Self {
         Self {
             instead: Some(json),
             ..Self::new(ErrorKind::Invalid, field, Value::Null, detail)
@@ -103,7 +103,7 @@ impl FieldError {
     }
 
     /// An error of any kind that does not show the value.
-    pub fn without_value(kind: ErrorKind, field: impl ToString, detail: &str) -> Self {
+    pub(crate) fn without_value(kind: ErrorKind, field: impl ToString, detail: &str) -> Self {
         Self {
             instead: Some(String::new()),
             ..Self::new(kind, field, Value::Null, detail)
@@ -206,7 +206,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// Where in a document: built on the stack while walking, written out only for an error.
+/// A place in a document, built on the stack while walking and written out only for an error.
 #[derive(Clone, Copy, Debug)]
 pub enum Path<'a> {
     Root,

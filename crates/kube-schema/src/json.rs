@@ -14,13 +14,13 @@ mod order;
 
 pub use order::in_order;
 
-/// What a kube-apiserver takes as a request body.
+/// The largest request body that a kube-apiserver accepts.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// How many levels a kube-apiserver takes.
+/// The largest nesting that a kube-apiserver accepts.
 pub const MAX_LEVELS: usize = 10_000;
 
-/// What is needed to work on a document with so many levels, with room to spare.
+/// The stack that a document of so many levels needs, with room to spare.
 pub const STACK: usize = 256 << 20;
 
 /// More repeated keys than this are not worth naming.
@@ -51,7 +51,7 @@ pub struct Document {
     pub syntax: Syntax,
 }
 
-/// How a document was written.
+/// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     Json,
@@ -78,7 +78,7 @@ pub fn parse_deep(body: &[u8]) -> Result<Document, JsonError> {
     })
 }
 
-/// Whether a document has more levels than so many.
+/// True if a document has more levels than `levels`.
 fn is_deeper(body: &[u8], levels: usize) -> bool {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in body {
@@ -110,8 +110,8 @@ fn parse_text<'t>(
     let text = std::str::from_utf8(body).map_err(JsonError::NotUtf8)?;
     let mut duplicates = Vec::new();
     let mut deserializer = reader(text);
-    let value = Node {
-        at: Place::Root,
+    let value = ValueSeed {
+        at: JsonPath::Root,
         duplicates: &mut duplicates,
     }
     .deserialize(&mut deserializer)
@@ -124,12 +124,12 @@ fn parse_text<'t>(
     })
 }
 
-/// How `fieldValidation` words a repeated key.
+/// The message of `fieldValidation` about a repeated key.
 pub fn duplicate_field(path: &str) -> String {
     format!("duplicate field {}", kube_lang::go_text::quote(path))
 }
 
-/// How `fieldValidation` words a field that the schema does not know.
+/// The message of `fieldValidation` about a field that the schema does not know.
 pub fn unknown_field(path: &str) -> String {
     format!("unknown field {}", kube_lang::go_text::quote(path))
 }
@@ -140,13 +140,13 @@ pub fn strict_error(messages: &[String]) -> Option<String> {
 }
 
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum JsonPath<'a> {
     Root,
     Key(&'a Self, &'a str),
     Index(&'a Self, usize),
 }
 
-impl Place<'_> {
+impl JsonPath<'_> {
     fn write(&self, out: &mut String) {
         match self {
             Self::Root => {}
@@ -167,12 +167,12 @@ impl Place<'_> {
     }
 }
 
-struct Node<'a> {
-    at: Place<'a>,
+struct ValueSeed<'a> {
+    at: JsonPath<'a>,
     duplicates: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -180,7 +180,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,8 +221,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Node {
-            at: Place::Index(&self.at, list.len()),
+        while let Some(item) = items.next_element_seed(ValueSeed {
+            at: JsonPath::Index(&self.at, list.len()),
             duplicates: &mut *self.duplicates,
         })? {
             list.push(item);
@@ -233,8 +233,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let at = Place::Key(&self.at, &key);
-            let value = entries.next_value_seed(Node {
+            let at = JsonPath::Key(&self.at, &key);
+            let value = entries.next_value_seed(ValueSeed {
                 at,
                 duplicates: &mut *self.duplicates,
             })?;

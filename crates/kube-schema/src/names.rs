@@ -1,4 +1,4 @@
-//! What the metadata of Kubernetes objects may hold, with the messages that apimachinery gives.
+//! Validation of the metadata of Kubernetes objects, with the messages that apimachinery gives.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ fn texts(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &str)> {
 }
 
 /// Checks a map of labels; `path` is usually `metadata.labels`.
-pub fn check_labels(labels: &Map<String, Value>, path: &Path<'_>) -> Vec<FieldError> {
+pub(crate) fn check_labels(labels: &Map<String, Value>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in texts(labels) {
         for message in qualified_name(key) {
@@ -47,22 +47,22 @@ pub fn check_annotations(annotations: &Map<String, Value>, path: &Path<'_>) -> V
     errors
 }
 
-/// What is said of a finalizer that could be anybody's.
+/// The message about a finalizer without a domain.
 pub const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
 
-/// Whether it is known whose a finalizer is; the server's own are.
+/// True for a finalizer with a domain, and for the server's own.
 pub fn has_domain(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 
-/// What [`check_metadata`] needs to know of the resource.
+/// Properties of a resource that [`check_metadata`] needs.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRules {
     pub name: NameRule,
     pub scope: Scope,
 }
 
-/// Where the objects of a resource live.
+/// The scope of a resource: namespaced or cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     Cluster,

@@ -39,7 +39,7 @@ const MAX_ERRORS: usize = 500;
 /// A compiled structural schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    root: Node,
+    root: SchemaNode,
     rules: Option<rules::Rules>,
 }
 
@@ -84,7 +84,7 @@ impl Type {
 enum Additional {
     Anything,
     Nothing,
-    Schema(Box<Node>),
+    Schema(Box<SchemaNode>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ enum ListType {
     clippy::struct_excessive_bools,
     reason = "each is a keyword of its own"
 )]
-struct Node {
+struct SchemaNode {
     /// None: any; two: an int-or-string.
     types: Vec<Type>,
     format: Option<formats::Format>,
@@ -134,7 +134,7 @@ struct Node {
     has_lists: bool,
 }
 
-impl Node {
+impl SchemaNode {
     /// The schemas of members and items.
     fn members(&self) -> impl Iterator<Item = &Self> {
         let additional = match &self.additional {
@@ -155,8 +155,8 @@ impl Node {
     }
 }
 
-/// Whether texts of this format are checked.
-pub fn checks_format(name: &str) -> bool {
+/// True if strings of this format are checked.
+pub(crate) fn checks_format(name: &str) -> bool {
     formats::checks(name)
 }
 
@@ -188,9 +188,9 @@ impl Schema {
     /// The schema of what has none: anything goes and nothing is changed.
     pub fn anything() -> Self {
         Self {
-            root: Node {
+            root: SchemaNode {
                 preserve: true,
-                ..Node::default()
+                ..SchemaNode::default()
             },
             rules: None,
         }
@@ -280,7 +280,7 @@ impl Schema {
     }
 }
 
-/// Whether an object is too wrong for rules to say anything sensible about it.
+/// True for an error after which the rules are not evaluated.
 fn keeps_rules_from_being_checked(error: &FieldError) -> bool {
     matches!(
         error.kind,
@@ -310,7 +310,7 @@ fn list<'a>(schema: &'a Value, keyword: &str) -> &'a [Value] {
 }
 
 /// A member that is present and not null.
-fn given<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
+fn keyword_value<'a>(schema: &'a Value, keyword: &str) -> Option<&'a Value> {
     schema.get(keyword).filter(|v| !v.is_null())
 }
 

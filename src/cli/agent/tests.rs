@@ -4,7 +4,7 @@ use clap::{CommandFactory as _, Parser as _};
 use super::super::{Cli, Command, spelled_out};
 use super::*;
 use crate::publish::agent::options::{
-    AgentOptions, Controller, DeletionBrake, LeaderElection, Problem,
+    AgentOptions, Controller, DeletionBrake, FlagError, LeaderElection,
 };
 
 /// Every flag of the original, and ours.
@@ -99,7 +99,7 @@ fn a_value_may_start_with_a_dash() {
         .given()
         .check()
         .unwrap_err();
-    assert_eq!(problems.0, [Problem::AgentName("--namespace".to_owned())]);
+    assert_eq!(problems.0, [FlagError::AgentName("--namespace".to_owned())]);
     assert_eq!(
         options(&["--kubeconfig", "-"]).service_cluster.kubeconfig,
         Some("-".into())
@@ -179,8 +179,8 @@ fn lists_are_comma_separated_and_repeatable() {
     assert_eq!(
         problems.unwrap_err().0,
         [
-            Problem::Controller(" apiexport".to_owned()),
-            Problem::Controller(String::new())
+            FlagError::Controller(" apiexport".to_owned()),
+            FlagError::Controller(String::new())
         ]
     );
     assert_eq!(names("\"a,\"\"b\",c").unwrap().0, ["a,\"b", "c"]);

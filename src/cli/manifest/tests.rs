@@ -45,7 +45,7 @@ fn broken_yaml_is_told_with_its_place() {
     let text = error.to_string();
     assert!(text.starts_with("f.yaml:"), "{text}");
     let empty = parse(Path::new("f.yaml"), "# only words\n").err().unwrap();
-    assert_eq!(empty.to_string(), "f.yaml holds no document");
+    assert_eq!(empty.to_string(), "f.yaml contains no document");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_key_that_is_there_twice_is_told_with_its_line_in_the_file() {
     let error = parse(Path::new("f.yaml"), text).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "f.yaml:7:5: the key \"c\" is there twice in one map: remove one of them"
+        "f.yaml:7:5: the key \"c\" appears twice in one map: remove one of them"
     );
 }
 

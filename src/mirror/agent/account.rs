@@ -1,5 +1,5 @@
-//! Who a program is to Google where a file says it: the key of a service account, or what a person who
-//! logged in has left. Knows the files and what is asked of a token endpoint with them; sends nothing.
+//! Google accounts from a file: the key of a service account, or the login of a person. Knows the files and the
+//! requests to a token endpoint; sends nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the token is to be good for.
+/// The scope of the token.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
-/// How long what is signed here may be used, in seconds.
+/// The lifetime of a signed request, in seconds.
 const LASTS: i64 = 3600;
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Account {
@@ -35,17 +35,17 @@ pub enum Account {
     },
 }
 
-/// What is to be sent, and where.
+/// The request, and its URL.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ask {
     pub url: String,
-    /// As a form.
+    /// The body, as a form.
     pub body: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    #[error("it is neither the key of a service account nor the credentials of a user")]
+    #[error("it contains neither a service account key nor user credentials")]
     Form(#[source] serde_json::Error),
     #[error("its private key cannot be read")]
     Key,
@@ -85,7 +85,7 @@ impl Account {
         })
     }
 
-    /// Who asks, signed.
+    /// The signed claims of the account.
     fn assertion(&self, audience: &str, now: Timestamp) -> Result<String, AccountError> {
         let Self::ServiceAccount {
             client_email,
@@ -167,7 +167,7 @@ mod tests {
         assert!(verify(&key, &format!("{header}.{claims}x"), signature).is_err());
     }
 
-    /// Whether the signature is that of the key, by its public half.
+    /// Whether the signature fits the public half of the key.
     fn verify(key: &Value, said: &str, signature: &str) -> Result<(), String> {
         let pem = key["private_key"].as_str().unwrap();
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();

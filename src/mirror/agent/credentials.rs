@@ -1,5 +1,5 @@
-//! Who the robot is in the cloud: bearer tokens that an endpoint tells, renewed before they end.
-//! The endpoint is the machine's, or the one that a file with an account names.
+//! The robot's credentials for the cloud: bearer tokens from an endpoint, renewed before they expire. The endpoint is
+//! the machine's metadata server, or the one that a file with an account names.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,21 +18,19 @@ use super::account::{Account, AccountError};
 use super::way::{Proxies, WayError};
 use hawser_runtime::cluster::connection::{Call, CallError, ConnectError, Connection, Limits};
 
-/// What an endpoint answers.
+/// The format of an endpoint's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A signed token as it is, which says itself when it ends.
+pub enum TokenFormat {
+    /// A signed token, which contains its expiry.
     Jwt,
-    /// A document with a token and how long it lasts.
+    /// A document with a token and its lifetime.
     AccessToken,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// What was given may have a password in it.
-    #[error(
-        "what was given as the address of the token endpoint is none: it begins with http:// or https://"
-    )]
+    /// The value is not shown, because it may contain a password.
+    #[error("the URL of the token endpoint is invalid: it has to begin with http:// or https://")]
     Address,
     #[error("reading {path}")]
     Read {
@@ -42,7 +40,7 @@ pub enum TokenError {
     #[error("the account in {path} cannot be used")]
     Account { path: PathBuf, source: AccountError },
     #[error(
-        "the token endpoint of the account is no address by https, and what an account is asked with goes nowhere else"
+        "the token endpoint of the account is not an https URL: credentials are sent by https only"
     )]
     InTheOpen,
     #[error(transparent)]
@@ -53,55 +51,54 @@ pub enum TokenError {
     Call(#[from] CallError),
     #[error("the token endpoint answered {0}")]
     Refused(u16),
-    #[error("the token endpoint answered no token: {0}")]
+    #[error("the response of the token endpoint contains no token: {0}")]
     NoToken(&'static str),
     #[error(
-        "there are no credentials for the cloud: no metadata server answers at {0}; give --use-robot-jwt, \
-         --remote-token-file or --remote-token-url, or set GOOGLE_APPLICATION_CREDENTIALS"
+        "no credentials for the cloud: no metadata server answers at {0}; set --use-robot-jwt, --remote-token-file, --remote-token-url or GOOGLE_APPLICATION_CREDENTIALS"
     )]
     Nowhere(String),
     #[error("using the new token")]
     Use(#[source] ConnectError),
 }
 
-/// A token is renewed when it lasts no longer than this.
+/// A token is renewed this long before it expires.
 const MARGIN: Duration = Duration::from_mins(1);
 /// The first and the longest wait before an endpoint that failed is asked again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// No token is used for longer, whatever it says.
+/// The longest use of a token, whatever its lifetime.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// How long a metadata server is looked for that nobody said to be there.
+/// The time for which a metadata server is looked for that was not configured.
 const SEARCH: Duration = Duration::from_secs(10);
 
-/// How often a file with a token is read, or an endpoint asked whose tokens have ended.
+/// The interval at which a file with a token is read, or an endpoint is asked that returned expired tokens.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// A token and how long it lasts.
+/// A token and its lifetime.
 struct Token {
     text: String,
     lasts: Duration,
 }
 
-/// Where tokens come from, made up.
+/// Renews the tokens of a source.
 pub struct Renewal {
-    origin: Origin,
+    origin: TokenSource,
     config: kube::Config,
 }
 
-enum Origin {
+enum TokenSource {
     Endpoint {
         endpoint: Connection,
         path: String,
-        form: Form,
+        form: TokenFormat,
     },
     /// The token itself, which somebody else renews.
     File(PathBuf),
-    /// Read again each time: keys are changed.
+    /// Read again each time, because keys are rotated.
     Account { file: PathBuf, proxies: Proxies },
 }
 
-/// Server and path of an address.
+/// Server and path of a URL.
 fn split(url: &str) -> Result<(Uri, String), TokenError> {
     let uri: Uri = url.parse().map_err(|_| TokenError::Address)?;
     let wrong = || TokenError::Address;
@@ -116,17 +113,17 @@ fn split(url: &str) -> Result<(Uri, String), TokenError> {
 
 impl Renewal {
     /// For the configuration of the cloud that lacks a token yet.
-    pub fn new(url: &str, form: Form, config: kube::Config) -> Result<Self, TokenError> {
+    pub fn new(url: &str, form: TokenFormat, config: kube::Config) -> Result<Self, TokenError> {
         let (origin, path) = split(url)?;
         let mut endpoint = kube::Config::new(origin);
-        if form == Form::AccessToken {
+        if form == TokenFormat::AccessToken {
             endpoint.headers.push((
                 HeaderName::from_static("metadata-flavor"),
                 HeaderValue::from_static("Google"),
             ));
         }
         let endpoint = Connection::new(endpoint, Limits::default())?;
-        let origin = Origin::Endpoint {
+        let origin = TokenSource::Endpoint {
             endpoint,
             path,
             form,
@@ -134,13 +131,13 @@ impl Renewal {
         Ok(Self { origin, config })
     }
 
-    /// What stands in a file.
+    /// Reads the token from a file.
     pub fn file(file: PathBuf, config: kube::Config) -> Self {
-        let origin = Origin::File(file);
+        let origin = TokenSource::File(file);
         Self { origin, config }
     }
 
-    /// By the account in a file.
+    /// Requests a token for the account in a file.
     pub fn account(
         file: PathBuf,
         config: kube::Config,
@@ -148,14 +145,13 @@ impl Renewal {
     ) -> Result<Self, TokenError> {
         // One that is wrong from the beginning is not waited for.
         read(&file)?;
-        let origin = Origin::Account { file, proxies };
+        let origin = TokenSource::Account { file, proxies };
         Ok(Self { origin, config })
     }
 
-    /// Looks whether the endpoint is there. Whoever answers that we may not ask is something else on the
-    /// way there.
+    /// Checks whether the endpoint exists. A response that refuses the request comes from something else.
     pub async fn find(&self) -> Result<(), TokenError> {
-        let Origin::Endpoint { endpoint, path, .. } = &self.origin else {
+        let TokenSource::Endpoint { endpoint, path, .. } = &self.origin else {
             return Ok(());
         };
         let searching = async {
@@ -171,7 +167,7 @@ impl Renewal {
         timeout(SEARCH, searching).await.map_err(nowhere)
     }
 
-    /// Hands over a connection's credentials again and again, and tells when there are some.
+    /// Renews a connection's credentials repeatedly, and notifies when there are some.
     pub async fn run(self, cloud: Connection, told: impl Fn(Result<(), String>)) {
         let mut pause = PAUSES.0;
         let mut known = String::new();
@@ -179,13 +175,13 @@ impl Renewal {
             match self.renew(&cloud, &mut known).await {
                 Ok(lasts) => {
                     told(Ok(()));
-                    debug!(?lasts, "the cloud's token was renewed");
+                    debug!(?lasts, "renewed the token for the cloud");
                     pause = PAUSES.0;
                     sleep(lasts.saturating_sub(MARGIN).max(PAUSES.0)).await;
                 }
                 Err(error) => {
-                    let problem = hawser_runtime::process::logging::chain(&error);
-                    warn!(problem, "no token for the cloud, trying again");
+                    let problem = hawser_runtime::errors::chain(&error);
+                    warn!(problem, "no token for the cloud; retrying");
                     told(Err(problem));
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSES.1);
@@ -196,19 +192,19 @@ impl Renewal {
 
     async fn token(&self) -> Result<Token, TokenError> {
         match &self.origin {
-            Origin::Endpoint {
+            TokenSource::Endpoint {
                 endpoint,
                 path,
                 form,
             } => {
                 let body = ask(endpoint, Call::get(path.as_str())).await?;
                 match form {
-                    Form::Jwt => jwt(&body, Timestamp::now()),
-                    Form::AccessToken => access_token(&body),
+                    TokenFormat::Jwt => jwt(&body, Timestamp::now()),
+                    TokenFormat::AccessToken => access_token(&body),
                 }
             }
-            Origin::File(file) => of_file(&content(file)?),
-            Origin::Account { file, proxies } => {
+            TokenSource::File(file) => of_file(&content(file)?),
+            TokenSource::Account { file, proxies } => {
                 let unusable = |source| TokenError::Account {
                     path: file.clone(),
                     source,
@@ -265,7 +261,7 @@ fn content(file: &Path) -> Result<Vec<u8>, TokenError> {
     })
 }
 
-/// Editors and `echo` end a file with a line's end, which no token has.
+/// Editors and `echo` end a file with a line break, which is not part of a token.
 fn of_file(content: &[u8]) -> Result<Token, TokenError> {
     let none = TokenError::NoToken;
     let text = std::str::from_utf8(content).map_err(|_| none("the file is no text"))?;
@@ -286,7 +282,7 @@ fn read(file: &Path) -> Result<Account, TokenError> {
     })
 }
 
-/// The end of a token is read without asking whether the token is right: who takes it asks.
+/// The expiry of a token is read without verifying the token: its recipient does that.
 fn jwt(body: &Bytes, now: Timestamp) -> Result<Token, TokenError> {
     let none = TokenError::NoToken;
     let text = std::str::from_utf8(body).map_err(|_| none("it is no text"))?;

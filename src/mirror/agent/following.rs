@@ -1,7 +1,7 @@
-//! The definitions on the robot, and which syncers follow from them.
+//! The controller of the CRDs on the robot: it starts and stops a syncer for each definition.
 //!
-//! Definitions are watched without their schemas; one that asks to be followed is read. A syncer is begun
-//! anew only where something has changed that matters to it.
+//! Definitions are watched without their schemas; a definition with the annotation is read. A syncer is restarted only
+//! if something relevant to it has changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,46 +14,48 @@ use tracing::{error, info};
 
 use super::numbers::Numbers;
 use super::planes::Planes;
-use super::syncer::{Manner, Syncer};
+use super::syncer::{Syncer, SyncerConfig};
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings, compile, ignored_filter};
 use crate::mirror::rules::side;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table};
 use hawser_runtime::cluster::connection::{AskError, Call};
-use hawser_runtime::cluster::feed::{Clusters, Content, Feed, Listener, Selection};
-use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency};
+use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Feed, Selection};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::controller::brakes::APPROVAL;
+use hawser_runtime::controller::{Reconciler, work};
 use hawser_sync::{Key, Scope, Seen, Store as _};
 use kube_lang::object::Gvk;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The annotation of a definition that names holds to be released.
-pub const APPROVAL: &str = "hawser.dev/approve-deletions";
 
-/// See the module.
-pub struct Following {
+/// Starts and stops syncers.
+pub struct CrdController {
     planes: Planes,
     numbers: Arc<Numbers>,
     settings: Arc<Settings>,
-    manner: Manner,
+    config: SyncerConfig,
+    /// Ends everything. Syncers stop with it, whenever they were started.
+    stop: CancellationToken,
     cache: Arc<Cache>,
     /// Names of definitions.
     queue: Queue<Arc<str>>,
-    known: Mutex<HashMap<Arc<str>, Known>>,
+    known: Mutex<HashMap<Arc<str>, DefinitionRecord>>,
 }
 
-/// What is known of a definition that asks to be followed.
-struct Known {
-    running: Option<Running>,
-    /// Why it is not followed, as it was told.
+/// The known state of a definition with the annotation.
+struct DefinitionRecord {
+    running: Option<RunningSyncer>,
+    /// The reason why it is not followed, as it was logged.
     refused: Option<String>,
 }
 
-struct Running {
+struct RunningSyncer {
     fingerprint: u64,
     syncer: Arc<Syncer>,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningSyncer {
     async fn stop(self) {
         self.syncer.stopped.cancel();
         // It ended by itself only if it panicked, which was told.
@@ -71,12 +73,13 @@ fn scope() -> Scope {
     Scope::new(&side(Plane::Robot), &kind(), "")
 }
 
-impl Following {
+impl CrdController {
     pub fn new(
         planes: &Planes,
         numbers: &Arc<Numbers>,
         settings: Settings,
-        manner: Manner,
+        config: SyncerConfig,
+        stop: CancellationToken,
     ) -> Arc<Self> {
         let cache = Cache::new();
         cache.route(&side(Plane::Robot), "", &"robot".into());
@@ -84,15 +87,16 @@ impl Following {
             planes: planes.clone(),
             numbers: Arc::clone(numbers),
             settings: Arc::new(settings),
-            manner,
+            config,
+            stop,
             cache,
             queue: Queue::new(2),
             known: Mutex::default(),
         })
     }
 
-    /// Follows until told to stop, then ends every syncer.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken, known: impl FnOnce()) {
+    /// Works until stopped, then waits for every syncer to end.
+    pub async fn run(self: Arc<Self>, known: impl FnOnce()) {
         let kind = kind();
         let everything = Coverage::default();
         let table = self
@@ -107,28 +111,21 @@ impl Following {
             content: Content::Metadata,
         };
         info!("Syncing cache for CRDs");
-        let feed = Feed::start(selection, table, Arc::clone(&self) as _, self.manner.pace);
-        if stop.run_until_cancelled(feed.completed()).await.is_some() {
+        let feed = Feed::start(selection, table, Arc::clone(&self) as _, self.config.pace);
+        if self
+            .stop
+            .run_until_cancelled(feed.completed())
+            .await
+            .is_some()
+        {
             known();
-            stop.run_until_cancelled(self.follow()).await;
+            let followed = work(Arc::clone(&self), &self.queue, 1);
+            self.stop.run_until_cancelled(followed).await;
         }
         self.queue.close();
         let all = std::mem::take(&mut *self.known.lock());
         let stopping = all.into_values().filter_map(|known| known.running);
-        futures::future::join_all(stopping.map(Running::stop)).await;
-    }
-
-    async fn follow(&self) {
-        while let Some(work) = self.queue.next().await {
-            let outcome = match self.look_at(&work.key).await {
-                Ok(()) => Outcome::Settled,
-                Err(problem) => {
-                    error!(CRD = &*work.key, Error = %problem, "reading a CRD failed, trying again");
-                    Outcome::Failed(None)
-                }
-            };
-            self.queue.done(work, outcome);
-        }
+        futures::future::join_all(stopping.map(RunningSyncer::stop)).await;
     }
 
     async fn look_at(&self, name: &Arc<str>) -> Result<(), AskError> {
@@ -163,7 +160,7 @@ impl Following {
         match compile(crd, &self.settings) {
             Ok(Some(definition)) => {
                 let fingerprint = definition.fingerprint();
-                let same = |known: &Known| {
+                let same = |known: &DefinitionRecord| {
                     let running = known.running.as_ref()?;
                     (running.fingerprint == fingerprint).then(|| Arc::clone(&running.syncer))
                 };
@@ -175,13 +172,19 @@ impl Following {
                     if let Some(why) = ignored_filter(crd, &self.settings) {
                         error!(CRD = &**name, Error = %why, "ignoring the filter of a CRD: all its objects are synced");
                     }
-                    let syncer = Syncer::new(definition, &self.planes, &self.numbers, &self.manner);
-                    let running = Running {
+                    let syncer = Syncer::new(
+                        definition,
+                        &self.planes,
+                        &self.numbers,
+                        &self.config,
+                        self.stop.child_token(),
+                    );
+                    let running = RunningSyncer {
                         fingerprint,
                         task: tokio::spawn(Arc::clone(&syncer).run()),
                         syncer: Arc::clone(&syncer),
                     };
-                    let known = Known {
+                    let known = DefinitionRecord {
                         running: Some(running),
                         refused: None,
                     };
@@ -204,7 +207,7 @@ impl Following {
                 if told.as_ref() != Some(&why) {
                     error!(Resource = &**name, Error = why, "skipping custom resource");
                 }
-                let known = Known {
+                let known = DefinitionRecord {
                     running: None,
                     refused: Some(why),
                 };
@@ -220,10 +223,10 @@ impl Following {
         }
     }
 
-    /// Takes numbers of everything at work.
+    /// Updates the metrics of all syncers.
     pub fn count(&self) {
         for known in self.known.lock().values() {
-            if let Some(Running { syncer, .. }) = &known.running {
+            if let Some(RunningSyncer { syncer, .. }) = &known.running {
                 self.numbers
                     .stands(&syncer.definition.name, &syncer.standing());
             }
@@ -237,11 +240,12 @@ impl Following {
     pub(super) fn holds(&self) -> Vec<String> {
         let known = self.known.lock();
         let running = known.values().filter_map(|known| known.running.as_ref());
-        let held = running.filter_map(|running| running.syncer.with_brake(|brake, _| brake.held()));
-        held.flatten().map(|hold| hold.id.to_string()).collect()
+        let syncers = running.map(|running| &running.syncer);
+        let held = syncers.flat_map(|syncer| syncer.brakes.held(&syncer.definition.kind).0);
+        held.map(|hold| hold.id.to_string()).collect()
     }
 
-    /// What is followed and what is refused, for tests.
+    /// The definitions that are followed or refused, for tests.
     #[cfg(test)]
     pub(super) fn standing(&self) -> Vec<(String, Result<tokio::time::Instant, String>)> {
         let known = self.known.lock();
@@ -260,12 +264,50 @@ impl Following {
     }
 }
 
-impl Listener for Following {
-    fn changed(&self, change: Change) {
+impl Reconciler for CrdController {
+    type Key = Arc<str>;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
+        match self.look_at(&work.key).await {
+            Ok(()) => Outcome::Settled,
+            Err(problem) => {
+                error!(CRD = &*work.key, Error = %problem, "reading a CRD failed; retrying");
+                Outcome::Failed(None)
+            }
+        }
+    }
+}
+
+impl EventHandler for CrdController {
+    fn changed(&self, _: &Arc<Table>, change: Change) {
         let name = Arc::clone(&change.key.name);
         // Each is its own tenant: one that cannot be read delays nobody.
         self.queue.add(Arc::clone(&name), &name, Urgency::Live);
     }
+}
 
-    fn completed(&self, _: &Arc<Table>) {}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    use super::super::ground::{CLOUD, Clusters, missions, syncer_config};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_definition_that_is_read_while_the_mirror_ends_begins_no_syncer_that_goes_on() {
+        let clusters = Clusters::with(true, &json!({})).await;
+        let stop = CancellationToken::new();
+        let (following, _) = clusters
+            .following(Settings::of_robot("r1"), syncer_config(), stop.clone())
+            .await;
+        stop.cancel();
+        let name: Arc<str> = "missions.example.com".into();
+        following.take(&name, &missions(true, &json!({}))).await;
+        let known = following.known.lock().remove(&name).unwrap();
+        let ended = timeout(Duration::from_mins(1), known.running.unwrap().task).await;
+        ended.expect("it ends by itself").unwrap();
+        assert_eq!(clusters.sent(CLOUD, 0).len(), 0);
+    }
 }

@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::following::Following;
+use super::following::CrdController;
 use super::numbers::Numbers;
-use super::planes::{Ends, Planes};
-use super::syncer::Manner;
+use super::planes::{PlaneConfig, Planes};
+use super::syncer::SyncerConfig;
 use crate::mirror::definition::{Plane, SPEC_SOURCE, Settings};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
@@ -44,7 +44,7 @@ pub(super) struct Clusters {
 
 /// A mirror at work.
 pub(super) struct Mirror {
-    pub(super) following: Arc<Following>,
+    pub(super) following: Arc<CrdController>,
     pub(super) numbers: Arc<Numbers>,
     stop: CancellationToken,
     running: JoinHandle<()>,
@@ -89,7 +89,7 @@ impl Clusters {
                 own_threads: false,
                 ..PlaygroundOptions::default()
             };
-            Playground::start(options).await.unwrap()
+            Playground::start_with(options).await.unwrap()
         };
         let (cloud, robot) = (start().await, start().await);
         let connect = |config| Connection::new(config, Limits::default()).unwrap();
@@ -145,12 +145,34 @@ impl Clusters {
     }
 
     pub(super) async fn mirror(&self, settings: Settings) -> Mirror {
-        self.mirror_in(settings, manner()).await
+        self.mirror_in(settings, syncer_config()).await
     }
 
-    pub(super) async fn mirror_in(&self, settings: Settings, manner: Manner) -> Mirror {
+    pub(super) async fn mirror_in(
+        &self,
+        settings: Settings,
+        syncer_config: SyncerConfig,
+    ) -> Mirror {
+        let stop = CancellationToken::new();
+        let (following, numbers) = self.following(settings, syncer_config, stop.clone()).await;
+        let running = Arc::clone(&following).run(|| {});
+        Mirror {
+            following,
+            numbers,
+            stop,
+            running: tokio::spawn(running),
+        }
+    }
+
+    /// A mirror that is not at work yet.
+    pub(super) async fn following(
+        &self,
+        settings: Settings,
+        config_of_syncers: SyncerConfig,
+        stop: CancellationToken,
+    ) -> (Arc<CrdController>, Arc<Numbers>) {
         let numbers = Numbers::new();
-        let ends = Ends {
+        let ends = PlaneConfig {
             cloud: config(self.cloud.service_kubeconfig()).await,
             robot: config(self.robot.service_kubeconfig()).await,
             in_flight: 32,
@@ -158,15 +180,8 @@ impl Clusters {
         };
         let planes = Planes::connect(ends, &numbers).unwrap();
         planes.link.admit();
-        let following = Following::new(&planes, &numbers, settings, manner);
-        let stop = CancellationToken::new();
-        let running = Arc::clone(&following).run(stop.clone(), || {});
-        Mirror {
-            following,
-            numbers,
-            stop,
-            running: tokio::spawn(running),
-        }
+        let following = CrdController::new(&planes, &numbers, settings, config_of_syncers, stop);
+        (following, numbers)
     }
 
     /// Puts an object there, with this added to what every mission has.
@@ -371,8 +386,8 @@ impl Mirror {
     }
 }
 
-pub(super) fn manner() -> Manner {
-    Manner {
+pub(super) fn syncer_config() -> SyncerConfig {
+    SyncerConfig {
         pace: Pace {
             retry: (Duration::from_millis(5), Duration::from_millis(100)),
             lasts: (300, 300),
@@ -380,6 +395,9 @@ pub(super) fn manner() -> Manner {
         },
         resync: Duration::from_mins(5),
         conflict_limit: 5,
-        brake: Some(BrakeOptions::default()),
+        brake: Some(BrakeOptions {
+            few: 0,
+            ..BrakeOptions::default()
+        }),
     }
 }

@@ -1,5 +1,5 @@
-//! Whether the cloud takes our credentials. That is asked for with the one list that every robot is allowed,
-//! when somebody asks: credentials that are not taken are the one trouble that a new start may end.
+//! Whether the cloud accepts the credentials. When a probe asks, the mirror requests the one list that every robot may
+//! read: refused credentials are the one problem that a restart may fix.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tokio::time::{Instant, timeout};
 use super::planes::Planes;
 use hawser_runtime::cluster::connection::Call;
 
-/// A list of a type that the way in lets every robot see.
+/// A list of a type that every robot may read.
 const ASKED: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes?limit=1";
-/// How long whoever asks waits for a cloud that does not answer. Probes wait for a minute at most.
+/// The time limit for the cloud's response. Probes wait for a minute at most.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// See the module.
+/// Checks the credentials on request.
 pub struct CloudHealth {
     planes: Planes,
-    /// When the cloud answered last, and whether it took our credentials then. Held while it is asked.
+    /// The time of the last response, and whether it accepted the credentials. Locked during the request.
     last: Mutex<Option<(Instant, bool)>>,
 }
 
@@ -29,7 +29,7 @@ impl CloudHealth {
         }
     }
 
-    /// Only an answer that says so is against it: what cannot be asked may be well.
+    /// Only a response that refuses the credentials counts: without a response, they may be valid.
     pub async fn is_well(&self) -> bool {
         let link = &self.planes.link;
         if !link.is_admitted() || link.pause().is_some() {

@@ -1,5 +1,5 @@
-//! Whether the cloud can be asked: nothing is sent to it without credentials, and what is sent over a link
-//! that is down only costs time.
+//! The state of the link to the cloud: nothing is sent without credentials, and requests over a link that is down only
+//! cost time.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use tokio::time::Instant;
 
 use hawser_runtime::cluster::connection::Observer;
 
-/// The first and the longest time that nothing is sent after the cloud did not answer.
+/// The first and the longest pause after the cloud did not respond.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// What the last calls came to.
+/// The results of the last calls.
 #[derive(Debug)]
 pub struct Link {
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     /// Whether there were credentials once.
     admitted: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LinkState {
     heard: Option<Instant>,
-    /// Until when nothing is tried, and for how long the next time.
+    /// The end of the pause, and the length of the next one.
     down: Option<Instant>,
     pause: Duration,
 }
@@ -32,7 +32,7 @@ struct State {
 impl Default for Link {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LinkState {
                 heard: None,
                 down: None,
                 pause: PAUSES.0,
@@ -52,27 +52,27 @@ impl Link {
         *self.admitted.borrow()
     }
 
-    /// Waits until there are credentials: whoever has none is not to be heard at all.
+    /// Waits until there are credentials.
     pub async fn admitted(&self) {
         let mut admitted = self.admitted.subscribe();
         // Its sender is here.
         let _ = admitted.wait_for(|admitted| *admitted).await;
     }
 
-    /// How long nothing is to be sent; none where the link is up or is to be tried.
+    /// The remaining pause; `None` if the link is up or is to be tried.
     pub fn pause(&self) -> Option<Duration> {
         let until = self.state.lock().down?;
         let left = until.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Whether the last call was answered.
+    /// Whether the last call got a response.
     pub fn is_up(&self) -> bool {
         let state = self.state.lock();
         state.heard.is_some() && state.down.is_none()
     }
 
-    /// How long ago the cloud answered anything.
+    /// The time since the last response of the cloud.
     pub fn silence(&self) -> Option<Duration> {
         self.state.lock().heard.map(|heard| heard.elapsed())
     }

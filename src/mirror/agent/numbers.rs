@@ -1,18 +1,19 @@
-//! What is counted, by the names that dashboards of the original know, and under ours what those lack.
+//! The metrics of the mirror, under the names of the original's dashboards; Hawser's own names for the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, Uri};
 
 use super::traces::Traces;
 use hawser_runtime::process::metrics::system;
-use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name, Number};
+use hawser_runtime::process::metrics::text::{
+    Counter, Family, Gauge, Histogram, Name, Number, SECONDS,
+};
 
-/// Which cluster a call goes to, as the original says it.
+/// The cluster of a call, in the original's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     Local,
@@ -28,7 +29,7 @@ impl Location {
     }
 }
 
-/// On whose side something happened, or was worked on because of it.
+/// The side of an event, or of the work because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSource {
     Upstream,
@@ -57,17 +58,17 @@ const CALL: &[&str] = &[
     "server_port",
     "url_scheme",
 ];
-/// What the connections speak.
+/// The protocol of the connections.
 const PROTOCOL: (&str, &str) = ("http", "1.1");
-/// Who measured, as OpenTelemetry has it.
+/// The instrumentation scope, as in OpenTelemetry.
 const SCOPE: (&str, &str) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
 
-/// All numbers of the process.
+/// All metrics of the process.
 pub struct Numbers {
     syncs: Family<Counter>,
     errors: Family<Counter>,
     durations: Family<Histogram>,
-    sizes: Family<Sizes>,
+    sizes: Family<Histogram>,
     backlog: Family<Gauge>,
     oldest: Family<Gauge>,
     objects: Family<Gauge>,
@@ -78,19 +79,19 @@ pub struct Numbers {
     up: Family<Gauge>,
     delays: Family<Histogram>,
     pub traces: Traces,
-    /// The labels that say whose numbers these are.
+    /// The labels that identify the process.
     resource: String,
 }
 
-/// A syncer as it is now.
+/// The current numbers of a syncer.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct SyncerGauges {
     pub backlog: usize,
     pub oldest: Duration,
     pub held: usize,
-    /// How many objects are known in the cloud and on the robot.
+    /// The number of known objects in the cloud and on the robot.
     pub objects: (usize, usize),
-    /// Whether both sides are known whole and watched.
+    /// Whether both sides are listed completely and watched.
     pub fresh: bool,
 }
 
@@ -99,7 +100,12 @@ fn family<N: Number>(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Family<N> {
-    Family::new(Name { text, help, labels })
+    Family::new(Name {
+        text,
+        help,
+        labels,
+        bounds: SECONDS,
+    })
 }
 
 impl Numbers {
@@ -115,70 +121,75 @@ impl Numbers {
             syncs: family(
                 "cr_syncer_cloudrobotics_com_syncs_total",
                 SYNC,
-                "Objects that were looked at, by the side where something had happened.",
+                "Total number of processed objects, by the side of the event.",
             ),
             errors: family(
                 "cr_syncer_cloudrobotics_com_sync_errors_total",
                 SYNC,
-                "Objects that could not be brought in step.",
+                "Total number of failed syncs.",
             ),
             durations: family(
                 "http_client_request_duration_seconds",
                 CALL,
-                "Time from a request to its answer.",
+                "Duration of requests in seconds.",
             ),
-            sizes: family(
-                "http_client_request_body_size_bytes",
-                CALL,
-                "What was sent with a request.",
+            sizes: Family::new(Name {
+                text: "http_client_request_body_size_bytes",
+                help: "Size of request bodies in bytes.",
+                labels: CALL,
+                bounds: BYTES,
+            }),
+            backlog: family(
+                "hawser_mirror_backlog",
+                RESOURCE,
+                "Number of queued objects.",
             ),
-            backlog: family("hawser_mirror_backlog", RESOURCE, "Objects that wait."),
             oldest: family(
                 "hawser_mirror_backlog_oldest_seconds",
                 RESOURCE,
-                "Time that the object has waited that waits longest.",
+                "Age of the oldest queued object in seconds.",
             ),
             objects: family(
                 "hawser_mirror_objects",
                 &["side", "resource"],
-                "Objects that are known, by side.",
+                "Number of known objects, by side.",
             ),
             held: family(
                 "hawser_mirror_held_deletions",
                 RESOURCE,
-                "Deletions that wait for approval.",
+                "Number of deletions that wait for approval.",
             ),
             contested: family(
                 "hawser_mirror_contested_writes_total",
                 RESOURCE,
-                "Writes that were put off because somebody else takes them back each time.",
+                "Total number of writes delayed because another writer undoes them.",
             ),
             fresh: family(
                 "hawser_mirror_fresh",
                 RESOURCE,
-                "1 where both sides are known whole and watched.",
+                "1 if both sides are listed and watched.",
             ),
             silence: family(
                 "hawser_mirror_cloud_silence_seconds",
                 &[],
-                "Time since the cloud answered anything.",
+                "Seconds since the last answer of the cloud.",
             ),
             up: family(
                 "hawser_mirror_cloud_up",
                 &[],
-                "1 where the cloud answered the last request.",
+                "1 if the cloud answered the last request.",
             ),
             delays: family(
                 "hawser_mirror_delay_seconds",
                 &["event_source"],
-                "Time from a change being seen to its being written to the other side.",
+                "Time from seeing a change to writing it to the other side, in seconds.",
             ),
             traces: Traces::default(),
             resource: resource(|name| std::env::var(name).unwrap_or_default()),
         })
     }
 
-    /// All of it as text.
+    /// All metrics as text.
     pub fn render(&self) -> String {
         let mut out = String::new();
         // Writing to a text does not fail.
@@ -224,10 +235,11 @@ impl Numbers {
     }
 
     pub fn carried(&self, source: EventSource, took: Duration) {
-        self.delays.of(&[source.as_str()]).observe(took);
+        let delays = self.delays.of(&[source.as_str()]);
+        delays.observe(took.as_secs_f64());
     }
 
-    pub fn stands(&self, resource: &str, standing: &Standing) {
+    pub fn stands(&self, resource: &str, standing: &SyncerGauges) {
         let (cloud, robot) = standing.objects;
         self.backlog.of(&[resource]).set(number(standing.backlog));
         self.oldest
@@ -255,7 +267,7 @@ impl Numbers {
         self.up.of(&[]).set(if up { 1.0 } else { 0.0 });
     }
 
-    /// What measures the calls to one cluster.
+    /// The observer of calls to one cluster.
     pub fn calls(self: &Arc<Self>, location: Location, url: &Uri) -> Calls {
         let scheme = url.scheme_str().unwrap_or("https").to_owned();
         let usual = if scheme == "http" { 80 } else { 443 };
@@ -269,7 +281,7 @@ impl Numbers {
     }
 }
 
-/// Measures the calls to one cluster.
+/// Observes the calls to one cluster.
 pub struct Calls {
     numbers: Arc<Numbers>,
     location: Location,
@@ -295,8 +307,9 @@ impl Calls {
             &self.port,
             &self.scheme,
         ];
-        self.numbers.durations.of(&labels).observe(took);
-        self.numbers.sizes.of(&labels).observe(sent);
+        let duration = took.as_secs_f64();
+        self.numbers.durations.of(&labels).observe(duration);
+        self.numbers.sizes.of(&labels).observe(number(sent));
         let traces = &self.numbers.traces;
         traces.note(self.location, call, code.parse().ok(), took);
     }
@@ -306,7 +319,7 @@ fn sync(source: EventSource, resource: &str) -> [&str; 4] {
     [source.as_str(), SCOPE.0, SCOPE.1, resource]
 }
 
-/// What went wrong with a call, as OpenTelemetry's conventions say it; empty where nothing did.
+/// The error type of a call, by OpenTelemetry's conventions; empty for success.
 fn error_type(code: Option<u16>) -> String {
     match code {
         Some(code) if code < 400 => String::new(),
@@ -315,7 +328,7 @@ fn error_type(code: Option<u16>) -> String {
     }
 }
 
-/// Whose numbers these are, as OpenTelemetry's variables say.
+/// The resource attributes from OpenTelemetry's variables.
 fn resource(variable: impl Fn(&str) -> String) -> String {
     let given = variable("OTEL_RESOURCE_ATTRIBUTES");
     let pairs = given.split(',').filter_map(|pair| pair.split_once('='));
@@ -344,58 +357,19 @@ fn resource(variable: impl Fn(&str) -> String) -> String {
     labels.collect::<Vec<_>>().join(",")
 }
 
-/// From nothing to what an API server takes at most, in bytes.
-const BOUNDS: [usize; 8] = [0, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_572_864];
+/// From nothing to the largest request of an API server, in bytes.
+const BYTES: &[f64] = &[
+    0.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_572_864.0,
+];
 
-/// How often a body was how large.
-#[derive(Debug, Default)]
-pub struct Sizes {
-    /// Not summed up; the last one is what is beyond all bounds.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    sum: AtomicU64,
-}
-
-impl Sizes {
-    fn observe(&self, size: usize) {
-        let bucket = BOUNDS.iter().position(|bound| size <= *bound);
-        self.buckets[bucket.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(size as u64, Ordering::Relaxed);
-    }
-}
-
-impl Number for Sizes {
-    const TYPE: &'static str = "histogram";
-
-    fn new(_: &Name) -> Self {
-        Self::default()
-    }
-
-    fn write(&self, out: &mut String, name: &Name, values: &[String]) -> fmt::Result {
-        let labels = name.labels.iter().zip(values);
-        // None of these values has anything in it that would have to be escaped.
-        let labels: Vec<_> = labels
-            .map(|(name, value)| format!("{name}=\"{value}\""))
-            .collect();
-        let labels = labels.join(",");
-        let mut count = 0;
-        for (index, bucket) in self.buckets.iter().enumerate() {
-            count += bucket.load(Ordering::Relaxed);
-            let bound = BOUNDS
-                .get(index)
-                .map_or("+Inf".to_owned(), usize::to_string);
-            writeln!(
-                out,
-                "{}_bucket{{{labels},le=\"{bound}\"}} {count}",
-                name.text
-            )?;
-        }
-        let sum = self.sum.load(Ordering::Relaxed);
-        writeln!(out, "{}_sum{{{labels}}} {sum}", name.text)?;
-        writeln!(out, "{}_count{{{labels}}} {count}", name.text)
-    }
-}
-
-/// Counts of things fit into what a gauge can tell apart.
+/// Converts a count to the value of a gauge.
 #[allow(clippy::cast_precision_loss)]
 fn number(count: usize) -> f64 {
     count as f64

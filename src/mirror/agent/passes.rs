@@ -1,48 +1,48 @@
-//! The work on one object: what may be sent, and when it is looked at again.
+//! The pass over one object: the requests that it may send, and the time of the next pass.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
 use super::numbers::EventSource;
-use super::syncer::{Conflict, Happened, Syncer, Task};
+use super::syncer::{Conflict, Happened, Syncer};
 use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Id, side, subject_of};
 use crate::mirror::status::Pair;
-use hawser_runtime::cluster::brake::Verdict;
+use hawser_runtime::cluster::brake::Stock;
 use hawser_runtime::cluster::queue::{self, Work};
-use hawser_runtime::cluster::troubles;
-use hawser_sync::contest::Imposed;
+use hawser_runtime::cluster::troubles::DueTrouble;
+use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, SubjectKey as _, Withheld};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Cluster, Code, Contest, Dialect, Effect, Failure, Memo, Outcome, Reason, Report,
-    Request, Seen, Step, Store, Subject, View, run,
+    Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Settled, Step,
+    Store as _, Subject, View,
 };
+use kube_lang::object::Gvk;
 
-/// What happens on either side within this time is told to the cloud together.
+/// Events within this time on either side are carried to the cloud together.
 const GATHER: Duration = Duration::from_millis(500);
-/// A request to the cloud that failed is sent again after this time, until it was sent so many times,
+/// A failed request to the cloud is retried after this time, up to this number of times,
 const SOON: (Duration, u32) = (Duration::from_millis(500), 5);
-/// and then after this time, for ever.
+/// and then after this time, without end.
 const LATER: Duration = Duration::from_secs(5);
 
-/// How long it is until the cloud is asked again after so many failures in a row.
+/// The wait after this many consecutive failures in the cloud.
 fn wait_after(failures: u32) -> Duration {
     let (soon, times) = SOON;
     if failures < times { soon } else { LATER }
 }
 
 impl Happened {
-    /// How long more may come before something is written to the cloud.
+    /// The time for which more events are collected before a write to the cloud.
     fn gathers(&self) -> Option<Duration> {
         let left = GATHER.saturating_sub(self.first?.elapsed());
         (!left.is_zero()).then_some(left)
     }
 
-    /// On whose side it was.
+    /// The side of the event.
     fn because(&self) -> EventSource {
         match (self.upstream, self.downstream) {
             (None, Some(_)) => EventSource::Downstream,
@@ -50,7 +50,7 @@ impl Happened {
         }
     }
 
-    /// Adds what the cloud has yet to be told of, and was there before. What was for the robot is done.
+    /// Adds earlier events that were not carried to the cloud yet. Those for the robot are done.
     fn stays(&mut self, before: &Self, owner: Plane) {
         self.first = before.first.or(self.first);
         match owner {
@@ -60,225 +60,65 @@ impl Happened {
     }
 }
 
-impl Syncer {
-    pub(super) async fn pass(&self, work: &Work<Id>) -> queue::Outcome {
+impl controller::Dialect for Syncer {
+    type Id = Id;
+    type Pass = MirrorPass;
+
+    /// A refusal may be temporary: a server that has just started does not know all rights yet.
+    const REFUSED: Option<Duration> = None;
+
+    fn begin(self: &Arc<Self>, work: &Work<Id>, _: Option<Arc<Settled>>) -> Option<MirrorPass> {
         let id = &work.key;
+        let mut state = self.state.lock();
         // What is not known whole comes with its lists.
-        if !self.is_open() {
-            return queue::Outcome::Settled;
+        if !state.open {
+            return None;
         }
-        let resource = &*self.definition.name;
-        let (happened, early, seen) = {
-            let mut tasks = self.tasks.lock();
-            let task = tasks.entry(id.clone()).or_default();
-            let happened = std::mem::take(&mut task.happened);
-            let memo = task.memo.as_ref();
-            if memo.is_some_and(|memo| memo.holds(0, &*self.cache)) {
-                self.numbers.synced(happened.because(), resource);
-                return queue::Outcome::Settled;
-            }
-            // What has gone takes nothing along.
-            let early = happened.gathers().filter(|_| task.gone.is_none());
-            (happened, early, task.pair.clone())
-        };
-        let because = happened.because();
-        let since = happened.upstream.or(happened.downstream);
-        self.numbers.synced(because, resource);
-        let front = Front {
-            syncer: self,
-            id,
-            seen,
-        };
-        let sending = Sending {
-            syncer: self,
-            id,
+        let task = state.tasks.entry(id.clone()).or_default();
+        let happened = std::mem::take(&mut task.happened);
+        // What has gone takes nothing along.
+        let early = happened.gathers().filter(|_| task.gone.is_none());
+        let seen = task.pair.clone();
+        drop(state);
+        self.numbers
+            .synced(happened.because(), &self.definition.name);
+        Some(MirrorPass {
+            syncer: Arc::clone(self),
+            id: id.clone(),
+            happened,
             early,
-            was_early: AtomicBool::new(false),
-            again: Mutex::new(None),
-            failed_in_cloud: AtomicBool::new(false),
-            wrote: AtomicBool::new(false),
-            asked: AtomicBool::new(false),
-            settles: Mutex::new(None),
-        };
-        let report = run(&front, &*self.cache, &sending).await;
-        self.settle_brake(id, &sending);
-        if sending.wrote.load(Ordering::Relaxed)
-            && let Some(since) = since
-        {
-            self.numbers.carried(because, since.elapsed());
-        }
-        self.tell(id, &report, because);
-        if sending.was_early.load(Ordering::Relaxed) {
-            let mut tasks = self.tasks.lock();
-            let task = tasks.entry(id.clone()).or_default();
-            task.happened.stays(&happened, self.definition.owner);
-        }
-        self.note(id, &report, &sending);
-        self.next(id, &report, &sending)
-    }
-
-    fn settle_brake(&self, id: &Id, sending: &Sending<'_>) {
-        if sending.asked.load(Ordering::Relaxed) {
-            return;
-        }
-        let copy = id.at(&self.definition, self.definition.owner.other());
-        self.with_brake(|brake, now| {
-            if brake.count() > 0 {
-                brake.withdraw(&copy, now);
-            }
-        });
-    }
-
-    fn tell(&self, id: &Id, report: &Report, because: EventSource) {
-        let resource = &*self.definition.name;
-        let namespace = id.namespace.as_deref().unwrap_or_default();
-        let name = &*id.name;
-        for (_, effect) in &report.happened {
-            match effect {
-                Effect::StatusSynced => {
-                    debug!(CRD = resource, namespace, name, "Copied status to upstream");
-                }
-                effect => debug!(CRD = resource, namespace, name, ?effect, "written"),
-            }
-        }
-        for outcome in &report.outcomes {
-            let reason = &outcome.reason;
-            let (code, class) = (reason.code.as_str(), reason.code.class());
-            let in_trouble = matches!(class, Class::Refused | Class::Retry);
-            if in_trouble {
-                self.numbers.failed(because, resource);
-            }
-            // What the link is to blame for is told once, not for each object.
-            let link_is_to_blame = class == Class::Retry && !self.planes.link.is_up();
-            let news = if link_is_to_blame {
-                None
-            } else {
-                self.troubles.weigh(&id, &self.everybody, reason)
-            };
-            let Some(news) = news else {
-                let sentence = reason.code.sentence();
-                debug!(CRD = resource, namespace, name, reason = code, "{sentence}");
-                continue;
-            };
-            let key = match namespace {
-                "" => name.to_owned(),
-                namespace => format!("{namespace}/{name}"),
-            };
-            let kind = &self.definition.kind.kind;
-            let what = self.clean(id, reason);
-            let what = match self.version(id, because) {
-                Some(version) => format!("{kind} {key} @ {version}: {what}"),
-                None => format!("{kind} {key}: {what}"),
-            };
-            warn!(
-                CRD = resource,
-                Key = key,
-                Queue = because.as_str(),
-                reason = code,
-                left_out = (news.left_out > 0).then_some(news.left_out),
-                Error = what,
-                "Syncing key from queue failed"
-            );
-        }
-    }
-
-    /// A reason without what the objects of this name contain.
-    fn clean(&self, id: &Id, reason: &Reason) -> Reason {
-        let keys = [Plane::Cloud, Plane::Robot].map(|plane| id.at(&self.definition, plane));
-        let objects = keys.each_ref().map(|key| match self.cache.get(key) {
-            Seen::Present(object) => Some(object),
-            Seen::Absent | Seen::Unknown => None,
-        });
-        let objects = objects.iter().filter_map(Option::as_deref);
-        troubles::clean(reason, keys.iter(), objects)
-    }
-
-    /// Of the object on whose side something happened.
-    fn version(&self, id: &Id, because: EventSource) -> Option<String> {
-        let owner = self.definition.owner;
-        let plane = match because {
-            EventSource::Upstream => owner,
-            EventSource::Downstream => owner.other(),
-        };
-        match self.cache.get(&id.at(&self.definition, plane)) {
-            Seen::Present(object) => object.resource_version().map(str::to_owned),
-            Seen::Absent | Seen::Unknown => None,
-        }
-    }
-
-    /// Keeps what later passes over this name want to know.
-    fn note(&self, id: &Id, report: &Report, sending: &Sending<'_>) {
-        let owner = id.at(&self.definition, self.definition.owner);
-        let copy = id.at(&self.definition, self.definition.owner.other());
-        let pair = match (self.cache.get(&owner), self.cache.get(&copy)) {
-            (Seen::Present(owner), Seen::Present(copy)) if !copy.in_deletion() => {
-                Pair::of(&owner, &copy)
-            }
-            (Seen::Absent, Seen::Absent) => {
-                let mut tasks = self.tasks.lock();
-                let idle = |task: &Task| task.happened.first.is_none();
-                if tasks.get(id).is_some_and(idle) {
-                    tasks.remove(id);
-                }
-                return;
-            }
-            _ => None,
-        };
-        let mut tasks = self.tasks.lock();
-        let task = tasks.entry(id.clone()).or_default();
-        task.is_stuck = false;
-        if pair.is_some() {
-            task.pair = pair;
-        }
-        task.failures = if sending.failed_in_cloud.load(Ordering::Relaxed) {
-            task.failures.saturating_add(1)
-        } else {
-            0
-        };
-        task.memo = Memo::of(report, 0);
-    }
-
-    /// When a name is looked at again.
-    fn next(&self, id: &Id, report: &Report, sending: &Sending<'_>) -> queue::Outcome {
-        let again = *sending.again.lock();
-        if let Some(wait) = *sending.settles.lock() {
-            // It does not lose its place before what is only to be written.
-            self.await_deletion(id, again.map_or(wait, |again| again.min(wait)));
-            return queue::Outcome::Settled;
-        }
-        if sending.failed_in_cloud.load(Ordering::Relaxed) {
-            let failures = self.tasks.lock().get(id).map_or(0, |task| task.failures);
-            return queue::Outcome::Again(wait_after(failures));
-        }
-        if let Some(wait) = again {
-            return queue::Outcome::Again(wait);
-        }
-        let classes = report.outcomes.iter().map(|o| o.reason.code.class());
-        match (classes.max(), report.recheck) {
-            // What is refused may be taken in a moment: a server that just began knows nobody's rights yet.
-            (Some(Class::Retry | Class::Working | Class::Refused), _) | (None, Some(_)) => {
-                if let Some(task) = self.tasks.lock().get_mut(id) {
-                    task.is_stuck = true;
-                }
-                queue::Outcome::Failed(None)
-            }
-            (_, Some(after)) => queue::Outcome::Again(after),
-            (_, None) => queue::Outcome::Settled,
-        }
+            seen,
+            notes: Mutex::default(),
+        })
     }
 }
 
-/// What the engine asks about one name.
-struct Front<'a> {
-    syncer: &'a Syncer,
-    id: &'a Id,
+/// A pass over one name.
+pub struct MirrorPass {
+    syncer: Arc<Syncer>,
+    id: Id,
+    /// The events of the name since the last pass.
+    happened: Happened,
+    /// The time until a write to the cloud is allowed, while more events may come.
+    early: Option<Duration>,
     seen: Option<Pair>,
+    notes: Mutex<Notes>,
 }
 
-impl Dialect for Front<'_> {
+/// The fate of the requests of a pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notes {
+    /// A write to the cloud was postponed because more events may come.
+    was_early: bool,
+    failed_in_cloud: bool,
+    /// The time for which a deletion is to wait for others.
+    settles: Option<Duration>,
+}
+
+impl Dialect for MirrorPass {
     fn subject(&self, _: &dyn View) -> Result<Subject, Vec<Request>> {
-        let definition: &Arc<_> = &self.syncer.definition;
-        Ok(subject_of(definition, self.id, self.seen.clone()))
+        let definition = &self.syncer.definition;
+        Ok(subject_of(definition, &self.id, self.seen.clone()))
     }
 
     fn report(&self, _: &Subject, _: &[Outcome], _: &dyn View) -> Vec<Step> {
@@ -286,164 +126,262 @@ impl Dialect for Front<'_> {
     }
 }
 
-/// The way to both clusters, for what is allowed there.
-struct Sending<'a> {
-    syncer: &'a Syncer,
-    id: &'a Id,
-    /// How long it is until something may be written to the cloud, where more may come.
-    early: Option<Duration>,
-    /// Whether something was not written because of that.
-    was_early: AtomicBool,
-    /// When to look again at what was not sent.
-    again: Mutex<Option<Duration>>,
-    failed_in_cloud: AtomicBool,
-    wrote: AtomicBool,
-    /// Whether a copy was to be deleted.
-    asked: AtomicBool,
-    /// For how long a deletion is to wait for others.
-    settles: Mutex<Option<Duration>>,
-}
-
-fn unavailable(why: &str) -> Answer {
-    Answer::Failed(Failure::Unavailable(why.to_owned()))
-}
-
-impl Sending<'_> {
-    /// Whether a copy may go now.
-    fn may_delete(&self, request: &Request) -> Result<(), Answer> {
-        let Request::Delete { key, .. } = request else {
-            return Ok(());
-        };
-        self.asked.store(true, Ordering::Relaxed);
-        if let Some(wait) = self.syncer.settles(self.id) {
-            *self.settles.lock() = Some(wait);
-            let why = "it went just now, and others may go with it".to_owned();
-            return Err(Answer::Failed(Failure::Held(why)));
+impl PassDialect for MirrorPass {
+    fn goes_on(&self) -> Result<(), String> {
+        if self.syncer.stopped.is_cancelled() {
+            return Err("shutting down".to_owned());
         }
-        let copies = self.syncer.objects(self.syncer.definition.owner.other());
-        let verdict = self.syncer.with_brake(|brake, now| {
-            // Nobody speaks for many of them: each stands for itself.
-            brake.ask(key, &key.name, now, copies)
-        });
-        match verdict {
-            None | Some(Verdict::Go) => Ok(()),
-            Some(Verdict::Held(hold)) => {
-                let why = format!("{hold} has to be approved first");
-                Err(Answer::Failed(Failure::Held(why)))
-            }
-        }
+        Ok(())
     }
 
-    /// Whether a write may be sent now. Deletions wait for nothing that may come.
-    fn may_write(&self, request: &Request, in_cloud: bool) -> Result<Imposed, Answer> {
-        let put_off = |wait: Duration, failure| {
-            let mut again = self.again.lock();
-            *again = Some(again.map_or(wait, |known: Duration| known.min(wait)));
-            Answer::Failed(failure)
+    fn deletion(&self, request: &Request) -> Option<Deletion> {
+        let Request::Delete { key, .. } = request else {
+            return None;
         };
-        if let Some(left) = self.early
-            && in_cloud
-            && !matches!(request, Request::Delete { .. })
-        {
-            self.was_early.store(true, Ordering::Relaxed);
-            return Err(put_off(left, Failure::Early));
-        }
-        let written = request.key().filter(|_| request.writes());
-        let live = match written.map(|key| self.syncer.cache.get(key)) {
-            Some(Seen::Present(live)) => Some(live),
-            _ => None,
-        };
-        let mut contests = self.syncer.contests.lock();
-        let weighed = contests.weigh(request, live.as_deref(), self.syncer.now());
-        weighed.map_err(|Contest { place, wait }| {
-            self.syncer.numbers.contested(&self.syncer.definition.name);
-            put_off(wait, Failure::Contested(place))
+        let copies = self.syncer.definition.owner.other();
+        Some(Deletion {
+            kind: Arc::clone(&self.syncer.definition.kind),
+            key: key.clone(),
+            // Nobody speaks for many of them: each stands for itself.
+            tenant: key.to_string().into(),
+            stock: Stock::of_nobody(self.syncer.state.lock().objects(copies)),
         })
     }
 
-    /// Whether a write to the cloud does nothing but take off a finalizer.
-    fn only_sheds(&self, request: &Request) -> bool {
+    /// Deletions wait until their cause is known, other writes to the cloud for further events.
+    async fn allows(&self, request: &Request) -> Result<(), Withheld> {
+        let deletes = matches!(request, Request::Delete { .. });
+        if deletes && let Some(wait) = self.syncer.settles(&self.id) {
+            self.notes.lock().settles = Some(wait);
+            let why = "the object vanished a moment ago; waiting in case others follow".to_owned();
+            return Err(Failure::Held(why).into());
+        }
+        if !is_in_cloud(request) {
+            return Ok(());
+        }
+        if let Some(left) = self.early.filter(|_| !deletes) {
+            self.notes.lock().was_early = true;
+            return Err(Withheld {
+                failure: Failure::Early,
+                put_off: Some(left),
+            });
+        }
+        let why = if !self.is_allowed_in_cloud(request) {
+            "waiting for the watch on the cloud"
+        } else if self.syncer.planes.link.pause().is_some() {
+            "the cloud does not answer"
+        } else {
+            return Ok(());
+        };
+        self.notes.lock().failed_in_cloud = true;
+        Err(Failure::Unavailable(why.to_owned()).into())
+    }
+
+    fn contested(&self) {
+        self.syncer.numbers.contested(&self.syncer.definition.name);
+    }
+
+    fn answered(&self, request: &Request, answer: &Answer) {
+        if !is_in_cloud(request) {
+            return;
+        }
+        let conflict = match answer {
+            // A finalizer that may not be taken off holds up nothing.
+            Answer::Failed(Failure::Forbidden(why)) if self.only_removes_finalizer(request) => {
+                return self.tell_of_finalizer(why);
+            }
+            Answer::Failed(failure) => {
+                self.notes.lock().failed_in_cloud = true;
+                if *failure != Failure::Conflict {
+                    return;
+                }
+                Conflict::Yes
+            }
+            _ => Conflict::No,
+        };
+        self.syncer.conflicted(conflict);
+    }
+
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
+    fn keeps(&self) -> Option<(Arc<Gvk>, Key)> {
+        let definition = &self.syncer.definition;
+        let copy = self.id.at(definition, definition.owner.other());
+        Some((Arc::clone(&definition.kind), copy))
+    }
+
+    /// Failures of the link are logged once, not for each object.
+    fn is_own(&self, reason: &Reason) -> bool {
+        reason.code.class() != Class::Retry || self.syncer.planes.link.is_up()
+    }
+
+    fn log(&self, outcome: &Outcome, news: Option<DueTrouble>) {
+        let resource = &*self.syncer.definition.name;
+        let namespace = self.id.namespace.as_deref().unwrap_or_default();
+        let (name, reason) = (&*self.id.name, &outcome.reason);
+        let code = reason.code.as_str();
+        let Some(news) = news else {
+            let sentence = reason.code.sentence();
+            debug!(CRD = resource, namespace, name, reason = code, "{sentence}");
+            return;
+        };
+        let key = match namespace {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        };
+        let kind = &self.syncer.definition.kind.kind;
+        let because = self.happened.because();
+        let what = match self.version(because) {
+            Some(version) => format!("{kind} {key} @ {version}: {reason}"),
+            None => format!("{kind} {key}: {reason}"),
+        };
+        warn!(
+            CRD = resource,
+            Key = key,
+            Queue = because.as_str(),
+            reason = code,
+            left_out = (news.left_out > 0).then_some(news.left_out),
+            Error = what,
+            "Syncing key from queue failed"
+        );
+    }
+
+    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
+        self.count(ended);
+        let notes = *self.notes.lock();
+        let failures = self.note(ended, notes);
+        if let Some(wait) = notes.settles {
+            // It does not lose its place before what is only to be written.
+            let wait = ended.put_off.map_or(wait, |put_off| put_off.min(wait));
+            self.syncer.await_deletion(&self.id, wait);
+            return queue::Outcome::Settled;
+        }
+        if notes.failed_in_cloud {
+            return queue::Outcome::Again(wait_after(failures));
+        }
+        ended.put_off.map_or(ended.next, queue::Outcome::Again)
+    }
+}
+
+fn is_in_cloud(request: &Request) -> bool {
+    let key = request.key();
+    key.is_some_and(|key| key.side == side(Plane::Cloud))
+}
+
+impl MirrorPass {
+    fn is_allowed_in_cloud(&self, request: &Request) -> bool {
+        match request {
+            Request::Replace { .. } | Request::ReplaceStatus { .. } => true,
+            Request::Create { .. } | Request::Delete { .. } => {
+                self.syncer.definition.owner == Plane::Robot
+            }
+            Request::Read { .. } | Request::Find { .. } | Request::Patch { .. } => false,
+        }
+    }
+
+    /// Whether a write to the cloud only removes a finalizer.
+    fn only_removes_finalizer(&self, request: &Request) -> bool {
         let definition = &self.syncer.definition;
         let whole = definition.owner == Plane::Robot || definition.status == Status::InObject;
         !whole && matches!(request, Request::Replace { .. })
     }
 
-    /// That a finalizer stays is nobody's outcome.
+    /// A finalizer that stays is not an outcome.
     fn tell_of_finalizer(&self, why: &str) {
-        let (syncer, about) = (self.syncer, (self.id, "finalizer"));
-        let reason = Reason::new(Code::Forbidden, why);
-        let news = syncer.troubles.weigh(&about, &syncer.everybody, &reason);
+        let (syncer, about) = (&self.syncer, (&self.id, "finalizer"));
+        let mut reason = Reason::new(Code::Forbidden, why);
+        let news = syncer.troubles.note(&about, self.id.tenant(), &reason);
         if news.is_some() {
+            let keys = [Plane::Cloud, Plane::Robot].map(|p| self.id.at(&syncer.definition, p));
+            controller::clean(&syncer.cache, keys, [&mut reason]);
             info!(
                 CRD = &*syncer.definition.name,
                 name = &*self.id.name,
-                why = syncer.clean(self.id, &reason).detail,
-                "a finalizer of old versions stays: not allowed"
+                why = reason.detail,
+                "cannot remove the finalizer of an old version: forbidden"
             );
         }
     }
 
-    async fn to_cloud(&self, request: &Request) -> Answer {
+    /// The version of the object on the side of the event.
+    fn version(&self, because: EventSource) -> Option<String> {
         let owner = self.syncer.definition.owner;
-        let allowed = match request {
-            Request::Replace { .. } | Request::ReplaceStatus { .. } => true,
-            Request::Create { .. } | Request::Delete { .. } => owner == Plane::Robot,
-            Request::Read { .. } | Request::Find { .. } | Request::Patch { .. } => false,
+        let plane = match because {
+            EventSource::Upstream => owner,
+            EventSource::Downstream => owner.other(),
         };
-        let answer = if !allowed {
-            unavailable("the cloud is only watched, and its watch has not told yet")
-        } else if self.syncer.planes.link.pause().is_some() {
-            unavailable("the cloud does not answer")
-        } else {
-            self.syncer.wire.send(request).await
-        };
-        match &answer {
-            Answer::Failed(failure) => {
-                // A finalizer that may not be taken off holds up nothing.
-                if !matches!(failure, Failure::Forbidden(_)) || !self.only_sheds(request) {
-                    self.failed_in_cloud.store(true, Ordering::Relaxed);
-                }
-                if *failure == Failure::Conflict {
-                    self.syncer.conflicted(Conflict::Yes);
-                }
-            }
-            _ => self.syncer.conflicted(Conflict::No),
-        }
-        answer
-    }
-}
-
-impl Cluster for Sending<'_> {
-    async fn send(&self, request: &Request) -> Answer {
-        if self.syncer.stopped.is_cancelled() {
-            return unavailable("this is the end");
-        }
-        if let Err(answer) = self.may_delete(request) {
-            return answer;
-        }
-        let in_cloud = request
-            .key()
-            .is_some_and(|key| key.side == side(Plane::Cloud));
-        let imposed = match self.may_write(request, in_cloud) {
-            Ok(imposed) => imposed,
-            Err(answer) => return answer,
-        };
-        let answer = if in_cloud {
-            self.to_cloud(request).await
-        } else {
-            self.syncer.wire.send(request).await
-        };
-        if request.writes() && !matches!(answer, Answer::Failed(_)) {
-            self.wrote.store(true, Ordering::Relaxed);
-            let now = self.syncer.now();
-            self.syncer.contests.lock().made(imposed, now);
-        } else if let Answer::Failed(Failure::Forbidden(why)) = &answer
-            && in_cloud
-            && self.only_sheds(request)
+        match self
+            .syncer
+            .cache
+            .get(&self.id.at(&self.syncer.definition, plane))
         {
-            self.tell_of_finalizer(why);
+            Seen::Present(object) => object.resource_version().map(str::to_owned),
+            Seen::Absent | Seen::Unknown => None,
         }
-        answer
+    }
+
+    fn count(&self, ended: &Ended<'_>) {
+        let resource = &*self.syncer.definition.name;
+        let numbers = &self.syncer.numbers;
+        let because = self.happened.because();
+        if ended.wrote
+            && let Some(since) = self.happened.upstream.or(self.happened.downstream)
+        {
+            numbers.carried(because, since.elapsed());
+        }
+        let namespace = self.id.namespace.as_deref().unwrap_or_default();
+        let name = &*self.id.name;
+        for (_, effect) in &ended.report.happened {
+            match effect {
+                Effect::StatusSynced => {
+                    debug!(CRD = resource, namespace, name, "Copied status to upstream");
+                }
+                effect => debug!(CRD = resource, namespace, name, ?effect, "written"),
+            }
+        }
+        for outcome in &ended.report.outcomes {
+            if matches!(outcome.reason.code.class(), Class::Refused | Class::Retry) {
+                numbers.failed(because, resource);
+            }
+        }
+    }
+
+    /// Keeps the notes for later passes over this name; returns the number of consecutive failures in the cloud.
+    fn note(&self, ended: &Ended<'_>, notes: Notes) -> u32 {
+        let syncer = &self.syncer;
+        let owner_plane = syncer.definition.owner;
+        let owner = self.id.at(&syncer.definition, owner_plane);
+        let copy = self.id.at(&syncer.definition, owner_plane.other());
+        let (owner, copy) = (syncer.cache.get(&owner), syncer.cache.get(&copy));
+        let is_gone = (&owner, &copy) == (&Seen::Absent, &Seen::Absent);
+        let pair = match (owner, copy) {
+            (Seen::Present(owner), Seen::Present(copy)) if !copy.in_deletion() => {
+                Pair::of(&owner, &copy)
+            }
+            _ => None,
+        };
+        let mut state = syncer.state.lock();
+        let task = state.tasks.entry(self.id.clone()).or_default();
+        if notes.was_early {
+            task.happened.stays(&self.happened, owner_plane);
+        }
+        if is_gone && task.happened.first.is_none() {
+            state.tasks.remove(&self.id);
+            return 0;
+        }
+        task.failures = if notes.failed_in_cloud {
+            task.failures.saturating_add(1)
+        } else {
+            0
+        };
+        let waits = notes.settles.is_some() || notes.failed_in_cloud || ended.put_off.is_some();
+        task.is_stuck = !waits && ended.next == queue::Outcome::Failed(None);
+        if pair.is_some() {
+            task.pair = pair;
+        }
+        task.failures
     }
 }
 

@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use super::link::Link;
 use super::numbers::{Location, Numbers};
-use crate::mirror::definition::{Definition, Plane};
-use crate::mirror::rules::side;
+use crate::mirror::definition::Plane;
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits, Observer};
-use hawser_runtime::cluster::wire::{Atlas, Place};
-use hawser_sync::Scope;
 
-/// Under this name API servers note who wrote a field.
+/// The `User-Agent`, under which API servers record the owner of a field.
 const AGENT: &str = concat!("cr-syncer/v", env!("CARGO_PKG_VERSION"), " (hawser)");
 
 /// Both clusters. Cheap to clone.
@@ -22,8 +19,8 @@ pub struct Planes {
     pub link: Arc<Link>,
 }
 
-/// Where to, and how much at a time.
-pub struct Ends {
+/// The configurations of both clusters, and the limits of requests.
+pub struct PlaneConfig {
     pub cloud: kube::Config,
     pub robot: kube::Config,
     pub in_flight: usize,
@@ -31,7 +28,7 @@ pub struct Ends {
 }
 
 impl Planes {
-    pub fn connect(ends: Ends, numbers: &Arc<Numbers>) -> Result<Self, ConnectError> {
+    pub fn connect(ends: PlaneConfig, numbers: &Arc<Numbers>) -> Result<Self, ConnectError> {
         let link = Arc::new(Link::default());
         let connect = |config: kube::Config, observer| {
             let limits = Limits {
@@ -63,25 +60,6 @@ impl Planes {
             Plane::Cloud => &self.cloud,
             Plane::Robot => &self.robot,
         }
-    }
-}
-
-/// Where the objects of one definition are.
-pub struct Map {
-    pub planes: Planes,
-    pub definition: Arc<Definition>,
-}
-
-impl Atlas for Map {
-    fn place(&self, scope: &Scope) -> Option<Place> {
-        let planes = [Plane::Cloud, Plane::Robot];
-        let plane = planes
-            .into_iter()
-            .find(|plane| side(*plane) == scope.side)?;
-        (scope.kind == self.definition.kind).then(|| Place {
-            connection: self.planes.at(plane).clone(),
-            resource: Arc::clone(&self.definition.plural),
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! All of the mirror together, from start to end.
+//! The process of the mirror, from start to end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,34 +11,35 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::credentials::{Form, Renewal, TokenError};
-use super::following::Following;
+use super::credentials::{Renewal, TokenError, TokenFormat};
+use super::following::CrdController;
 use super::health::CloudHealth;
 use super::numbers::Numbers;
-use super::planes::{Ends, Planes};
-use super::syncer::Manner;
+use super::planes::{PlaneConfig, Planes};
+use super::syncer::SyncerConfig;
 use super::way::{Proxies, WayError};
 use crate::mirror::options::{Cloud, MirrorOptions, Tokens};
 use hawser_runtime::cluster::brake::BrakeOptions;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
-use hawser_runtime::cluster::connection::{ConnectError, Connection};
+use hawser_runtime::cluster::connection::ConnectError;
 use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
 
-/// What ends a mirror for good.
+/// The errors that end a mirror.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("{0:?} is no address of the cloud by https")]
+    #[error("{0:?} is not an https address of the cloud")]
     Address(String),
-    #[error("reading the authority of the cloud from {path}")]
+    #[error("reading the certificate authority of the cloud from {path}")]
     Authority {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{0} has no certificate of an authority in PEM")]
+    #[error("{0} contains no PEM certificate")]
     NoAuthority(PathBuf),
     #[error(transparent)]
     Way(#[from] WayError),
@@ -50,12 +51,10 @@ pub enum MirrorError {
     Serve(#[from] ServeError),
 }
 
-/// How often everything is looked at although nothing happened, as the original does.
+/// The default interval of the resync, as in the original.
 const RESYNC: Duration = Duration::from_mins(5);
-/// How often numbers are taken that nobody tells.
-const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until stopped, or until the mirror cannot go on.
 pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), MirrorError> {
     let numbers = Numbers::new();
     let gates = ["robot", "credentials"];
@@ -76,20 +75,21 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
             (config, Some(watched))
         }
     };
-    let ends = Ends {
+    let ends = PlaneConfig {
         cloud: to_cloud.clone(),
         robot,
         in_flight: options.in_flight,
         per_second: options.per_second,
     };
     let planes = Planes::connect(ends, &numbers)?;
-    let following = Following::new(
+    let following = CrdController::new(
         &planes,
         &numbers,
         options.settings.clone(),
-        manner(&options),
+        syncer_config(&options),
+        stop.clone(),
     );
-    let site = Arc::new(Status {
+    let site = Arc::new(StatusPage {
         numbers: Arc::clone(&numbers),
         health: Arc::clone(&health),
         cloud: CloudHealth::new(&planes),
@@ -118,37 +118,24 @@ pub async fn run(options: MirrorOptions, stop: CancellationToken) -> Result<(), 
             Some(AbortOnDropHandle::new(tokio::spawn(serving)))
         }
     };
-    let follow = |watched: Watched, connection: &Connection| {
-        let renewed = connection.clone();
-        let following = watched.follow(move |config| renewed.renew(config));
-        AbortOnDropHandle::new(tokio::spawn(following))
-    };
-    let _robot = follow(robot_watched, &planes.robot);
-    let _cloud = cloud_watched.map(|watched| follow(watched, &planes.cloud));
+    let _robot = lifecycle::renew(robot_watched, &planes.robot);
+    let _cloud = cloud_watched.map(|watched| lifecycle::renew(watched, &planes.cloud));
     let _tokens = tokens(renewal, &planes, &health);
     let counted = Arc::clone(&following);
-    let beaten = Arc::clone(&health);
-    let _numbers = AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(INTERVAL);
-        loop {
-            ticks.tick().await;
-            beaten.beat();
-            counted.count();
-        }
-    }));
+    let _beats = lifecycle::beat(&health, move || counted.count());
     info!(
         version = env!("CARGO_PKG_VERSION"),
         robot = options.settings.robot_name,
         cloud = planes.cloud.url(),
-        "the mirror starts"
+        "starting the mirror"
     );
-    following.run(stop, || health.found("robot")).await;
+    following.run(|| health.found("robot")).await;
     info!("Shutting down");
     Ok(())
 }
 
-fn manner(options: &MirrorOptions) -> Manner {
-    Manner {
+fn syncer_config(options: &MirrorOptions) -> SyncerConfig {
+    SyncerConfig {
         pace: Pace {
             retry: (Duration::from_millis(800), Duration::from_secs(30)),
             lasts: (options.watch_seconds, options.watch_seconds),
@@ -158,6 +145,7 @@ fn manner(options: &MirrorOptions) -> Manner {
         conflict_limit: options.conflict_limit,
         brake: options.brake.map(|share| BrakeOptions {
             share,
+            few: 0,
             ..BrakeOptions::default()
         }),
     }
@@ -170,7 +158,7 @@ fn kubeconfig(path: Option<&PathBuf>) -> Lookup {
     }
 }
 
-/// The cloud as it is reached by its address, without a token yet.
+/// The configuration of the cloud by its address, without a token yet.
 fn server(url: &str, ca_file: Option<&PathBuf>) -> Result<kube::Config, MirrorError> {
     let wrong = |_| MirrorError::Address(url.to_owned());
     let mut config = kube::Config::new(url.parse().map_err(wrong)?);
@@ -200,9 +188,9 @@ fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
 fn renewal(options: &MirrorOptions, cloud: kube::Config) -> Result<Option<Renewal>, TokenError> {
     Ok(match &options.cloud {
         Cloud::Server { tokens, .. } => match tokens {
-            Tokens::RobotJwt(url) => Some(Renewal::new(url, Form::Jwt, cloud)?),
+            Tokens::RobotJwt(url) => Some(Renewal::new(url, TokenFormat::Jwt, cloud)?),
             Tokens::AccessToken(url) | Tokens::Machine(url) => {
-                Some(Renewal::new(url, Form::AccessToken, cloud)?)
+                Some(Renewal::new(url, TokenFormat::AccessToken, cloud)?)
             }
             Tokens::Account(file) => {
                 let proxies = Proxies::of_process();
@@ -236,21 +224,21 @@ fn tokens(
     Some(AbortOnDropHandle::new(tokio::spawn(running)))
 }
 
-/// What is said to whoever asks.
-struct Status {
+/// The pages of the process.
+struct StatusPage {
     numbers: Arc<Numbers>,
     health: Arc<Health>,
     cloud: CloudHealth,
-    following: Arc<Following>,
+    following: Arc<CrdController>,
 }
 
-impl Site for Status {
+impl Site for StatusPage {
     fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
         self.said(path).boxed()
     }
 }
 
-impl Status {
+impl StatusPage {
     async fn said(&self, path: &str) -> Option<SitePage> {
         let plain = "text/plain; charset=utf-8";
         let check = |problems: Vec<String>| {

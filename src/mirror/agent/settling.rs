@@ -1,20 +1,20 @@
-//! Deletions that look like a type or a database that vanished rather than like somebody's will.
+//! Deletions that look like a vanished type or database rather than a request.
 //!
-//! A definition that is deleted takes its objects with it, one event each and well before anybody can
-//! know that the type is gone. So an object that vanished is given a moment; where most of them vanished
-//! within that moment they are given a few seconds, in which the watch is either answered or not.
+//! A deleted CRD takes its objects with it, one event each and well before anybody can know that the type is gone. So
+//! the copy of a vanished object waits a moment; if most objects vanished within that moment, their copies wait a few
+//! seconds, in which the watch either gets a response or not.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long one object's going is waited for others to go as well.
+/// The time for which a deletion waits for others.
 pub const MOMENT: Duration = Duration::from_millis(250);
-/// How long it takes to know that a type is gone.
+/// The time after which a vanished type is known.
 pub const DOUBT: Duration = Duration::from_secs(4);
-/// Fewer than this many are nobody's concern.
+/// Fewer deletions are not delayed.
 const MANY: usize = 5;
 
-/// When the owner's objects of one kind vanished.
+/// The times at which the owner's objects of one kind vanished.
 #[derive(Debug, Default)]
 pub struct Settling {
     vanished: VecDeque<Duration>,
@@ -26,7 +26,7 @@ impl Settling {
         self.vanished.push_back(now);
     }
 
-    /// How long the copy of an object that vanished at a time is to stay, with so many of its kind left.
+    /// The time that the copy of an object has to stay that vanished at a time, with this many of its kind left.
     pub fn wait(&mut self, gone: Option<Duration>, now: Duration, left: usize) -> Option<Duration> {
         self.forget(now);
         let one = gone.map_or(Duration::ZERO, |gone| (gone + MOMENT).saturating_sub(now));

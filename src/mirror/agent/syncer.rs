@@ -1,104 +1,130 @@
-//! One definition at work: both sides watched, a queue of names, and workers.
+//! One running definition: the watches of both sides, a queue of names, and workers.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::numbers::{EventSource, Numbers, Standing};
-use super::planes::{Map, Planes};
+use super::numbers::{EventSource, Numbers, SyncerGauges};
+use super::planes::Planes;
 use super::settling::Settling;
 use crate::mirror::definition::{Definition, Plane, ROBOT_NAME};
 use crate::mirror::rules::{Id, side};
 use crate::mirror::status::Pair;
-use hawser_runtime::cluster::brake::{Brake, BrakeOptions, Cause, Phase};
+use hawser_runtime::cluster::brake::{BrakeOptions, Cause};
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
-use hawser_runtime::cluster::feed::{Clusters, Content, Feed, Listener, Pace, Selection};
+use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::cluster::troubles::Troubles;
-use hawser_runtime::cluster::wire::Wire;
-use hawser_runtime::process::shutdown;
-use hawser_sync::{Contests, Key, Memo, Seen, Store as _};
+use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::controller::brakes::BrakeChange;
+use hawser_runtime::controller::{
+    BrakeRegistry, Controller, SharedWatch, SubjectKey, Subjects, WatchRegistry, WatchSpec,
+    lifecycle,
+};
+use hawser_sync::{Key, Scope, Seen, Side, Store as _};
 
-/// Objects of one definition that may be worked on at the same time. Most of them wait for an answer.
+/// The number of objects of one definition with concurrent passes. Most of them wait for an answer.
 const WORKERS: usize = 16;
-/// How long what is under way may go on after the end was asked for.
-const DRAIN: Duration = Duration::from_secs(3);
-/// A list that lost fewer objects than this is nobody's concern.
+/// A list that lost fewer objects causes no hold.
 const MANY: usize = 5;
 
-/// How syncers work, whatever they are for.
+/// The options of all syncers.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct SyncerConfig {
     pub pace: Pace,
-    /// How often everything is looked at although nothing happened.
+    /// The interval of the resync.
     pub resync: Duration,
-    /// Conflicts in a row in the cloud, after which what is known of it is not believed any more.
+    /// The number of consecutive conflicts in the cloud after which the tables are listed again.
     pub conflict_limit: u32,
-    /// None where deletions are never held.
+    /// `None` if deletions are never held.
     pub brake: Option<BrakeOptions>,
 }
 
-/// See the module.
+/// The tenant of all names of one definition, which take no turns.
+static EVERYBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+impl SubjectKey for Id {
+    fn tenant(&self) -> &Arc<str> {
+        &EVERYBODY
+    }
+}
+
+/// Synchronizes the objects of one definition.
 pub struct Syncer {
     pub definition: Arc<Definition>,
     pub planes: Planes,
     pub cache: Arc<Cache>,
-    pub queue: Queue<Id>,
-    pub wire: Wire<Map>,
+    subjects: Arc<Subjects<Id>>,
     pub numbers: Arc<Numbers>,
-    pub manner: Manner,
+    config: SyncerConfig,
     pub stopped: CancellationToken,
-    /// What is known of names between passes.
-    pub tasks: Mutex<HashMap<Id, Task>>,
-    brake: Mutex<Option<Brake<Key>>>,
-    settling: Mutex<Settling>,
-    conflicts: AtomicU32,
-    /// What was written of late.
-    pub contests: Mutex<Contests>,
-    pub troubles: Troubles,
-    /// Something made the owner's objects look deleted, and it is not over yet.
-    doubtful: AtomicBool,
-    /// The owner's side did not know the type before it was known whole.
-    unserved: AtomicBool,
-    /// Both sides are known whole.
-    open: AtomicBool,
+    pub brakes: Arc<BrakeRegistry>,
+    pub troubles: Arc<Troubles>,
+    /// Locked before all other locks of this file.
+    pub state: Mutex<SyncerState>,
+    /// Notified when the tables are to be listed again.
     outdated: Notify,
-    tables: Mutex<Vec<(Plane, Arc<Table>)>>,
     begun: Instant,
-    pub everybody: Arc<str>,
 }
 
-/// What happened to a name since the last pass over it, and what the cloud was not told of then.
+/// The known state of a syncer.
+#[derive(Default)]
+pub struct SyncerState {
+    /// Notes about names between passes.
+    pub tasks: HashMap<Id, Task>,
+    settling: Settling,
+    /// Consecutive writes to the cloud that met another version.
+    conflicts: u32,
+    /// The owner's side did not serve the type before it was listed completely.
+    unserved: bool,
+    /// Both sides are listed completely.
+    pub open: bool,
+    watches: Vec<(Plane, Arc<SharedWatch>)>,
+}
+
+impl SyncerState {
+    /// The number of known objects on one side.
+    pub fn objects(&self, plane: Plane) -> usize {
+        let watches = self.watches.iter().filter(|(of, _)| *of == plane);
+        watches.map(|(_, watch)| watch.table().len()).sum()
+    }
+
+    fn tables(&self) -> Vec<(Plane, Arc<Table>)> {
+        let watches = self.watches.iter();
+        watches
+            .map(|(plane, watch)| (*plane, Arc::clone(watch.table())))
+            .collect()
+    }
+}
+
+/// The events of a name since its last pass, and those that were not carried to the cloud then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
-    /// When the first of it happened.
+    /// The time of the first event.
     pub first: Option<Instant>,
     /// On the owner's side, and on the other.
     pub upstream: Option<Instant>,
     pub downstream: Option<Instant>,
 }
 
-/// What is known of one name between passes.
+/// The notes about one name between passes.
 #[derive(Debug, Default)]
 pub struct Task {
     pub happened: Happened,
-    /// When the owner's object went.
+    /// The time at which the owner's object went.
     pub gone: Option<Duration>,
-    /// Failed requests to the cloud in a row.
+    /// Consecutive failed requests to the cloud.
     pub failures: u32,
-    /// Whether it is tried again ever more seldom.
+    /// Whether it is retried with growing intervals.
     pub is_stuck: bool,
     pub pair: Option<Pair>,
-    pub memo: Option<Memo>,
 }
 
 impl Syncer {
@@ -106,86 +132,74 @@ impl Syncer {
         definition: Definition,
         planes: &Planes,
         numbers: &Arc<Numbers>,
-        manner: &Manner,
+        config: &SyncerConfig,
+        stopped: CancellationToken,
     ) -> Arc<Self> {
         let definition = Arc::new(definition);
         let cache = Cache::new();
         for plane in [Plane::Cloud, Plane::Robot] {
             cache.route(&side(plane), "", &source(plane));
         }
-        let seed = RandomState::new().hash_one(());
+        let name = Arc::clone(&definition.name);
+        let brakes = BrakeRegistry::new(config.brake, move |change| log_holds(&name, change));
         Arc::new(Self {
-            wire: Wire::new(Map {
-                planes: planes.clone(),
-                definition: Arc::clone(&definition),
-            }),
             definition,
             planes: planes.clone(),
             cache,
-            queue: Queue::with_share(usize::MAX),
+            subjects: Subjects::new(Queue::with_share(usize::MAX)),
             numbers: Arc::clone(numbers),
-            brake: Mutex::new(manner.brake.map(|options| Brake::new(options, seed))),
-            manner: manner.clone(),
-            stopped: CancellationToken::new(),
-            tasks: Mutex::default(),
-            settling: Mutex::default(),
-            conflicts: AtomicU32::new(0),
-            contests: Mutex::default(),
-            troubles: Troubles::default(),
-            doubtful: AtomicBool::new(false),
-            unserved: AtomicBool::new(false),
-            open: AtomicBool::new(false),
+            config: config.clone(),
+            stopped,
+            brakes,
+            troubles: Arc::default(),
+            state: Mutex::default(),
             outdated: Notify::new(),
-            tables: Mutex::default(),
             begun: Instant::now(),
-            everybody: "".into(),
         })
     }
 
-    /// Works until it is told to stop, and ends what is under way.
+    /// Works until it is stopped, and finishes running passes.
     pub async fn run(self: Arc<Self>) {
         let name = &*self.definition.name;
         info!(CRD = name, "Starting syncer");
-        let mut workers = JoinSet::new();
-        for _ in 0..WORKERS {
-            workers.spawn(Arc::clone(&self).work());
-        }
+        let controller = Controller::new(
+            &self,
+            &self.subjects,
+            &self.cache,
+            Arc::clone(&self) as _,
+            &self.brakes,
+            &self.troubles,
+        );
+        let working = AbortOnDropHandle::new(tokio::spawn(controller.run(WORKERS)));
         let admitted = self.planes.link.admitted();
         self.stopped.run_until_cancelled(admitted).await;
+        let watches = WatchRegistry::new(&self.cache, self.config.pace, Arc::clone(&self) as _);
         while !self.stopped.is_cancelled() {
-            let feeds = self.watch();
+            let begun = self.watch(&watches);
             let complete = async {
-                for feed in &feeds {
-                    feed.completed().await;
+                for watch in &begun {
+                    watch.completed().await;
                 }
             };
-            if self.stopped.run_until_cancelled(complete).await.is_none() {
-                break;
+            if self.stopped.run_until_cancelled(complete).await.is_some() {
+                self.check_first_lists();
+                self.state.lock().open = true;
+                debug!(CRD = name, "both sides are listed");
+                self.queue_all(Urgency::Initial);
+                self.stopped.run_until_cancelled(self.live()).await;
             }
-            self.weigh();
-            self.open.store(true, Ordering::SeqCst);
-            debug!(CRD = name, "both sides are known");
-            self.queue_all(Urgency::Initial);
-            self.stopped.run_until_cancelled(self.live()).await;
-            self.open.store(false, Ordering::SeqCst);
-            self.forget_tables();
+            let mut state = self.state.lock();
+            state.open = false;
+            state.watches.clear();
         }
-        self.queue.close();
-        let drained = async { while workers.join_next().await.is_some() {} };
-        shutdown::within(DRAIN, "finishing what is under way", drained).await;
+        self.subjects.queue.close();
+        lifecycle::drain(working).await;
         info!(CRD = name, "Stopping syncer");
     }
 
-    async fn work(self: Arc<Self>) {
-        while let Some(work) = self.queue.next().await {
-            let outcome = self.pass(&work).await;
-            self.queue.done(work, outcome);
-        }
-    }
-
-    /// Until what is known is not believed any more.
+    /// Resolves when the tables are to be listed again.
     async fn live(&self) {
-        let every = self.manner.resync;
+        let every = self.config.resync;
         let mut resync = interval_at(Instant::now() + every, every);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -200,11 +214,10 @@ impl Syncer {
         }
     }
 
-    fn watch(self: &Arc<Self>) -> Vec<Feed> {
-        let mut feeds = Vec::new();
+    fn watch(&self, watches: &WatchRegistry) -> Vec<Arc<SharedWatch>> {
+        let mut begun = Vec::new();
         for plane in [self.definition.owner, self.definition.owner.other()] {
             for namespace in self.definition.namespaces() {
-                let query = self.query(plane);
                 let coverage = Coverage {
                     labelled: self.definition.robot.is_some().then(|| ROBOT_NAME.into()),
                     value: self.definition.robot.clone(),
@@ -212,88 +225,70 @@ impl Syncer {
                     indexed: Vec::new(),
                     idle: None,
                 };
-                let kind = &self.definition.kind;
-                let table = self.cache.add(&side(plane), kind, &source(plane), coverage);
-                self.tables.lock().push((plane, Arc::clone(&table)));
                 let selection = Selection {
                     connection: self.planes.at(plane).clone(),
                     resource: Arc::clone(&self.definition.plural),
                     namespace,
-                    query,
-                    clusters: Clusters::One(Arc::clone(&self.everybody)),
+                    query: self.query(plane),
+                    clusters: Clusters::One("".into()),
                     content: Content::Whole,
                 };
-                let ear = Ear {
-                    syncer: Arc::clone(self),
-                    plane,
-                };
-                feeds.push(Feed::start(
+                let watch = watches.watch(WatchSpec {
+                    side: side(plane),
+                    kind: Arc::clone(&self.definition.kind),
+                    source: source(plane),
+                    coverage,
                     selection,
-                    table,
-                    Arc::new(ear),
-                    self.manner.pace,
-                ));
+                });
+                begun.push(Arc::clone(&watch));
+                self.state.lock().watches.push((plane, watch));
             }
         }
-        feeds
+        begun
     }
 
-    /// What each list and watch of one side asks for.
+    /// The selections of lists and watches on one side.
     fn query(&self, plane: Plane) -> Option<String> {
         let selector = self.definition.robot.as_ref().map(|robot| {
             // The one selector that the cloud lets a robot ask for.
             format!("labelSelector={}%3D{robot}", ROBOT_NAME.replace('/', "%2F"))
         });
         // Proxies on the way to the cloud may know how long a request is to take by this.
-        let seconds = self.manner.pace.lasts.1 + 5;
+        let seconds = self.config.pace.lasts.1 + 5;
         let timeout = (plane == Plane::Cloud).then(|| format!("timeout={}", duration(seconds)));
         let all: Vec<String> = selector.into_iter().chain(timeout).collect();
         (!all.is_empty()).then(|| all.join("&"))
     }
 
-    fn forget_tables(&self) {
-        for (_, table) in self.tables.lock().drain(..) {
-            self.cache.remove(&table);
-        }
-    }
-
     pub fn is_open(&self) -> bool {
-        self.open.load(Ordering::SeqCst)
+        self.state.lock().open
     }
 
-    /// Every name that is known on either side.
+    /// Every known name on either side.
     fn queue_all(&self, urgency: Urgency) {
-        let tables = self.tables.lock().clone();
+        let tables = self.state.lock().tables();
         let keys = tables.iter().flat_map(|(_, table)| table.keys());
         let names: BTreeSet<Id> = keys.map(|key| Id::of(&key)).collect();
         for id in names {
-            self.queue.add(id, &self.everybody, urgency);
+            self.subjects.add(id, urgency);
         }
     }
 
-    /// What failed on a side that is well again is tried again at once.
+    /// Retries at once what failed on a side that works again.
     fn free_stuck(&self) {
-        let tasks = self.tasks.lock();
-        let stuck = tasks.iter().filter(|(_, task)| task.is_stuck);
+        let state = self.state.lock();
+        let stuck = state.tasks.iter().filter(|(_, task)| task.is_stuck);
         for (id, _) in stuck {
-            self.queue.add(id.clone(), &self.everybody, Urgency::Live);
+            self.subjects.add(id.clone(), Urgency::Live);
         }
     }
 
-    /// Looks at a name again when a copy may go.
+    /// Queues a name for the time at which its copy may be deleted.
     pub fn await_deletion(&self, id: &Id, wait: Duration) {
-        self.queue
-            .add_after(id.clone(), &self.everybody, Urgency::Live, wait);
+        self.subjects.add_after(id.clone(), Urgency::Live, wait);
     }
 
-    /// How many objects are known on one side.
-    pub fn objects(&self, plane: Plane) -> usize {
-        let tables = self.tables.lock();
-        let tables = tables.iter().filter(|(of, _)| *of == plane);
-        tables.map(|(_, table)| table.len()).sum()
-    }
-
-    /// Tells one syncer from the next one of the same definition.
+    /// Distinguishes successive syncers of one definition.
     #[cfg(test)]
     pub(super) fn begun_at(&self) -> Instant {
         self.begun
@@ -303,50 +298,30 @@ impl Syncer {
         self.begun.elapsed()
     }
 
-    /// What came of a write to the cloud.
+    /// The result of a write to the cloud.
     pub fn conflicted(&self, conflict: Conflict) {
-        match conflict {
-            Conflict::No => self.conflicts.store(0, Ordering::SeqCst),
-            Conflict::Yes => {
-                let so_far = self.conflicts.fetch_add(1, Ordering::SeqCst) + 1;
-                if so_far >= self.manner.conflict_limit {
-                    self.conflicts.store(0, Ordering::SeqCst);
-                    self.outdated.notify_one();
-                }
-            }
+        let mut state = self.state.lock();
+        state.conflicts = match conflict {
+            Conflict::No => 0,
+            Conflict::Yes => state.conflicts + 1,
+        };
+        if state.conflicts >= self.config.conflict_limit.max(1) {
+            state.conflicts = 0;
+            self.outdated.notify_one();
         }
     }
 
-    /// How long a copy is to stay before it is deleted, if it is.
+    /// The time that a copy has to stay before it is deleted.
     pub fn settles(&self, id: &Id) -> Option<Duration> {
-        let gone = self.tasks.lock().get(id).and_then(|task| task.gone);
-        let left = self.objects(self.definition.owner);
-        self.settling.lock().wait(gone, self.now(), left)
+        let mut state = self.state.lock();
+        let gone = state.tasks.get(id).and_then(|task| task.gone);
+        let left = state.objects(self.definition.owner);
+        state.settling.wait(gone, self.now(), left)
     }
 
-    pub fn with_brake<T>(&self, what: impl FnOnce(&mut Brake<Key>, Duration) -> T) -> Option<T> {
-        let mut brake = self.brake.lock();
-        let brake = brake.as_mut()?;
-        let before = brake.held();
-        let answer = what(brake, self.now());
-        for hold in brake.held() {
-            if !before.iter().any(|known| known.id == hold.id) {
-                warn!(
-                    CRD = &*self.definition.name,
-                    hold = %hold.id,
-                    why = %hold.why,
-                    "deletions on the robot are held: annotate the CRD with \
-                     hawser.dev/approve-deletions=<hold> to let them go"
-                );
-            }
-        }
-        Some(answer)
-    }
-
-    /// Takes what the owner of the robot says about held deletions.
+    /// Reads the robot owner's approvals of held deletions.
     pub fn approve(&self, ids: &str) {
-        let approved = self.with_brake(|brake, _| brake.approve(ids));
-        if approved == Some(true) {
+        if self.brakes.approve(&self.definition.kind, ids) {
             info!(
                 CRD = &*self.definition.name,
                 ids, "held deletions were approved"
@@ -355,54 +330,52 @@ impl Syncer {
         }
     }
 
-    /// Something makes the owner's objects look deleted.
+    /// A cause that makes the owner's objects look deleted.
     fn doubt(&self, cause: Cause) {
-        self.doubtful.store(true, Ordering::SeqCst);
-        self.with_brake(|brake, _| brake.cause(cause, Phase::Begins));
+        self.brakes.doubt(&self.definition.kind, cause);
     }
 
-    /// Believes deletions again, where the owner's side answers and none of those is left that were
-    /// doubted.
-    fn calm(&self) {
-        if !self.doubtful.load(Ordering::SeqCst)
-            || self.with_brake(|brake, _| brake.count() > 0) == Some(true)
-            || self.tasks.lock().values().any(|task| task.gone.is_some())
-            || self.left_over() > 0
+    /// Ends the causes, if the owner's side responds and no deletion is left that they made doubtful.
+    fn end_doubt(&self) {
+        let kind = &self.definition.kind;
+        let is_any_gone = || {
+            let state = self.state.lock();
+            state.tasks.values().any(|task| task.gone.is_some())
+        };
+        if self.brakes.is_in_doubt(kind)
+            && self.brakes.count(kind) == 0
+            && !is_any_gone()
+            && self.orphaned_copies() == 0
         {
-            return;
+            self.brakes.end_doubt(kind);
         }
-        self.with_brake(|brake, _| {
-            if brake.count() == 0 {
-                for cause in [Cause::Definition, self.emptied()] {
-                    brake.cause(cause, Phase::Ends);
-                }
-                self.doubtful.store(false, Ordering::SeqCst);
-            }
-        });
     }
 
-    /// Asks, before anything is done, whether what a first list shows looks like a type or a database
-    /// that vanished: nobody saw its objects go, and a process before this one may have held their copies.
-    fn weigh(&self) {
-        let unserved = self.unserved.swap(false, Ordering::SeqCst);
-        let (left_over, copies) = (
-            self.left_over(),
-            self.objects(self.definition.owner.other()),
-        );
-        if left_over >= MANY {
-            if self.objects(self.definition.owner) == 0 {
-                self.doubt(self.emptied());
+    /// Checks first whether the first lists look like a vanished type or database: nobody saw its objects go, and an
+    /// earlier process may have held the deletion of their copies.
+    fn check_first_lists(&self) {
+        let orphaned = self.orphaned_copies();
+        let (unserved, owned, copies) = {
+            let mut state = self.state.lock();
+            let owner = self.definition.owner;
+            let unserved = std::mem::take(&mut state.unserved);
+            (unserved, state.objects(owner), state.objects(owner.other()))
+        };
+        if orphaned >= MANY {
+            if owned == 0 {
+                self.doubt(self.emptied_list());
             } else if unserved {
                 self.doubt(Cause::Definition);
             }
         }
-        self.with_brake(|brake, now| brake.weigh(left_over, copies, now));
+        let kind = &self.definition.kind;
+        self.brakes.hold_from_start(kind, orphaned, copies);
     }
 
-    /// How many copies have no object of the owner, and are not in deletion already.
-    fn left_over(&self) -> usize {
+    /// The number of copies without an owner's object that are not in deletion.
+    fn orphaned_copies(&self) -> usize {
         let owner = self.definition.owner;
-        let tables = self.tables.lock().clone();
+        let tables = self.state.lock().tables();
         let (owners, copies): (Vec<_>, Vec<_>) = tables.iter().partition(|(of, _)| *of == owner);
         let owned: HashSet<Id> = owners
             .iter()
@@ -410,25 +383,30 @@ impl Syncer {
             .map(|key| Id::of(&key))
             .collect();
         let copies = copies.iter().flat_map(|(_, table)| table.keys());
-        let is_left_over = |key: &Key| {
+        let is_orphaned = |key: &Key| {
             let going = || matches!(self.cache.get(key), Seen::Present(copy) if copy.in_deletion());
             !owned.contains(&Id::of(key)) && !going()
         };
-        copies.filter(is_left_over).count()
+        copies.filter(is_orphaned).count()
     }
 
-    fn emptied(&self) -> Cause {
+    fn emptied_list(&self) -> Cause {
         Cause::EmptiedList(Arc::clone(&self.definition.name))
     }
 
-    pub fn standing(&self) -> Standing {
-        let depth = self.queue.depth();
-        Standing {
+    pub fn standing(&self) -> SyncerGauges {
+        let depth = self.subjects.queue.depth();
+        let (open, objects) = {
+            let state = self.state.lock();
+            let objects = [Plane::Cloud, Plane::Robot].map(|plane| state.objects(plane));
+            (state.open, objects)
+        };
+        SyncerGauges {
             backlog: depth.ready() + depth.delayed,
-            oldest: self.queue.oldest().unwrap_or_default(),
-            held: self.brake.lock().as_ref().map_or(0, Brake::count),
-            objects: (self.objects(Plane::Cloud), self.objects(Plane::Robot)),
-            fresh: self.is_open() && self.planes.link.is_up(),
+            oldest: self.subjects.queue.state().oldest,
+            held: self.brakes.count(&self.definition.kind),
+            objects: objects.into(),
+            fresh: open && self.planes.link.is_up(),
         }
     }
 
@@ -446,8 +424,8 @@ impl Syncer {
         let is_owner = plane == self.definition.owner;
         let is_gone = change.what == What::Gone;
         {
-            let mut tasks = self.tasks.lock();
-            let task = tasks.entry(id.clone()).or_default();
+            let mut state = self.state.lock();
+            let task = state.tasks.entry(id.clone()).or_default();
             let since = if is_owner {
                 &mut task.happened.upstream
             } else {
@@ -458,9 +436,9 @@ impl Syncer {
             if is_owner {
                 task.gone = is_gone.then(|| self.now());
             }
-        }
-        if is_owner && is_gone && !change.object.in_deletion() {
-            self.settling.lock().vanished(self.now());
+            if is_owner && is_gone && !change.object.in_deletion() {
+                state.settling.vanished(self.now());
+            }
         }
         // After a long time offline what is to go goes first.
         let urgency = if is_gone || change.object.in_deletion() {
@@ -476,11 +454,11 @@ impl Syncer {
             Version = change.object.resource_version(),
             "Got Event"
         );
-        self.queue.add(id, &self.everybody, urgency);
+        self.subjects.add(id, urgency);
     }
 }
 
-/// Seconds as Go writes them, such as `5m5s`.
+/// Seconds in Go's format, such as `5m5s`.
 fn duration(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {
@@ -500,57 +478,84 @@ fn source(plane: Plane) -> SourceId {
     plane.as_str().into()
 }
 
-/// Hears what one side has to say.
-struct Ear {
-    syncer: Arc<Syncer>,
-    plane: Plane,
+fn log_holds(definition: &str, change: &BrakeChange<'_>) {
+    for hold in &change.new {
+        warn!(
+            CRD = definition,
+            hold = %hold.id,
+            why = %hold.why,
+            "holding deletions on the robot: to approve them, annotate the CRD with hawser.dev/approve-deletions=<hold>"
+        );
+    }
 }
 
-impl Ear {
-    /// Something makes the owner's objects look deleted.
-    fn doubts(&self, cause: Cause) {
-        if self.plane == self.syncer.definition.owner && self.syncer.is_open() {
-            self.syncer.doubt(cause);
+impl Syncer {
+    /// Whether a table is of the owner's side.
+    fn is_of_owner(&self, table: &Table) -> bool {
+        plane_of(table.side()) == self.definition.owner
+    }
+
+    /// Notes a cause that makes the owner's objects look deleted, if this table is theirs.
+    fn doubt_table(&self, table: &Table, cause: Cause) {
+        if self.is_of_owner(table) && self.is_open() {
+            self.doubt(cause);
         }
     }
 }
 
-impl Listener for Ear {
-    fn changed(&self, change: Change) {
+fn plane_of(side: &Side) -> Plane {
+    if *side.0 == *Plane::Cloud.as_str() {
+        Plane::Cloud
+    } else {
+        Plane::Robot
+    }
+}
+
+/// The endpoints of the definition's objects.
+impl Router for Syncer {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        (scope.kind == self.definition.kind).then(|| Endpoint {
+            connection: self.planes.at(plane_of(&scope.side)).clone(),
+            resource: Arc::clone(&self.definition.plural),
+        })
+    }
+}
+
+impl EventHandler for Syncer {
+    fn changed(&self, table: &Arc<Table>, change: Change) {
         // Of first lists all is taken together, once both sides are known.
         if change.what != What::Initial {
-            self.syncer.heard(self.plane, &change);
+            self.heard(plane_of(table.side()), &change);
         }
-        if change.what != What::Gone && self.plane == self.syncer.definition.owner {
-            self.syncer.calm();
+        if change.what != What::Gone && self.is_of_owner(table) {
+            self.end_doubt();
         }
     }
 
-    fn emptied(&self, _: &Arc<Table>, of: usize) {
+    fn emptied(&self, table: &Arc<Table>, of: usize) {
         if of >= MANY {
-            self.doubts(self.syncer.emptied());
+            self.doubt_table(table, self.emptied_list());
         }
     }
 
-    fn refused(&self, _: &Arc<Table>, code: u16) {
+    fn refused(&self, table: &Arc<Table>, code: u16) {
         if code == 404 {
-            if self.plane == self.syncer.definition.owner {
-                self.syncer
-                    .unserved
-                    .store(!self.syncer.is_open(), Ordering::SeqCst);
+            if self.is_of_owner(table) {
+                let mut state = self.state.lock();
+                state.unserved = !state.open;
             }
-            self.doubts(Cause::Definition);
+            self.doubt_table(table, Cause::Definition);
         }
     }
 
-    fn well(&self, _: &Arc<Table>) {
-        if self.plane == self.syncer.definition.owner {
-            self.syncer.calm();
+    fn recovered(&self, table: &Arc<Table>) {
+        if self.is_of_owner(table) {
+            self.end_doubt();
         }
         // What waits for this side need not wait any longer.
-        if self.syncer.is_open() {
-            self.syncer.free_stuck();
-            self.syncer.queue_all(Urgency::Resync);
+        if self.is_open() {
+            self.free_stuck();
+            self.queue_all(Urgency::Resync);
         }
     }
 }

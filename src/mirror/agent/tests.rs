@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
-use super::following::APPROVAL;
-use super::ground::{CLOUD, CRDS, Clusters, MISSIONS, ROBOT, manner, missions, pause};
+use super::ground::{CLOUD, CRDS, Clusters, MISSIONS, ROBOT, missions, pause, syncer_config};
 use crate::mirror::definition::{
     FILTER_BY_ROBOT_NAME, REMOTE_RESOURCE_VERSION, ROBOT_NAME, RobotSpecSource, SPEC_SOURCE,
     Settings,
 };
+use hawser_runtime::controller::brakes::APPROVAL;
 use kcp_playground::server::{Action, When};
 
 mod contests;

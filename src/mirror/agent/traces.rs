@@ -1,5 +1,4 @@
-//! The last calls to both clusters, for whoever looks at `/debug` in a browser. Knows methods, statuses and
-//! times of calls, nothing of what was in them.
+//! The last calls to both clusters, for the page `/debug`. Contains methods, statuses and times of calls, no contents.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -11,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::numbers::Location;
 
-/// So many calls of a kind are kept, and as many of those that failed.
+/// The number of calls of a kind that are kept, and of failed ones.
 const KEPT: usize = 10;
-/// What calls are sorted by: those up to each of these times, and those beyond.
+/// The bounds of the durations that calls are sorted by.
 const BOUNDS: [Duration; 6] = [
     Duration::from_millis(1),
     Duration::from_millis(10),
@@ -23,7 +22,7 @@ const BOUNDS: [Duration; 6] = [
     Duration::from_secs(100),
 ];
 
-/// See the module.
+/// The recorded calls.
 #[derive(Default)]
 pub struct Traces {
     kinds: Mutex<BTreeMap<(&'static str, String), Kind>>,
@@ -67,7 +66,7 @@ impl Traces {
         keep(&mut kind.last, trace);
     }
 
-    /// The page. Everything on it is a number, or a word of ours or of HTTP's: nothing has to be escaped.
+    /// The page. Everything on it is a number or a fixed word: nothing has to be escaped.
     pub fn page(&self) -> String {
         let mut out = String::from(
             "<!DOCTYPE html>\n<html><head><title>hawser mirror</title></head><body>\n\

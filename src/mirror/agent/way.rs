@@ -1,24 +1,22 @@
-//! The way to the cloud where a proxy stands in it, as the environment says it to every program.
+//! The proxy to the cloud, from the usual environment variables.
 //!
-//! Pure: knows what stands in the variables, not where they are read.
+//! Pure: gets the values of the variables, and does not read them.
 
 use std::net::IpAddr;
 
 use http::Uri;
 
-/// What the environment says.
+/// The values of the environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
-    /// For addresses with https.
+    /// For https URLs.
     pub proxy: String,
-    /// The addresses that are reached without one, comma separated.
+    /// The hosts that are reached without a proxy, comma separated.
     pub except: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "HTTPS_PROXY is no address of a proxy by http or https; it is not shown, for it may have a password in it"
-)]
+#[error("HTTPS_PROXY is not an http or https URL (not shown, because it may contain a password)")]
 pub struct WayError;
 
 impl Proxies {
@@ -33,7 +31,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy by which an address is reached.
+    /// The proxy for a URL.
     pub fn to(&self, address: &Uri) -> Result<Option<Uri>, WayError> {
         let host = address.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -71,8 +69,8 @@ impl Proxies {
     }
 }
 
-/// Whether an entry such as `example.com`, `.example.com:8443` or `10.0.0.1` names a host: a name stands for
-/// what is below it too, and with a dot before it for nothing else.
+/// Whether an entry such as `example.com`, `.example.com:8443` or `10.0.0.1` matches a host: a name matches its
+/// subdomains too, and with a leading dot only these.
 fn names(entry: &str, host: &str, port: u16) -> bool {
     let bare = entry.parse::<IpAddr>().is_ok();
     let (name, only) = match entry.rsplit_once(':') {

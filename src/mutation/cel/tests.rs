@@ -87,10 +87,10 @@ fn difference(golden: &Value, case: &Value) -> Option<String> {
     }
 }
 
-const INFINITE: &str = "a number that is infinite or none cannot be written as JSON";
+const INFINITE: &str = "a double that is infinite or NaN cannot be written as JSON";
 
-fn scope<'d>(value: &'d Value, this: &'d Value, other: Option<&'d Value>) -> Scope<'d> {
-    Scope { value, this, other }
+fn scope<'d>(value: &'d Value, this: &'d Value, other: Option<&'d Value>) -> EvalScope<'d> {
+    EvalScope { value, this, other }
 }
 
 fn evaluate(expression: &str, this: &Value) -> Result<Value, EvalError> {
@@ -114,6 +114,47 @@ fn a_bomb_over_long_lists_is_ended() {
             matches!(evaluate(bomb, &doc), Err(EvalError::TooExpensive { .. })),
             "{bomb}"
         );
+    }
+}
+
+/// What a loop does in each round is counted in each round, whatever it is: with twice the elements an
+/// expression takes about twice the steps, and one over all pairs about four times.
+#[test]
+fn every_kind_of_step_is_counted_for_each_element() {
+    let doc = |n: usize| {
+        json!({"l": (0..n).collect::<Vec<_>>(), "s": "ab".repeat(n),
+            "t": (0..n).map(|n| format!("item-{n}")).collect::<Vec<_>>(),
+            "m": (0..n).map(|n| (format!("key-{n}"), json!({"v": n}))).collect::<serde_json::Map<_, _>>()})
+    };
+    let steps = |expression: &str, n: usize| {
+        let program = Program::compile(expression).unwrap();
+        let doc = doc(n);
+        let (_, steps) = program.evaluate(scope(&doc, &doc, None), MAX_COST).unwrap();
+        steps
+    };
+    for (expression, squared) in [
+        ("self.l.all(a, true)", false),
+        ("self.l.all(a, a + a >= 0)", false),
+        ("self.l.map(a, {'a': a, 'b': a}).size()", false),
+        ("self.m.all(k, self.m[k].v >= 0)", false),
+        ("self.t.map(a, a + 'x').size()", false),
+        ("self.l.map(a, string(a)).size()", false),
+        ("self.s.matches('(a|b|ab)*c')", false),
+        ("self.s.contains('abc')", false),
+        ("self.l == self.l", false),
+        (
+            "self.l.all(a, timestamp('2024-01-01T00:00:00Z') + duration('1h') > timestamp('2023-01-01T00:00:00Z'))",
+            false,
+        ),
+        ("self.l.all(a, a in self.l)", true),
+        ("self.t.all(a, self.t.exists(b, a == b))", true),
+        ("self.l.all(a, self.l == self.l)", true),
+        ("self.l.all(a, !self.s.contains('abc'))", true),
+    ] {
+        let (one, two) = (steps(expression, 100), steps(expression, 200));
+        let least = if squared { 3 * one } else { one + one / 2 };
+        assert!(two >= least, "{expression}: {one} steps, then {two}");
+        assert!(one >= 10, "{expression}: {one} steps for 100 elements");
     }
 }
 

@@ -1,29 +1,29 @@
-//! Which workspaces of an endpoint take part, by the bindings that it shows.
+//! The workspaces of an endpoint, by the bindings that it serves.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What was heard of one binding.
+/// The state of one binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     Ready,
     Pending,
-    /// In deletion: what it bound goes with it.
+    /// In deletion: the objects of its APIs are deleted with it.
     Leaving,
     Gone,
 }
 
-/// What follows for its workspace.
+/// The consequence for the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engagement {
     Same,
     Engaged,
-    /// It still takes part, but its last bindings are in deletion.
+    /// Still bound, but its last bindings are in deletion.
     Leaving,
     Disengaged,
 }
 
-/// A workspace takes part from its first ready binding to the end of its last one.
+/// A workspace is bound from its first ready binding to the end of its last one.
 #[derive(Debug, Default)]
 pub struct Bindings {
     /// The bindings of each workspace, and whether they are in deletion.
@@ -70,12 +70,12 @@ impl Bindings {
         }
     }
 
-    /// Whether a workspace takes part, and is not about to end that.
+    /// Whether a workspace is bound and not unbinding.
     pub fn is_bound(&self, cluster: &str) -> bool {
         self.engaged.contains(cluster) && !self.is_leaving(cluster)
     }
 
-    /// Whether a workspace takes part, though perhaps not for much longer.
+    /// Whether a workspace is bound, even if it is unbinding.
     pub fn takes_part(&self, cluster: &str) -> bool {
         self.engaged.contains(cluster)
     }
@@ -85,7 +85,7 @@ impl Bindings {
         self.seen.contains_key(cluster)
     }
 
-    /// Whether a workspace that takes part is about to end that.
+    /// Whether a bound workspace is unbinding.
     fn is_leaving(&self, cluster: &str) -> bool {
         let bindings = self.seen.get(cluster);
         self.engaged.contains(cluster)

@@ -1,8 +1,7 @@
-//! Whether a workspace binds the API, as its server says now.
+//! Reads from the server whether a workspace binds the API.
 //!
-//! Bindings and objects are told by watches that know nothing of each other. What goes with a binding is in
-//! deletion only after the binding is: a list of bindings that is younger than the deletion of an object
-//! tells the two apart.
+//! Bindings and objects arrive on different watches. kcp deletes the objects of a binding only after the binding is in
+//! deletion. So a list of bindings that is younger than the deletion of an object tells the two apart.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,46 +18,46 @@ use hawser_runtime::cluster::connection::{Call, Connection};
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 
-/// How long an answer serves others than those who waited for it.
+/// The time for which an answer serves later questions.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Of how many workspaces answers are kept.
+/// The number of workspaces whose answers are kept.
 const WORKSPACES: usize = 1024;
 
-/// What holds a workspace and the API together.
+/// The bond between a workspace and the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bond {
     Bound,
-    /// No binding stays.
+    /// All bindings are in deletion or gone.
     Unbinding,
-    /// No binding stays, because the workspace itself is in deletion.
+    /// All bindings are in deletion or gone, because the workspace itself is in deletion.
     Deleted,
 }
 
-/// Reads the bindings of workspaces, once for all who ask at the same time.
+/// Reads the bindings of workspaces, once for all concurrent questions.
 pub struct Bonds {
     workspaces: Arc<Workspaces>,
-    known: Mutex<HashMap<Arc<str>, Arc<sync::Mutex<Known>>>>,
+    known: Mutex<HashMap<Arc<str>, Arc<sync::Mutex<WorkspaceBond>>>>,
 }
 
-/// What a workspace was last found to be.
+/// The last known bond of a workspace.
 #[derive(Default)]
-struct Known {
+struct WorkspaceBond {
     bound: Option<StillBound>,
     end: Option<(Instant, Bond)>,
 }
 
 /// A list with a binding that stays.
 struct StillBound {
-    /// When it was asked for.
+    /// The time of the request.
     asked: Instant,
     /// The resourceVersion of the list.
     version: u64,
 }
 
 impl StillBound {
-    /// Whether it tells of the time after a deletion: of one that was known at an instant, or one by which
-    /// an object got this version.
+    /// Whether the list is younger than a deletion: one that was known at an instant, or that gave an object this
+    /// version.
     fn is_after(&self, seen: Instant, version: Option<u64>) -> bool {
         let covers = version.is_some_and(|version| self.version >= version);
         self.asked >= seen || covers && self.asked.elapsed() < FRESH
@@ -73,7 +72,7 @@ impl Bonds {
         }
     }
 
-    /// What a workspace is, not before now, or not before an object of it got this version.
+    /// The bond of a workspace, read after this call, or after the given version of an object.
     pub async fn ask(&self, cluster: &Arc<str>, version: Option<u64>) -> Result<Bond, String> {
         let seen = Instant::now();
         let known = self.known(cluster);
@@ -88,7 +87,9 @@ impl Bonds {
         let at = self.connection(cluster)?;
         let list = at.ask(Call::get(BINDINGS)).await;
         let list = list.map_err(|error| error.to_string())?;
-        let bindings = list["items"].as_array().ok_or("the answer is no list")?;
+        let bindings = list["items"]
+            .as_array()
+            .ok_or("the response is not a list")?;
         if bindings.iter().all(is_in_deletion) {
             return known.end(&at).await;
         }
@@ -98,7 +99,7 @@ impl Bonds {
         Ok(Bond::Bound)
     }
 
-    /// How a workspace ends whose bindings are all in deletion.
+    /// The bond of a workspace whose bindings are all in deletion.
     pub async fn end(&self, cluster: &Arc<str>) -> Result<Bond, String> {
         let known = self.known(cluster);
         let mut known = known.lock().await;
@@ -107,10 +108,10 @@ impl Bonds {
 
     fn connection(&self, cluster: &str) -> Result<Connection, String> {
         let connection = self.workspaces.connection(cluster);
-        connection.ok_or_else(|| "the workspace is not served now".to_owned())
+        connection.ok_or_else(|| "no endpoint serves the workspace".to_owned())
     }
 
-    fn known(&self, cluster: &Arc<str>) -> Arc<sync::Mutex<Known>> {
+    fn known(&self, cluster: &Arc<str>) -> Arc<sync::Mutex<WorkspaceBond>> {
         let mut all = self.known.lock();
         if all.len() >= WORKSPACES && !all.contains_key(cluster) {
             all.retain(|_, known| Arc::strong_count(known) > 1);
@@ -119,8 +120,8 @@ impl Bonds {
     }
 }
 
-impl Known {
-    /// Whether the workspace itself is in deletion. One that does not show that to the agent only unbinds.
+impl WorkspaceBond {
+    /// Whether the workspace itself is in deletion. If the agent cannot see that, it counts as unbinding.
     async fn end(&mut self, at: &Connection) -> Result<Bond, String> {
         if let Some((found, bond)) = self.end
             && found.elapsed() < FRESH
@@ -146,14 +147,14 @@ fn is_in_deletion(object: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::feeds::{Feeds, Hears};
     use super::super::ground::until;
-    use super::super::workspaces::binding_kind;
     use super::*;
+    use crate::publish::related::binding_kind;
     use crate::publish::rules::Sides;
     use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
-    use hawser_runtime::cluster::feed::Pace;
+    use hawser_runtime::cluster::feed::{EventHandler, Pace};
     use hawser_runtime::cluster::ground::{Ground, fault};
+    use hawser_runtime::controller::WatchRegistry;
     use hawser_sync::Scope;
     use kcp_playground::server::{Action, When};
     use kube_lang::object::Object;
@@ -162,15 +163,14 @@ mod tests {
 
     struct Deaf;
 
-    impl Hears for Deaf {
-        fn changed(&self, _: &Arc<str>, _: Change) {}
-        fn completed(&self, _: &Arc<str>, _: &Arc<Table>) {}
+    impl EventHandler for Deaf {
+        fn changed(&self, _: &Arc<Table>, _: Change) {}
     }
 
-    /// A workspace that its own server serves as an endpoint does.
+    /// A connection to a workspace at its own server, not at the endpoint.
     fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
         let (sides, cache) = (Sides::default(), Cache::new());
-        let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
+        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(Deaf));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
         let base = ground.kcp.url().replace("/clusters/root", "");
         let slice =

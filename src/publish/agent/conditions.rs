@@ -1,8 +1,7 @@
 //! Writes the condition `Ready` of published resources, once their state has been quiet for a while.
 //!
-//! One patch says all of it, and none is sent where nothing would change. A service cluster with the
-//! original's type keeps no conditions: what it drops is noticed by its answer and not sent again
-//! until that type is replaced.
+//! One patch writes everything, and only if something changed. On a service cluster with the original's CRD, the server
+//! drops conditions: the agent notices that in the response, and does not write them again until the CRD is replaced.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,21 +21,20 @@ use super::schemas::{CrdPrint, PUBLISHED_RESOURCES};
 use crate::publish::ready::{self, Facts, READY, Verdict};
 use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection};
 
-/// How many are written at a time: they must not crowd out the passes.
+/// The number of concurrent writes: they must not crowd out the passes.
 const AT_ONCE: usize = 4;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How long things wait.
+/// The delays of writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Quiet {
-    /// After the last change, so that a burst of changes is one patch and the owner's own edits are
-    /// over.
+pub struct QuietPeriod {
+    /// After the last change, so that a burst of changes is one patch and the owner's own edits are over.
     pub after: Duration,
-    /// The longest, where changes never stop coming.
+    /// The longest delay, if changes never stop.
     pub most: Duration,
 }
 
-impl Default for Quiet {
+impl Default for QuietPeriod {
     fn default() -> Self {
         Self {
             after: Duration::from_secs(2),
@@ -45,20 +43,20 @@ impl Default for Quiet {
     }
 }
 
-/// What the watches of the service cluster know. Asked, never waited for.
-pub trait Known: Send + Sync {
-    /// A published resource by its name, as last seen; none where it is gone.
+/// The objects that the watches of the service cluster know. Never waits.
+pub trait ConditionSource: Send + Sync {
+    /// A published resource by its name, as last seen; `None` if it is gone.
     fn published(&self, name: &str) -> Option<Arc<Value>>;
 
-    /// The type of published resources; none where it is not watched.
+    /// The CRD of published resources; `None` if it is not watched.
     fn definition(&self) -> Option<CrdPrint>;
 }
 
 /// The conditions of all published resources.
 pub struct Conditions {
     service: Connection,
-    known: Box<dyn Known>,
-    quiet: Quiet,
+    known: Box<dyn ConditionSource>,
+    quiet: QuietPeriod,
     desk: Mutex<Desk>,
     changed: Notify,
 }
@@ -67,18 +65,18 @@ pub struct Conditions {
 struct Desk {
     /// By uid.
     open: HashMap<String, Pending>,
-    /// The newest answers to our own patches, by uid: the watch may be behind them.
+    /// The newest responses to the agent's own patches, by uid: the watch may be behind them.
     answered: HashMap<String, Answered>,
     drops: Drops,
 }
 
-/// Whether conditions are kept.
+/// Whether the server drops conditions.
 #[derive(Default, PartialEq)]
 enum Drops {
-    /// As far as is known.
+    /// Not as far as is known.
     #[default]
     Nobody,
-    /// This definition, which may be one that is not watched, does not know them.
+    /// This CRD, which may be one that is not watched, has no conditions.
     By(Option<CrdPrint>),
 }
 
@@ -86,9 +84,9 @@ enum Drops {
 struct Pending {
     name: String,
     verdict: Verdict,
-    /// When it is to be written.
+    /// The time of the write.
     due: Instant,
-    /// No change puts it off beyond this.
+    /// Further changes do not delay the write beyond this time.
     latest: Instant,
     failures: u32,
 }
@@ -99,7 +97,7 @@ struct Answered {
 }
 
 impl Conditions {
-    pub fn new(service: Connection, known: Box<dyn Known>, quiet: Quiet) -> Self {
+    pub fn new(service: Connection, known: Box<dyn ConditionSource>, quiet: QuietPeriod) -> Self {
         Self {
             service,
             known,
@@ -109,7 +107,7 @@ impl Conditions {
         }
     }
 
-    /// Takes note of how a published resource stands. Written later, if it is news.
+    /// Notes the verdict about a published resource. It is written later, if it differs.
     pub fn report(&self, uid: &str, name: &str, facts: &Facts) {
         let verdict = ready::judge(facts);
         let current = self.known.published(name);
@@ -159,7 +157,7 @@ impl Conditions {
         desk.answered.remove(uid);
     }
 
-    /// Writes what is due until told to stop.
+    /// Writes due conditions until stopped.
     pub async fn run(&self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -229,7 +227,7 @@ impl Conditions {
             if desk.drops == Drops::Nobody {
                 tracing::info!(
                     publishedresource = name,
-                    "the installed type of PublishedResources keeps no conditions: none are written"
+                    "the installed CRD of PublishedResources has no conditions: not writing any"
                 );
             }
             desk.drops = Drops::By(definition);
@@ -263,7 +261,7 @@ impl Conditions {
 }
 
 impl Desk {
-    /// The newest status that is known.
+    /// The newest known status.
     fn newest<'s>(&'s self, uid: &str, seen: &'s Value) -> &'s Value {
         match self.answered.get(uid) {
             Some(answered) if answered.version > version(seen) => &answered.status,

@@ -1,22 +1,22 @@
-//! What feeds tell that is about no single object: slices, bindings, published resources, types.
+//! Events of control objects: slices, bindings, published resources, types.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::dispatch::{Dispatch, News};
-use super::export::Seen;
+use super::dispatch::{ControlEvent, Dispatch};
+use super::export::WatchedExport;
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::startup::Located;
-use super::workspaces::{Moved, Workspaces, binding_kind};
+use super::workspaces::{Moved, Workspaces};
+use crate::publish::related::binding_kind;
 use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::controller::WatchSpec;
 use hawser_sync::Side;
 use kube_lang::object::Gvk;
-
-use super::feeds::Wanted;
 
 pub fn slice_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new(
@@ -30,7 +30,7 @@ pub fn export_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new("apis.kcp.io", "v1alpha1", "APIExport"))
 }
 
-/// The kinds whose events come here.
+/// The kinds of the control objects.
 pub fn control_kinds() -> Vec<Arc<Gvk>> {
     vec![
         slice_kind(),
@@ -41,10 +41,15 @@ pub fn control_kinds() -> Vec<Arc<Gvk>> {
     ]
 }
 
-/// A feed of the one object of a workspace that has this name, by the only selector that its rights
-/// allow.
-pub fn named(side: &Side, kind: Arc<Gvk>, resource: &str, at: &Connection, name: &str) -> Wanted {
-    Wanted {
+/// A feed of the one object with this name in a workspace, by the only selector that its rights allow.
+pub fn named(
+    side: &Side,
+    kind: Arc<Gvk>,
+    resource: &str,
+    at: &Connection,
+    name: &str,
+) -> WatchSpec {
+    WatchSpec {
         side: side.clone(),
         kind,
         source: at.url().into(),
@@ -60,26 +65,33 @@ pub fn named(side: &Side, kind: Arc<Gvk>, resource: &str, at: &Connection, name:
     }
 }
 
-/// Hears of everything that decides about who takes part in what.
+fn uid_of(export: &WatchedExport) -> Option<&str> {
+    match export {
+        WatchedExport::Present(export) => export["metadata"]["uid"].as_str(),
+        WatchedExport::Unknown | WatchedExport::Absent => None,
+    }
+}
+
+/// Handles the events that decide which workspaces and resources take part.
 pub struct Control {
     pub located: Located,
     pub dispatch: Arc<Dispatch>,
     pub workspaces: Arc<Workspaces>,
     pub publishing: Arc<Publishing>,
-    pub export: watch::Sender<Seen>,
-    /// Kinds of which a first list has come and been heard of whole.
+    pub export: watch::Sender<WatchedExport>,
+    /// Kinds whose first list has been handled completely.
     pub listed: watch::Sender<HashSet<Arc<Gvk>>>,
-    /// Told when more is known than before, or a workspace has come or left.
+    /// Notified when more is known than before, or when a workspace has come or left.
     pub complete: Arc<Notify>,
 }
 
 impl Control {
-    /// Listens until nobody can tell anything any more.
-    pub async fn listen(self, mut news: mpsc::UnboundedReceiver<News>) {
-        while let Some(news) = news.recv().await {
-            match news {
-                News::Changed(source, change) => self.changed(&source, &change),
-                News::Completed(source, kind) => self.completed(&source, &kind),
+    /// Handles events until all senders are gone.
+    pub async fn listen(self, mut events: mpsc::UnboundedReceiver<ControlEvent>) {
+        while let Some(event) = events.recv().await {
+            match event {
+                ControlEvent::Changed(source, change) => self.changed(&source, &change),
+                ControlEvent::Completed(source, kind) => self.completed(&source, &kind),
             }
         }
     }
@@ -95,13 +107,16 @@ impl Control {
             self.workspaces.expect(Some(source));
             self.moved(self.workspaces.binding(source, change));
         } else if *kind == export_kind() {
-            self.workspaces.expect(None);
             let seen = match change.what {
-                What::Gone => Seen::Absent,
-                _ => Seen::Present(Arc::new(change.object.as_value().clone())),
+                What::Gone => WatchedExport::Absent,
+                _ => WatchedExport::Present(Arc::new(change.object.as_value().clone())),
             };
-            // Nobody keeps the export where that part is left out.
-            let _ = self.export.send(seen);
+            if uid_of(&self.export.borrow()).is_some_and(|known| uid_of(&seen) != Some(known)) {
+                self.workspaces.doubt();
+            }
+            self.workspaces.expect(None);
+            // Kept also where nobody waits for it: the next version is compared with it.
+            self.export.send_replace(seen);
         } else {
             self.publishing.heard(change);
         }
@@ -112,9 +127,9 @@ impl Control {
             self.publishing.listed();
         } else if *kind == export_kind() {
             let _ = self.export.send_if_modified(|seen| {
-                let missing = *seen == Seen::Unknown;
+                let missing = *seen == WatchedExport::Unknown;
                 if missing {
-                    *seen = Seen::Absent;
+                    *seen = WatchedExport::Absent;
                 }
                 missing
             });
@@ -128,7 +143,7 @@ impl Control {
 
     fn moved(&self, moved: Moved) {
         if moved.endpoints {
-            for publication in self.dispatch.running().all() {
+            for publication in self.dispatch.running().values() {
                 self.publishing.attach(publication);
             }
         }

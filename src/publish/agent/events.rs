@@ -1,8 +1,8 @@
-//! Events on the objects of consumers: what came of a pass, in plain words.
+//! Events on the objects of consumers: the result of a pass, in plain words.
 //!
-//! A pass makes one event at most. It says nothing of the provider's side but what [`plain`] lets
-//! through of a refusal. Events are worth little: they are sent on a lane of their own, one of a tenant at a time,
-//! within a rate an object and a rate a tenant, and whatever goes wrong drops them.
+//! A pass causes one event at most. It reveals nothing of the provider's side except what [`plain`] takes from a
+//! refusal. Events are not important: they use a lane of their own, one event of a tenant at a time, with a rate for
+//! each object and each tenant, and any failure drops them.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
@@ -18,22 +18,22 @@ mod recorder;
 pub use announcer::Announcer;
 pub use body::About;
 use plain::Hidden;
-pub use recorder::{Counts, Note, Recorder, Sender, line};
+pub use recorder::{Counts, Note, Recorder, line};
 
-/// So many different refusals are told of an object.
+/// The number of different refusals that are reported for an object.
 const MOST_REFUSALS: usize = 3;
 
-/// What an event says: a reason out of a closed list, and a sentence.
+/// The text of an event: a reason from a closed list, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Telling {
     pub reason: Reason,
     pub message: String,
 }
 
-/// The reasons of events, under the names that consumers know.
+/// The reasons of events, as consumers know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The least telling first.
+    /// The least informative first.
     Accepted,
     StatusSynced,
     Synced,
@@ -85,20 +85,20 @@ impl Reason {
 
     fn sentence(self) -> &'static str {
         match self {
-            Self::Accepted => "The object was accepted and is going to be processed.",
-            Self::StatusSynced => "The status of the object was brought up to date.",
-            Self::Synced => "The latest change of the object was handed over to the service.",
-            Self::Placed => "The object was handed over to the service.",
-            Self::Cleanup => "The service is cleaning up after the object.",
-            Self::Deleted => "The service has cleaned up after the object.",
-            Self::StatusMissing => "A status cannot be carried over.",
+            Self::Accepted => "The object was accepted and will be processed.",
+            Self::StatusSynced => "The status of the object was updated.",
+            Self::Synced => "The latest change of the object was passed to the service.",
+            Self::Placed => "The object was passed to the service.",
+            Self::Cleanup => "The service is deleting its copy of the object.",
+            Self::Deleted => "The service has deleted its copy of the object.",
+            Self::StatusMissing => "A status cannot be copied.",
             Self::Refused => "The object could not be processed.",
         }
     }
 }
 
-/// The one event of a pass over an object: why it or what belongs to it is refused, else the most telling of what happened.
-/// None where nothing changed and nothing is refused.
+/// The event of a pass over an object: the refusal of the object or of something that belongs to it, else the most
+/// informative effect. `None` if nothing changed and nothing is refused.
 pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
     let mut told: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
         return Some(Telling {
             reason: Reason::StatusMissing,
             message: format!(
-                "The status of {} cannot be carried over: it has none where it is copied to.",
+                "The status of {} cannot be copied: the target kind has no status subresource.",
                 belonging(&outcome.link)
             ),
         });
@@ -141,7 +141,7 @@ fn is_its_own(outcome: &Outcome) -> bool {
     *outcome.link.0 == *PRIMARY
 }
 
-/// What a link that is not of the object itself is about, as far as its owner knows of it.
+/// The description of a related link, as far as the owner of the object may know it.
 fn belonging(link: &LinkId) -> String {
     let entry = related::entry_of(link).map(|entry| format!(" ({entry})"));
     format!(
@@ -150,7 +150,7 @@ fn belonging(link: &LinkId) -> String {
     )
 }
 
-/// Why one link is refused.
+/// The reason why one link is refused.
 fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
     let is_its_own = is_its_own(outcome);
     let whose = if is_its_own {
@@ -187,37 +187,35 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
     message
 }
 
-/// What a refusal means for the owner of the object, who knows nothing of copies.
+/// The meaning of a refusal for the owner of the object, who knows nothing of copies.
 fn words(code: Code) -> &'static str {
     match code {
-        Code::NameConflict => "cannot be processed: the service uses its name for something else",
+        Code::NameConflict => {
+            "cannot be processed: the service already uses its name for another object"
+        }
         Code::AdoptionRefused => {
-            "cannot be processed: the service has something of this name already"
+            "cannot be processed: an object of this name already exists in the service"
         }
         Code::NameInvalid => "cannot be processed: the service cannot use its name",
-        Code::NamespaceMissing => "cannot be processed: the service has no place for it yet",
+        Code::NamespaceMissing => "cannot be processed: the service has no namespace for it yet",
         Code::Invalid => "was refused as invalid",
         Code::Forbidden => "cannot be processed: the service does not allow it",
         Code::TooLarge => "is too large",
         Code::TooDeep => {
             "cannot be processed: it, or what the service made of it, is nested deeper than 127 levels"
         }
-        Code::StateTooLarge => "is too large to be kept in step",
-        Code::StateNotKept => "has a value that cannot be kept in step",
-        Code::MutationFailed => "cannot be processed as it is: it does not fit the service's rules",
-        Code::NamingFailed => "cannot be processed: the service finds no name for it",
-        Code::RulesInvalid => {
-            "cannot be processed at the moment: the service is not set up correctly"
-        }
+        Code::StateTooLarge => "is too large to be copied",
+        Code::StateNotKept => "has a value that cannot be copied",
+        Code::MutationFailed => "cannot be processed: it does not fit the rules of the service",
+        Code::NamingFailed => "cannot be processed: the service could not derive a name for it",
+        Code::RulesInvalid => "cannot be processed at the moment: the service is misconfigured",
         Code::NotLinked | Code::NamespaceClosed => {
-            "cannot be processed: the service does not open that place to it"
+            "cannot be processed: the service does not allow that namespace"
         }
-        Code::ReferenceInvalid => "cannot be processed: what refers to it cannot be made out",
-        Code::TooManyRelated => "cannot be processed: there are too many of its kind",
-        Code::Contested => {
-            "cannot be kept in step: something else takes back what is written, each time"
-        }
-        Code::KindNotServed => "cannot be processed: its kind is not known here",
+        Code::ReferenceInvalid => "cannot be processed: its reference could not be resolved",
+        Code::TooManyRelated => "cannot be processed: the object refers to too many of its kind",
+        Code::Contested => "cannot be kept up to date: another writer undoes each change",
+        Code::KindNotServed => "cannot be processed: its kind is not served here",
         Code::InStep
         | Code::SourceNotQuiet
         | Code::Gone

@@ -1,8 +1,8 @@
-//! One task an export: keeps our schemas and claims in it.
+//! One task for each export: it keeps the agent's schemas and claims in it.
 //!
-//! The first write waits a moment until every published resource has its schema or has failed, so
-//! that workspaces see all of it at once; later ones wait until changes stop coming. Nobody else's
-//! trouble holds a published resource back: one without a schema is left out.
+//! The first write waits a moment until every published resource has its schema or has failed, so that workspaces see
+//! all of it at once. Later writes wait until changes stop. A published resource without a schema is left out and does
+//! not delay others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::publish::claims::Needs;
-use crate::publish::export::{ExportProblem, Published};
+use crate::publish::export::{ExportProblem, ExportedResource};
 use hawser_runtime::cluster::connection::Connection;
 
 mod writer;
 
 use writer::{Outcome, Writer};
 
-/// A selected published resource, as far as the export is concerned.
+/// A selected published resource, as the export needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
-    /// Its schema, which may be an earlier one while it is pending or has failed.
+    /// Its schema; an earlier one while the new one is pending or has failed.
     pub schema: Option<String>,
     pub progress: Progress,
     pub needs: Arc<Needs>,
@@ -40,22 +40,22 @@ pub enum Progress {
     Settled,
 }
 
-/// All that are selected. None until they have been listed.
+/// All selected published resources. `None` until they have been listed.
 pub type Members = Option<Arc<[Member]>>;
 
 /// What the watch of the export shows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Seen {
-    /// It has not listed yet, or there is none: the export is asked for.
+pub enum WatchedExport {
+    /// The watch has not listed yet, or there is none: the export is read.
     #[default]
     Unknown,
     Absent,
     Present(Arc<Value>),
 }
 
-/// How the export stands.
+/// The state of the export and its problems.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct ExportStatus {
     pub state: ExportState,
     /// The schemas that are in it.
     pub listed: Arc<BTreeSet<String>>,
@@ -64,27 +64,29 @@ pub struct Standing {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ExportState {
-    /// Nothing has been found out yet.
+    /// Not known yet.
     #[default]
     Pending,
     InStep,
-    /// There is none of this name; it is waited for.
+    /// There is no export of this name; the agent waits for it.
     Missing,
-    /// It could not be read or written, in words; tried again.
+    /// It could not be read or written, with the message; retried.
     Failed(String),
 }
 
-impl Standing {
-    /// What keeps a published resource from being in the export as asked; empty when all is well.
+impl ExportStatus {
+    /// The problems that keep a published resource from being exported as requested.
     pub fn against(&self, schema: &str, needs: &Needs, export: &str) -> Vec<String> {
         let mut against = Vec::new();
         match &self.state {
             ExportState::InStep => {}
-            ExportState::Pending => against.push("the export has not been written yet".to_owned()),
+            ExportState::Pending => {
+                against.push("the APIExport has not been written yet".to_owned());
+            }
             ExportState::Missing => against.push(missing(export)),
             ExportState::Failed(why) => against.push(why.clone()),
         }
-        let published = Published { schema, needs };
+        let published = ExportedResource { schema, needs };
         let problems = self.problems.iter().filter(|p| p.concerns(published));
         against.extend(problems.map(ToString::to_string));
         if against.is_empty() && !self.listed.contains(schema) {
@@ -97,21 +99,21 @@ impl Standing {
 }
 
 fn missing(export: &str) -> String {
-    format!("there is no APIExport {export} in kcp: create it, the agent waits for it")
+    format!("the APIExport {export} does not exist in kcp: create it; the agent waits for it")
 }
 
-/// How long things wait.
+/// The delays of the export.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The first write, for published resources that are still pending.
+    /// Of the first write, for published resources that are still pending.
     pub first: Duration,
-    /// Later ones, for more changes.
+    /// Of later writes, for more changes.
     pub quiet: Duration,
-    /// Later ones, for published resources that are still pending.
+    /// Of later writes, for published resources that are still pending.
     pub rest: Duration,
-    /// Until an export that is missing is asked for again, where no watch tells of it.
+    /// Until a missing export is read again, if no watch reports it.
     pub missing: Duration,
-    /// The first pause after a failure, and after somebody undid what we wrote; doubled each time.
+    /// The first pause after a failure, and after somebody reverted a write; doubled each time.
     pub pause: Duration,
 }
 
@@ -127,22 +129,22 @@ impl Default for Pace {
     }
 }
 
-/// Which export, and on whose behalf.
+/// The export, and the agent that writes it.
 pub struct Exporter {
     /// The workspace of the export.
     pub workspace: Connection,
     pub export: String,
     pub agent: String,
     pub pace: Pace,
-    /// Told how many published resources are selected, whenever that changes.
+    /// Called with the number of selected published resources, whenever it changes.
     pub count: Box<dyn Fn(usize) + Send + Sync>,
 }
 
-/// What the task listens to and tells. It ends when told to, or when nobody changes anything any more.
+/// The inputs and outputs of the task. It ends when told to, or when all senders are gone.
 pub struct Wires {
     pub members: watch::Receiver<Members>,
-    pub export: watch::Receiver<Seen>,
-    pub standing: watch::Sender<Standing>,
+    pub export: watch::Receiver<WatchedExport>,
+    pub standing: watch::Sender<ExportStatus>,
     pub stop: CancellationToken,
 }
 
@@ -211,7 +213,7 @@ impl Exporter {
         }
     }
 
-    /// Waits for the first full picture.
+    /// Waits until all published resources are known.
     async fn gather(
         &self,
         members: &mut watch::Receiver<Members>,

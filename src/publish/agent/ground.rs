@@ -1,5 +1,5 @@
-//! What tests of the agent stand on: a service cluster with the type `PublishedResource`, and a
-//! workspace with an export.
+//! The environment of the agent's tests: a service cluster with the type `PublishedResource`, and a workspace with an
+//! export.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 pub(super) const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const SOON: Duration = Duration::from_mins(1);
-/// Between two looks: whoever looks without end takes the time from what is looked at.
+/// The pause between two reads, so that polling leaves time to what is polled.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct Scene {
@@ -27,11 +27,11 @@ pub(super) struct Scene {
     mark: u64,
 }
 
-/// Which definition of `PublishedResource` the service cluster has.
+/// The CRD of `PublishedResource` on the service cluster.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Dialect {
     Ours,
-    /// It knows no conditions.
+    /// It has no conditions.
     Original,
 }
 
@@ -146,7 +146,7 @@ impl Scene {
     }
 }
 
-/// Asks until the answer fits.
+/// Reads until the answer fits.
 pub(super) async fn until(
     connection: &Connection,
     path: &str,
@@ -168,7 +168,7 @@ pub(super) async fn until(
     found.unwrap_or_else(|_| panic!("{path} stays {last:#}"))
 }
 
-/// The definition of crontabs, in one version.
+/// The CRD of crontabs, with one version.
 pub(super) fn crontabs(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -1,5 +1,5 @@
-//! Events for owners: on the export in kcp, on published resources on the service cluster. They are
-//! best effort: dropped where the server is busy or refuses them.
+//! Events for owners: on the export in kcp, on published resources on the service cluster. They are best effort:
+//! dropped if the server is busy or refuses them.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use tokio::time::timeout;
 
 use hawser_runtime::cluster::connection::{Call, CallClass, Connection};
 
-/// Of objects outside of namespaces.
+/// The namespace of events about objects without namespace.
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 /// The longest message that a server takes, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
-/// Stands for the rest of a message.
+/// Replaces the rest of a long message.
 const MORE: &str = " …";
-/// What is left of an object's name in the name of its event, which has an end of its own.
+/// The longest part of an object's name in the name of its event, which has a suffix of its own.
 const LONGEST_NAME: usize = 200;
-/// How long is waited for an event to be taken.
+/// The time limit for sending an event.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What happened.
+/// The data of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice<'n> {
-    /// Outside of namespaces. Only its kind and metadata are looked at.
+    /// The object, without a namespace. Only its kind and metadata are used.
     pub(super) about: &'n Value,
     pub(super) component: &'static str,
     /// `Normal` or `Warning`.
@@ -32,15 +32,15 @@ pub(super) struct Notice<'n> {
     pub(super) message: &'n str,
 }
 
-/// Sends an event. Whether it arrives is nobody's concern.
+/// Sends an event. Failures are ignored.
 pub(super) async fn send(connection: &Connection, notice: Notice<'_>) {
     let event = event(notice, Timestamp::now());
     let call = Call::post(EVENTS, &event).class(CallClass::Event);
     let reason = notice.reason;
     match timeout(PATIENCE, connection.ask(call)).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, reason, "an event was dropped"),
-        Err(_) => tracing::debug!(reason, "an event was dropped: no answer"),
+        Ok(Err(error)) => tracing::debug!(%error, reason, "dropped an event"),
+        Err(_) => tracing::debug!(reason, "dropped an event: no answer"),
     }
 }
 

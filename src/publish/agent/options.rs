@@ -1,7 +1,7 @@
-//! What an agent is told when it starts: validated once, plain data afterwards.
+//! The options of an agent: validated once, plain data afterwards.
 //!
-//! Knows the rules that the values of the flags have to keep and what is taken where nothing is given.
-//! Does not know how a command line is written, nor reads any file that it names.
+//! Knows the valid values of the flags and their defaults. Does not know the syntax of a command line, and reads no
+//! files.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use hawser_runtime::cluster::config::Lookup;
 use kube_lang::selector::{Selector, SelectorError};
 
-/// What an agent is called after: its slice, and this.
+/// The default name of an agent is the slice's name with this suffix.
 const DEFAULT_NAME_SUFFIX: &str = "-syncagent";
 
 /// The longest RFC 1035 label.
 const MAX_LABEL: usize = 63;
 
-/// A part of an agent that can be left out.
+/// A part of an agent that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
     ApiExport,
@@ -25,21 +25,21 @@ pub enum Controller {
     Sync,
 }
 
-/// Whether several agents settle by a Lease who works.
+/// Whether agents of one name elect a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaderElection {
     On,
     Off,
 }
 
-/// How many requests may be on their way, a side.
+/// The number of concurrent requests to each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
     pub kcp: NonZeroUsize,
     pub service: NonZeroUsize,
 }
 
-/// The share of a kind's copies that may go within one window before deletions of that kind are held.
+/// The share of a kind's copies that may be deleted within one window before further deletions are held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeletionBrake {
     /// Above 0, at most 1.
@@ -47,39 +47,39 @@ pub enum DeletionBrake {
     Off,
 }
 
-/// All that an agent is told.
+/// The validated options of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentOptions {
     pub kcp_kubeconfig: PathBuf,
     /// Holds the Lease and the state Secrets.
     pub namespace: String,
-    /// The name of the endpoint slice in the workspace that the kcp kubeconfig points at.
+    /// The name of the endpoint slice in the workspace of the kcp kubeconfig.
     pub slice: String,
     pub agent_name: String,
-    /// Which published resources this agent serves.
+    /// Selects the published resources that this agent serves.
     pub selector: Selector,
     pub disabled: BTreeSet<Controller>,
     pub leader_election: LeaderElection,
-    /// Where the service cluster is, as far as the command line says so.
+    /// The configuration of the service cluster, from the command line.
     pub service_cluster: Lookup,
-    /// Where metrics are served; nowhere if none.
+    /// The listen address for metrics, if any.
     pub metrics_address: Option<String>,
-    /// Where probes are served; nowhere if none.
+    /// The listen address for probes, if any.
     pub health_address: Option<String>,
     pub in_flight: InFlight,
     pub deletion_brake: DeletionBrake,
 }
 
-/// What stands on a command line. An empty text is one that was not given.
+/// The values on a command line. An empty text was not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct RawAgentArgs {
     pub kubeconfig: String,
     pub kubeconfig_host_override: String,
     pub kubeconfig_ca_file_override: String,
     pub kcp_kubeconfig: String,
     pub namespace: String,
     pub slice: String,
-    /// The obsolete name of an export; its slice of the same name is meant.
+    /// Deprecated: the name of an export, which has a slice of the same name.
     pub export: String,
     pub agent_name: String,
     pub selector: String,
@@ -92,20 +92,20 @@ pub struct Given {
     pub deletion_brake: String,
 }
 
-/// Options that hold, and what their author should know about them.
+/// Valid options, and warnings about them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
+pub struct ValidAgentArgs {
     pub options: AgentOptions,
     pub warnings: Vec<String>,
 }
 
-/// One thing that is wrong with what was given.
+/// One invalid flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum FlagError {
     #[error("--namespace is required")]
     NoNamespace,
     #[error(
-        "--agent-name {0:?} is no RFC 1035 label: at most 63 of a-z, 0-9 and '-', starting with a letter and not \
+        "--agent-name {0:?} is not an RFC 1035 label: at most 63 of a-z, 0-9 and '-', starting with a letter and not \
          ending with '-'"
     )]
     AgentName(String),
@@ -116,24 +116,24 @@ pub enum Problem {
     #[error("--published-resource-selector {text:?}: {source}")]
     Selector { text: String, source: SelectorError },
     #[error(
-        "--disabled-controllers: there is no {0:?}, only apiexport, apiresourceschema and sync"
+        "--disabled-controllers: unknown controller {0:?}: use apiexport, apiresourceschema or sync"
     )]
     Controller(String),
     #[error("{0} must be at least 1")]
     InFlight(&'static str),
     #[error(
-        "--deletion-brake {0:?} is no share: a number above 0 and up to 1, a percentage such as 50%, or off"
+        "--deletion-brake {0:?} is not a share: use a number above 0 and up to 1, a percentage such as 50%, or off"
     )]
     DeletionBrake(String),
 }
 
-/// Everything that is wrong with what was given.
+/// All invalid flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct FlagErrors(pub Vec<FlagError>);
 
-impl std::error::Error for Problems {}
+impl std::error::Error for FlagErrors {}
 
-impl fmt::Display for Problems {
+impl fmt::Display for FlagErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("invalid options: ")?;
         for (index, problem) in self.0.iter().enumerate() {
@@ -151,7 +151,7 @@ impl fmt::Display for Problems {
 impl Controller {
     pub const ALL: [Self; 3] = [Self::ApiExport, Self::ApiResourceSchema, Self::Sync];
 
-    /// As it is called on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::ApiExport => "apiexport",
@@ -161,52 +161,44 @@ impl Controller {
     }
 }
 
-// === impl AgentOptions ===
+// === impl RawAgentArgs ===
 
-impl AgentOptions {
-    pub fn enabled(&self, controller: Controller) -> bool {
-        !self.disabled.contains(&controller)
-    }
-}
-
-// === impl Given ===
-
-impl Given {
-    /// All that is wrong is said at once.
-    pub fn check(self) -> Result<Checked, Problems> {
+impl RawAgentArgs {
+    /// Validates the flags and returns all errors at once.
+    pub fn check(self) -> Result<ValidAgentArgs, FlagErrors> {
         let mut problems = Vec::new();
         let mut warnings = Vec::new();
         if self.namespace.is_empty() {
-            problems.push(Problem::NoNamespace);
+            problems.push(FlagError::NoNamespace);
         }
         if !self.agent_name.is_empty() && !is_label(&self.agent_name) {
-            problems.push(Problem::AgentName(self.agent_name.clone()));
+            problems.push(FlagError::AgentName(self.agent_name.clone()));
         }
         let slice = self.slice_or_export(&mut warnings);
         if slice.is_empty() {
-            problems.push(Problem::NoSlice);
+            problems.push(FlagError::NoSlice);
         }
         if self.kcp_kubeconfig.is_empty() {
-            problems.push(Problem::NoKcpKubeconfig);
+            problems.push(FlagError::NoKcpKubeconfig);
         }
-        let selector = or_noted(read_selector(&self.selector), &mut problems);
+        let selector = value_or_noted(read_selector(&self.selector), &mut problems);
         let mut disabled = BTreeSet::new();
         for name in &self.disabled_controllers {
-            disabled.extend(or_noted(read_controller(name), &mut problems));
+            disabled.extend(value_or_noted(read_controller(name), &mut problems));
         }
-        let kcp = or_noted(
+        let kcp = value_or_noted(
             read_in_flight("--max-in-flight-kcp", self.max_in_flight_kcp),
             &mut problems,
         );
-        let service = or_noted(
+        let service = value_or_noted(
             read_in_flight("--max-in-flight-service", self.max_in_flight_service),
             &mut problems,
         );
-        let deletion_brake = or_noted(read_brake(&self.deletion_brake), &mut problems);
+        let deletion_brake = value_or_noted(read_brake(&self.deletion_brake), &mut problems);
         let (Some(selector), Some(kcp), Some(service), Some(deletion_brake), true) =
             (selector, kcp, service, deletion_brake, problems.is_empty())
         else {
-            return Err(Problems(problems));
+            return Err(FlagErrors(problems));
         };
         let agent_name = match self.agent_name {
             // Not checked again: names of slices may have dots, and so may names that come from them.
@@ -235,24 +227,23 @@ impl Given {
             in_flight: InFlight { kcp, service },
             deletion_brake,
         };
-        Ok(Checked { options, warnings })
+        Ok(ValidAgentArgs { options, warnings })
     }
 
-    /// kcp makes a slice of the same name with each export, so the name of the export will do.
+    /// kcp creates a slice of the same name for each export, so the name of the export is accepted.
     fn slice_or_export(&self, warnings: &mut Vec<String>) -> String {
         if self.export.is_empty() {
             return self.slice.clone();
         }
         if self.slice.is_empty() {
             warnings.push(format!(
-                "--apiexport-ref is obsolete: taking {:?} for the name of an APIExportEndpointSlice, better say \
-                 --apiexportendpointslice-ref",
+                "--apiexport-ref is deprecated: using {:?} as the name of the APIExportEndpointSlice; set --apiexportendpointslice-ref instead",
                 self.export
             ));
             self.export.clone()
         } else {
             warnings.push(
-                "--apiexport-ref is obsolete and ignored beside --apiexportendpointslice-ref"
+                "--apiexport-ref is deprecated and ignored, because --apiexportendpointslice-ref is set"
                     .to_owned(),
             );
             self.slice.clone()
@@ -260,8 +251,8 @@ impl Given {
     }
 }
 
-/// The value, or a note of what is wrong with it.
-fn or_noted<T>(read: Result<T, Problem>, problems: &mut Vec<Problem>) -> Option<T> {
+/// The value, or the error of its flag.
+fn value_or_noted<T>(read: Result<T, FlagError>, problems: &mut Vec<FlagError>) -> Option<T> {
     read.map_err(|problem| problems.push(problem)).ok()
 }
 
@@ -269,30 +260,30 @@ fn given(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Nothing and `0` mean that nobody listens.
+/// An empty text and `0` disable listening.
 fn address(text: String) -> Option<String> {
     given(text).filter(|text| text != "0")
 }
 
-fn read_selector(text: &str) -> Result<Selector, Problem> {
-    Selector::parse(text).map_err(|source| Problem::Selector {
+fn read_selector(text: &str) -> Result<Selector, FlagError> {
+    Selector::parse(text).map_err(|source| FlagError::Selector {
         text: text.to_owned(),
         source,
     })
 }
 
-fn read_controller(name: &str) -> Result<Controller, Problem> {
+fn read_controller(name: &str) -> Result<Controller, FlagError> {
     Controller::ALL
         .into_iter()
         .find(|controller| controller.name() == name)
-        .ok_or_else(|| Problem::Controller(name.to_owned()))
+        .ok_or_else(|| FlagError::Controller(name.to_owned()))
 }
 
-fn read_in_flight(flag: &'static str, number: usize) -> Result<NonZeroUsize, Problem> {
-    NonZeroUsize::new(number).ok_or(Problem::InFlight(flag))
+fn read_in_flight(flag: &'static str, number: usize) -> Result<NonZeroUsize, FlagError> {
+    NonZeroUsize::new(number).ok_or(FlagError::InFlight(flag))
 }
 
-fn read_brake(text: &str) -> Result<DeletionBrake, Problem> {
+fn read_brake(text: &str) -> Result<DeletionBrake, FlagError> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(DeletionBrake::Off);
     }
@@ -302,7 +293,7 @@ fn read_brake(text: &str) -> Result<DeletionBrake, Problem> {
     };
     match share {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(DeletionBrake::Share(share)),
-        _ => Err(Problem::DeletionBrake(text.to_owned())),
+        _ => Err(FlagError::DeletionBrake(text.to_owned())),
     }
 }
 
@@ -320,20 +311,20 @@ fn is_label(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn complete() -> Given {
-        Given {
+    fn complete() -> RawAgentArgs {
+        RawAgentArgs {
             kcp_kubeconfig: "/kcp/kubeconfig".to_owned(),
             namespace: "agents".to_owned(),
             slice: "databases".to_owned(),
             max_in_flight_kcp: 32,
             max_in_flight_service: 32,
             deletion_brake: "0.5".to_owned(),
-            ..Given::default()
+            ..RawAgentArgs::default()
         }
     }
 
     #[track_caller]
-    fn check_problems(given: Given, expected: &[&str]) {
+    fn check_problems(given: RawAgentArgs, expected: &[&str]) {
         let problems = given.check().unwrap_err();
         let texts: Vec<_> = problems.0.iter().map(ToString::to_string).collect();
         assert_eq!(texts.len(), expected.len(), "{texts:#?}");
@@ -355,19 +346,19 @@ mod tests {
         assert_eq!(options.service_cluster.kubeconfig, None);
         assert_eq!(options.service_cluster.host_override, None);
         assert_eq!(options.deletion_brake, DeletionBrake::Share(0.5));
-        assert!(Controller::ALL.into_iter().all(|c| options.enabled(c)));
+        assert!(options.disabled.is_empty());
         assert!(checked.warnings.is_empty());
     }
 
     #[test]
     fn all_problems_are_told_at_once() {
-        let given = Given {
+        let given = RawAgentArgs {
             agent_name: "9lives".to_owned(),
             selector: "a in b".to_owned(),
             disabled_controllers: vec!["sync".to_owned(), "Sync".to_owned(), String::new()],
             deletion_brake: "half".to_owned(),
             max_in_flight_service: 1,
-            ..Given::default()
+            ..RawAgentArgs::default()
         };
         check_problems(
             given,
@@ -389,20 +380,20 @@ mod tests {
     fn a_given_agent_name_is_a_label_and_one_made_from_a_slice_may_have_dots() {
         let longest = "a".repeat(63);
         for name in ["a", "a-1", "agent", longest.as_str()] {
-            let given = Given {
+            let given = RawAgentArgs {
                 agent_name: name.to_owned(),
                 ..complete()
             };
             assert_eq!(given.check().unwrap().options.agent_name, name);
         }
         for name in ["1a", "a.b", "A", "a-", "-a", &"a".repeat(64), "ä", "a_b"] {
-            let given = Given {
+            let given = RawAgentArgs {
                 agent_name: name.to_owned(),
                 ..complete()
             };
             check_problems(given, &["RFC 1035"]);
         }
-        let given = Given {
+        let given = RawAgentArgs {
             slice: "databases.example.com".to_owned(),
             ..complete()
         };
@@ -414,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_obsolete_export_names_the_slice_where_none_is_given() {
-        let old = Given {
+        let old = RawAgentArgs {
             slice: String::new(),
             export: "exported".to_owned(),
             ..complete()
@@ -424,7 +415,7 @@ mod tests {
         assert_eq!(checked.options.agent_name, "exported-syncagent");
         assert!(checked.warnings[0].contains("--apiexportendpointslice-ref"));
 
-        let both = Given {
+        let both = RawAgentArgs {
             export: "exported".to_owned(),
             ..complete()
         };
@@ -436,7 +427,7 @@ mod tests {
     #[test]
     fn nobody_listens_at_an_empty_address_or_zero() {
         for (given, expected) in [("", None), ("0", None), (":8081", Some(":8081"))] {
-            let checked = Given {
+            let checked = RawAgentArgs {
                 health_address: given.to_owned(),
                 metrics_address: given.to_owned(),
                 ..complete()

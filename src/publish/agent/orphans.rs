@@ -1,8 +1,7 @@
-//! Orphans: what workspaces that do not bind the API any more have left on the service cluster. Found and
-//! removed at an operator's word, beside or without an agent at work.
+//! Orphans: objects on the service cluster of workspaces that no longer bind the API. They are listed and removed on
+//! request, whether or not an agent is running.
 //!
-//! Of this agent are the copies and the states that carry its name, and the related copies that states
-//! tell of.
+//! An agent's orphans are the copies and states with its name, and the related copies that its states record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,14 +9,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::options::AgentOptions;
-use super::process::{AgentError, Planes};
+use super::process::{AgentError, Connections};
 use super::publication::secret_kind;
 use super::schemas::{Manifest, PUBLISHED_RESOURCES};
 use super::startup::SLICES;
-use super::workspaces::{CLUSTER_ANNOTATION, binding_kind, endpoint_urls};
+use super::workspaces::{CLUSTER_ANNOTATION, endpoint_urls};
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
-use crate::publish::related::Ends;
+use crate::publish::related::{RelatedEnds, binding_kind};
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connection};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
@@ -29,14 +28,14 @@ use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{CopyRecord, Key};
 use kube_lang::object::{Gvk, Object};
 
-/// Objects a page of a list.
+/// The page size of lists.
 const PAGE: usize = 500;
 
-/// Why orphans cannot be told.
+/// The reason why orphans cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum OrphansError {
     #[error(transparent)]
-    Agent(#[from] AgentError),
+    AgentIdentity(#[from] AgentError),
     #[error("reading {what}")]
     Read {
         what: String,
@@ -49,9 +48,9 @@ pub enum OrphansError {
         #[source]
         source: ConnectError,
     },
-    #[error("the APIExportEndpointSlice {0} names no endpoint: nothing is known of workspaces")]
+    #[error("the APIExportEndpointSlice {0} has no endpoints: the workspaces are unknown")]
     NoEndpoints(String),
-    #[error("an item of {what} is no object")]
+    #[error("an item of {what} is not an object")]
     NoObject { what: String },
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
@@ -59,7 +58,7 @@ pub enum OrphansError {
     NotServed { group: String, kind: String },
 }
 
-/// What an orphan is. Removed in this order: a state tells where the others are.
+/// The sort of an orphan. Removed in this order, because a state records the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sort {
     RelatedCopy,
@@ -67,7 +66,7 @@ pub enum Sort {
     State,
 }
 
-/// One object of the service cluster that was made for a workspace that has left.
+/// An object of the service cluster that was created for a workspace that has left.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Orphan {
     /// The logical cluster.
@@ -81,51 +80,62 @@ pub struct Orphan {
     version: String,
 }
 
-/// What there is.
+/// The orphans that exist.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub orphans: Vec<Orphan>,
-    /// How many workspaces bind the API.
+    /// Copies without a state in workspaces that bind the API: their objects are gone, or somebody duplicated a copy with
+    /// its labels. They are listed and never removed.
+    pub without_state: Vec<Orphan>,
+    /// The number of workspaces that bind the API.
     pub bound: usize,
 }
 
-/// What became of an orphan.
+/// The fate of an orphan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     Removed,
-    /// Its deletion was asked for, and a finalizer of somebody else keeps it.
+    /// Its deletion was requested, and a foreign finalizer keeps it.
     InDeletion,
-    /// Its workspace binds the API by now, or another orphan of it could not be removed.
+    /// Its workspace binds the API again, or another orphan of it could not be removed.
     Left,
     Failed(String),
 }
 
-/// Looks for orphans on behalf of the agent with these options.
+/// Finds orphans on behalf of the agent with these options.
 pub struct Search {
     options: AgentOptions,
-    planes: Planes,
+    planes: Connections,
 }
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
         let apart = Apart::start("apart").map_err(AgentError::Apart)?;
         let metrics = Arc::new(Metrics::new());
-        let planes = Planes::connect(&options, &metrics, &Fence::always_open(), &apart)?;
+        let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &apart)?;
         Ok(Self { options, planes })
     }
 
     /// The orphans of all workspaces, or of one.
     pub async fn find(&self, workspace: Option<&str>) -> Result<Found, OrphansError> {
         // First the copies: a workspace that binds meanwhile is then known to.
-        let (mut orphans, states) = (self.copies().await?, self.states().await?);
+        let (copies, states) = (self.copies().await?, self.states().await?);
         let bound = self.bound().await?;
-        let has_left = |cluster: &str| {
-            !bound.contains(cluster) && workspace.is_none_or(|only| only == cluster)
-        };
-        orphans.retain(|orphan| has_left(&orphan.workspace));
+        let is_asked = |cluster: &str| workspace.is_none_or(|only| only == cluster);
+        let has_left = |cluster: &str| !bound.contains(cluster) && is_asked(cluster);
+        let told: BTreeSet<_> = states.iter().map(|(_, state)| whose(state)).collect();
+        let (mut orphans, mut without_state) = (Vec::new(), Vec::new());
+        for (whose, copy) in copies {
+            if has_left(&copy.workspace) {
+                orphans.push(copy);
+            } else if is_asked(&copy.workspace) && !told.contains(&whose) {
+                without_state.push(copy);
+            }
+        }
+        without_state.sort();
         for (workspace, state) in states {
             if has_left(&workspace) {
-                orphans.extend(self.told_of(&workspace, &state).await?);
+                orphans.extend(self.recorded_copies(&workspace, &state).await?);
                 let path = collection(&secret_kind(), state.namespace(), "secrets");
                 orphans.push(orphan(Sort::State, workspace, &path, &state));
             }
@@ -135,12 +145,13 @@ impl Search {
         orphans.dedup_by(|a, b| a.path == b.path);
         Ok(Found {
             orphans,
+            without_state,
             bound: bound.len(),
         })
     }
 
-    /// Removes orphans that were found, each as it was found. Nothing is removed of a workspace that binds
-    /// the API by now.
+    /// Removes orphans in the state in which they were found. Nothing is removed of a workspace that binds the API
+    /// again.
     pub async fn remove(
         &self,
         orphans: &[Orphan],
@@ -209,7 +220,7 @@ impl Search {
     }
 
     /// The copies of all published kinds.
-    async fn copies(&self) -> Result<Vec<Orphan>, OrphansError> {
+    async fn copies(&self) -> Result<Vec<(Whose, Orphan)>, OrphansError> {
         let service = &self.planes.service;
         let discovery = Discovery::new(service.clone());
         let kind = Gvk::new("syncagent.kcp.io", "v1alpha1", "PublishedResource");
@@ -234,14 +245,14 @@ impl Search {
             for copy in list(service, &gvk, &path, &self.of_agent(marks::CLUSTER)).await? {
                 if let Some(Remote { cluster, .. }) = Remote::read(&copy) {
                     let path = collection(&gvk, copy.namespace(), &kind.plural);
-                    copies.push(orphan(Sort::Copy, cluster, &path, &copy));
+                    copies.push((whose(&copy), orphan(Sort::Copy, cluster, &path, &copy)));
                 }
             }
         }
         Ok(copies)
     }
 
-    /// The states that this agent keeps, with their workspaces.
+    /// The states of this agent, with their workspaces.
     async fn states(&self) -> Result<Vec<(String, Object)>, OrphansError> {
         let kind = secret_kind();
         let path = collection(&kind, Some(&self.options.namespace), "secrets");
@@ -251,8 +262,12 @@ impl Search {
         Ok(states.into_iter().filter_map(of).collect())
     }
 
-    /// The related copies on the service cluster that a state tells of, as they were made.
-    async fn told_of(&self, workspace: &str, state: &Object) -> Result<Vec<Orphan>, OrphansError> {
+    /// The related copies on the service cluster that a state records, as they were created.
+    async fn recorded_copies(
+        &self,
+        workspace: &str,
+        state: &Object,
+    ) -> Result<Vec<Orphan>, OrphansError> {
         let sides = Sides::default();
         let remote = Remote {
             cluster: workspace.to_owned(),
@@ -264,7 +279,7 @@ impl Search {
             let CopyRecord::Created { key, uid } = copy else {
                 continue;
             };
-            let Some(ends) = Ends::read(&link, &sides, &remote) else {
+            let Some(ends) = RelatedEnds::read(&link, &sides, &remote) else {
                 continue;
             };
             if key.side != sides.service {
@@ -307,7 +322,15 @@ impl Search {
     }
 }
 
-/// Orphans by workspace and by what they are.
+/// The labels that name the object of a copy or of a state.
+type Whose = [Option<String>; 3];
+
+fn whose(object: &Object) -> Whose {
+    [marks::CLUSTER, marks::NAMESPACE_HASH, marks::NAME_HASH]
+        .map(|label| object.label(label).map(str::to_owned))
+}
+
+/// Orphans by workspace and sort.
 pub fn counted(orphans: &[Orphan]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for orphan in orphans {
@@ -330,7 +353,7 @@ fn orphan(sort: Sort, workspace: String, path: &str, object: &Object) -> Orphan 
     }
 }
 
-/// Every object of a list, page by page.
+/// All objects of a list, page by page.
 async fn list(
     at: &Connection,
     kind: &Gvk,

@@ -1,402 +1,233 @@
-//! Passes: workers take objects from the queue, run the engine over them, and give them back.
+//! Passes over objects of workspaces: their subject, the requests they may send, the notes at the end.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::sync::{OnceCell, watch};
 use tracing::{debug, info, warn};
 
-use super::atlas::Places;
-use super::bonds::Bonds;
-use super::braking::Braking;
+use super::bonds::{Bond, Bonds};
 use super::dispatch::Dispatch;
-use super::evaluation::Evaluation;
+use super::events::Announcer;
+use super::observing::CONTROLLER;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
-use super::related::{Company, Standing};
-use super::retraction::{Guards, Retraction};
+use super::related::Presence;
+use super::retraction::Retraction;
 use super::workspaces::Workspaces;
 use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
-use hawser_runtime::cluster::cache::Cache;
-use hawser_runtime::cluster::queue::{self, Urgency, Work};
-use hawser_runtime::cluster::troubles::{self, Troubles};
-use hawser_runtime::cluster::wire::Wire;
-use hawser_sync::decide::Question;
+use hawser_runtime::cluster::cache::{Cache, Change};
+use hawser_runtime::cluster::queue::{self, Work};
+use hawser_runtime::cluster::troubles::DueTrouble;
+use hawser_runtime::controller::telemetry::count;
+use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::Question;
+use hawser_sync::link::Fate;
 use hawser_sync::reason::Class;
-use hawser_sync::subject::{Fate, Labels};
 use hawser_sync::{
-    Answer, Cluster, Code, Contests, Dialect, Failure, Found, Key, Memo, Outcome, Print,
-    Prints as _, Reason, Report, Request, Scope, Seen, Step, Store, Subject, View, run,
+    Answer, Code, Dialect, Failure, Fingerprint, FingerprintSource as _, Key, Outcome, Request,
+    Scope, Seen, Settled, Step, Subject, View,
 };
-use kube_lang::object::Object;
+use kube_lang::object::{Gvk, Object};
 
-/// Passes that may be under way at the same time. Most of them wait for an answer.
+/// The number of concurrent passes. Most of them wait for an answer.
 pub const WORKERS: usize = 64;
 
-/// A pass that was run.
-pub struct Pass<'a> {
-    pub publication: &'a Publication,
-    pub id: &'a SubjectId,
-    pub urgency: Urgency,
-    pub report: &'a Report,
-    /// Before it was run, from the time it was ready.
-    pub waited: Duration,
-    pub took: Duration,
-}
+/// An object of this many bytes is evaluated on a separate thread.
+const LARGE: usize = 64 << 10;
 
-/// What hears of every pass.
-pub trait Finished: Send + Sync {
-    fn finished(&self, pass: &Pass<'_>);
-    /// A pass broke what worked on it.
-    fn broke(&self);
-}
-
-/// Everything that passes need. One for all workers.
+/// The state that all passes share.
 pub struct Passes {
     pub sides: Sides,
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
     pub workspaces: Arc<Workspaces>,
-    pub wire: Wire<Arc<Places>>,
-    pub finished: Box<dyn Finished>,
+    pub metrics: Arc<Metrics>,
+    pub announcer: Announcer,
     pub bonds: Bonds,
-    pub braking: Arc<Braking>,
-    /// What was written of late.
-    pub contests: Mutex<Contests>,
-    pub troubles: Troubles,
-    pub started: Instant,
-    pub evaluation: Evaluation,
+    /// Notified when the conditions of owners may change.
+    pub owners: watch::Sender<()>,
 }
 
-/// How long an object that was refused waits, where nothing happens to it.
-const REFUSED: Duration = Duration::from_mins(1);
+impl controller::Dialect for Passes {
+    type Id = SubjectId;
+    type Pass = ObjectPass;
 
-/// An object of so many bytes is computed about apart from everything else.
-const LARGE: usize = 64 << 10;
+    const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
 
-impl Passes {
-    /// Works until the queue is closed. Passes under way are ended first.
-    pub async fn work(self: Arc<Self>, workers: usize) {
-        let mut tasks = JoinSet::new();
-        for _ in 0..workers {
-            let passes = Arc::clone(&self);
-            tasks.spawn(async move {
-                while let Some(work) = passes.dispatch.queue.next().await {
-                    let outcome = whole(passes.pass(&work)).await.unwrap_or_else(|| {
-                        passes.finished.broke();
-                        queue::Outcome::Failed(None)
-                    });
-                    passes.dispatch.queue.done(work, outcome);
-                }
-            });
-        }
-        while tasks.join_next().await.is_some() {}
-    }
-
-    async fn pass(&self, work: &Work<SubjectId>) -> queue::Outcome {
+    fn begin(
+        self: &Arc<Self>,
+        work: &Work<SubjectId>,
+        rested: Option<Arc<Settled>>,
+    ) -> Option<ObjectPass> {
         let id = &work.key;
-        let settled = queue::Outcome::Settled;
-        let Some(publication) = self.dispatch.publication(&id.publication) else {
-            return settled;
-        };
+        let publication = self.dispatch.publication(&id.publication)?;
         // What is not known whole comes with its list, or when its workspace takes part.
-        let source = self.cache.source(&self.sides.kcp, &id.cluster);
-        if !source.is_some_and(|source| publication.sees(&source)) {
-            return settled;
-        }
-        if publication.rests(id, &self.cache) {
-            return settled;
-        }
-        self.dispatch.company.teach(self.wire.atlas());
-        // Before the pass: what changes meanwhile is for the next one.
-        let rules = publication.rules();
-        let started = Instant::now();
-        let guards = Guards {
-            sides: &self.sides,
-            workspaces: &self.workspaces,
-            bonds: &self.bonds,
-            braking: &self.braking,
-        };
-        let retraction = Retraction::new(guards, &publication, id);
-        retraction.foresee().await;
-        let front = Front {
-            publication: &publication,
-            id,
-            sides: &self.sides,
-            retraction: &retraction,
-            company: &self.dispatch.company,
-            plain: Mutex::default(),
-        };
-        let cluster = WhileAtWork {
-            publication: &publication,
-            workspace: &id.cluster,
-            retraction: &retraction,
-            passes: self,
-            evaluation: self.evaluation_of(&publication, id),
-        };
-        let known = Known {
-            cache: &self.cache,
-            dispatch: &self.dispatch,
-            id,
-        };
-        let mut report = run(&front, &known, &cluster).await;
-        let took = started.elapsed();
-        self.clean(&mut report);
-        for copy in report.outcomes.iter().filter_map(|one| one.copy.as_ref()) {
-            publication.found_copy(id, copy);
-        }
-        let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
-        if publication.contested(id, report.outcomes.iter().any(is_contested)) {
-            self.braking.stir();
-        }
-        let anchor = publication.anchor(id);
-        if retraction.takes_nothing() {
-            self.braking.withdraw(&publication.local_kind, &anchor);
-        }
-        let anchor = Question::Object(anchor);
-        let standing = match self.cache.print(&anchor) {
-            Some(Print::ABSENT) => Standing::Gone,
-            Some(_) | None => Standing::There,
-        };
-        let works = &publication.related;
-        if works.note(&publication, id, &report, standing, &*self.cache) {
-            let tenant = Arc::clone(&id.cluster);
-            self.dispatch.queue.add(id.clone(), &tenant, work.urgency);
-        }
-        publication.remember(id, Memo::of(&report, rules));
-        let pass = Pass {
-            publication: &publication,
-            id,
-            urgency: work.urgency,
-            report: &report,
-            waited: work.waited,
-            took,
-        };
-        self.tell(&pass);
-        outcome(&report)
-    }
-
-    /// What is computed about an object that is small and copied as it is takes no longer than a turn for it would.
-    fn evaluation_of(&self, publication: &Publication, id: &SubjectId) -> Option<&Evaluation> {
-        let is_light = !publication.compiled().evaluates()
-            && self.cache.bytes(&publication.anchor(id)) < LARGE;
-        (!is_light).then_some(&self.evaluation)
-    }
-
-    fn tell(&self, pass: &Pass<'_>) {
-        let Pass {
+        let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
+        publication.sees(&source).then(|| ObjectPass {
+            passes: Arc::clone(self),
+            anchor: publication.anchor(id),
+            id: id.clone(),
+            rested,
+            retraction: Mutex::default(),
+            bond: OnceCell::new(),
             publication,
-            id,
-            report,
-            ..
-        } = pass;
-        let workspace = &*id.cluster;
-        let namespace = id.namespace.as_deref().unwrap_or_default();
-        let (name, resource) = (&*id.name, &*publication.plan.name);
-        for outcome in &report.outcomes {
-            let reason = &outcome.reason;
-            let code = reason.code.as_str();
-            let about = (id, &outcome.link);
-            let Some(news) = self.troubles.weigh(&about, &id.cluster, reason) else {
-                debug!(
-                    workspace,
-                    namespace,
-                    name,
-                    publishedresource = resource,
-                    reason = code,
-                    requests = report.requests,
-                    "{}",
-                    reason.code.sentence()
-                );
-                continue;
+        })
+    }
+
+    fn learned(&self, by: &SubjectId, change: &Change) {
+        self.dispatch.learned(by, change);
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<queue::Outcome>) {
+        self.metrics.worked(CONTROLLER, waited, took, outcome);
+    }
+}
+
+/// A pass over one object.
+pub struct ObjectPass {
+    pub(super) passes: Arc<Passes>,
+    pub(super) publication: Arc<Publication>,
+    pub(super) id: SubjectId,
+    pub(super) anchor: Key,
+    /// The answers of the last pass.
+    rested: Option<Arc<Settled>>,
+    /// The state that the requests of the last round follow from.
+    pub(super) retraction: Mutex<Retraction>,
+    /// The bond of the workspace, once it was read.
+    pub(super) bond: OnceCell<Result<Bond, String>>,
+}
+
+impl PassDialect for ObjectPass {
+    fn rules(&self) -> u64 {
+        self.publication.rules()
+    }
+
+    /// Finds out how a workspace ends whose bindings are known to be in deletion.
+    async fn prepare(&self) {
+        let leaves = !self.passes.workspaces.is_bound(&self.id.cluster);
+        if leaves
+            && self.publication.compiled().keeps_on_unbind()
+            && let Ok(bond) = self.passes.bonds.end(&self.id.cluster).await
+        {
+            // Nobody else sets it before the first round.
+            let _ = self.bond.set(Ok(bond));
+        }
+    }
+
+    fn goes_on(&self) -> Result<(), String> {
+        self.publication.goes_on()
+    }
+
+    /// What a request takes back with the published object. All of that counts once.
+    fn deletion(&self, request: &Request) -> Option<Deletion> {
+        let Retraction {
+            retracts, keeps, ..
+        } = *self.retraction.lock();
+        let deletes = retracts && !keeps && self.takes_back(request, retracts);
+        deletes.then(|| Deletion {
+            kind: Arc::clone(&self.publication.local_kind),
+            key: self.anchor.clone(),
+            tenant: Arc::clone(&self.id.cluster),
+            stock: self.publication.stock(&self.id.cluster),
+        })
+    }
+
+    /// Nothing is taken back where it is not known whether the workspace still binds the API.
+    async fn allows(&self, request: &Request) -> Result<(), Withheld> {
+        let Retraction {
+            retracts,
+            keeps,
+            version,
+        } = *self.retraction.lock();
+        if keeps
+            || !self.takes_back(request, retracts)
+            || !self.publication.compiled().keeps_on_unbind()
+        {
+            return Ok(());
+        }
+        let ask = || self.passes.bonds.ask(&self.id.cluster, version);
+        let why = match self.bond.get_or_init(ask).await {
+            Ok(Bond::Bound | Bond::Deleted) => return Ok(()),
+            Ok(Bond::Unbinding) => "the workspace no longer binds the API".to_owned(),
+            Err(why) => format!("the bindings of the workspace: {why}"),
+        };
+        Err(Failure::NotSent(why).into())
+    }
+
+    fn answered(&self, request: &Request, answer: &Answer) {
+        if self.publication.answered(request, answer) {
+            self.passes.owners.send_replace(());
+        }
+    }
+
+    /// Small objects without evaluated rules are computed at once: waiting for a turn would take as long.
+    fn is_heavy(&self) -> bool {
+        self.publication.compiled().evaluates() || self.passes.cache.bytes(&self.anchor) >= LARGE
+    }
+
+    /// The published object, if nothing that was created for it is to be deleted.
+    fn keeps(&self) -> Option<(Arc<Gvk>, Key)> {
+        let Retraction {
+            retracts, keeps, ..
+        } = *self.retraction.lock();
+        let kind = || Arc::clone(&self.publication.local_kind);
+        (!retracts || keeps).then(|| (kind(), self.anchor.clone()))
+    }
+
+    fn log(&self, outcome: &Outcome, news: Option<DueTrouble>) {
+        let workspace = &*self.id.cluster;
+        let namespace = self.id.namespace.as_deref().unwrap_or_default();
+        let (name, resource) = (&*self.id.name, &*self.publication.plan.name);
+        let reason = &outcome.reason;
+        let code = reason.code.as_str();
+        macro_rules! tell {
+            ($level:ident, $($more:tt)*) => {
+                $level!(
+                    workspace, namespace, name, publishedresource = resource, reason = code,
+                    $($more)*
+                )
             };
-            let what = reason.to_string();
-            let left_out = (news.left_out > 0).then_some(news.left_out);
-            if reason.code.class() == Class::Refused {
-                warn!(
-                    workspace,
-                    namespace,
-                    name,
-                    publishedresource = resource,
-                    reason = code,
-                    left_out,
-                    "{what}"
-                );
-            } else {
-                info!(
-                    workspace,
-                    namespace,
-                    name,
-                    publishedresource = resource,
-                    reason = code,
-                    left_out,
-                    "{what}"
-                );
-            }
         }
-        self.finished.finished(pass);
-    }
-}
-
-impl Passes {
-    /// Takes out of what is said of troubles what the objects of the pass contain: it is told to others.
-    fn clean(&self, report: &mut Report) {
-        let in_trouble = |reason: &Reason| {
-            matches!(reason.code.class(), Class::Refused | Class::Retry)
-                && !reason.detail.is_empty()
+        let Some(news) = news else {
+            return tell!(debug, "{}", reason.code.sentence());
         };
-        if !report.outcomes.iter().any(|o| in_trouble(&o.reason)) {
-            return;
-        }
-        let (mut keys, mut objects) = (Vec::new(), Vec::new());
-        for question in &report.asked {
-            match question {
-                Question::Object(key) => {
-                    keys.push(key.clone());
-                    if let Seen::Present(object) = self.cache.get(key) {
-                        objects.push(object);
-                    }
-                }
-                Question::Marked(scope, labels) => {
-                    if let Found::All(all) = self.cache.find(scope, labels) {
-                        let (found, all): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-                        keys.extend(found);
-                        objects.extend(all);
-                    }
-                }
-            }
-        }
-        keys.extend(report.outcomes.iter().filter_map(|o| o.copy.clone()));
-        for outcome in &mut report.outcomes {
-            if in_trouble(&outcome.reason) {
-                let objects = objects.iter().map(|object| &**object);
-                outcome.reason = troubles::clean(&outcome.reason, keys.iter(), objects);
-            }
-        }
-    }
-}
-
-/// What came of work on one thing; none where it panicked, of which the log tells. Other things must not
-/// lose their worker by that.
-pub(super) async fn whole<T>(work: impl Future<Output = T>) -> Option<T> {
-    // What is shared is behind locks that are released, and looked at anew by the next attempt.
-    AssertUnwindSafe(work).catch_unwind().await.ok()
-}
-
-/// When an object is looked at again.
-fn outcome(report: &Report) -> queue::Outcome {
-    let classes = report
-        .outcomes
-        .iter()
-        .map(|outcome| outcome.reason.code.class());
-    match (classes.max(), report.recheck) {
-        (Some(Class::Retry | Class::Working), _) | (None, Some(_)) => queue::Outcome::Failed(None),
-        (Some(Class::Refused), _) => queue::Outcome::Failed(Some(REFUSED)),
-        (_, Some(after)) => queue::Outcome::Again(after),
-        (_, None) => queue::Outcome::Settled,
-    }
-}
-
-/// The wire on behalf of a workspace, for as long as the publication is at work.
-struct WhileAtWork<'a> {
-    publication: &'a Publication,
-    retraction: &'a Retraction<'a>,
-    passes: &'a Passes,
-    workspace: &'a Arc<str>,
-    /// None where nothing takes long.
-    evaluation: Option<&'a Evaluation>,
-}
-
-impl Cluster for WhileAtWork<'_> {
-    async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
-        match self.evaluation {
-            Some(evaluation) => evaluation.run(self.workspace, work).await,
-            None => work(),
+        let left_out = (news.left_out > 0).then_some(news.left_out);
+        if reason.code.class() == Class::Refused {
+            tell!(warn, left_out, "{reason}");
+        } else {
+            tell!(info, left_out, "{reason}");
         }
     }
 
-    async fn send(&self, request: &Request) -> Answer {
-        if let Err(why) = self.publication.goes_on() {
-            return Answer::Failed(Failure::Unavailable(why));
+    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
+        let (publication, id, report) = (&self.publication, &self.id, ended.report);
+        let copies = report.outcomes.iter().filter_map(|one| one.copy.as_ref());
+        let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
+        let is_contested = report.outcomes.iter().any(is_contested);
+        if publication.passed(id, copies, is_contested) {
+            self.passes.owners.send_replace(());
         }
-        if let Err(failure) = self.retraction.allows(request).await {
-            return Answer::Failed(failure);
-        }
-        let written = request.key().filter(|_| request.writes());
-        let live = match written.map(|key| self.passes.cache.get(key)) {
-            Some(Seen::Present(live)) => Some(live),
-            _ => None,
+        let cache = &*self.passes.cache;
+        let presence = match cache.fingerprint(&Question::Object(self.anchor.clone())) {
+            Some(Fingerprint::ABSENT) => Presence::Gone,
+            Some(_) | None => Presence::There,
         };
-        let (contests, now) = (&self.passes.contests, || self.passes.started.elapsed());
-        let imposed = match contests.lock().weigh(request, live.as_deref(), now()) {
-            Ok(imposed) => imposed,
-            Err(contest) => return Answer::Failed(Failure::Contested(contest.place)),
-        };
-        // Much may have happened when its turn has come.
-        let goes_on = || self.publication.goes_on();
-        let errand = self.passes.wire.errand(self.workspace, &goes_on);
-        let answer = errand.send(request).await;
-        if !matches!(answer, Answer::Failed(_)) {
-            contests.lock().made(imposed, now());
+        if publication.note_related(id, report, presence, cache) {
+            let subjects = &self.passes.dispatch.subjects;
+            subjects.add(id.clone(), ended.urgency);
         }
-        self.publication.lost_copy(request, &answer);
-        if self.publication.allowed(request, &answer) {
-            self.passes.braking.stir();
-        }
-        answer
+        count(&self.passes.metrics, ended);
+        self.passes.announcer.announce(self.anchor.clone(), report);
+        ended.next
     }
 }
 
-/// The caches as one pass reads them. What it learns, everybody else who depends on it hears of at once:
-/// the event that follows brings nothing new.
-struct Known<'a> {
-    cache: &'a Cache,
-    dispatch: &'a Dispatch,
-    id: &'a SubjectId,
-}
-
-impl Store for Known<'_> {
-    fn get(&self, key: &Key) -> Seen {
-        self.cache.get(key)
-    }
-
-    fn find(&self, scope: &Scope, labels: &Labels) -> Found {
-        self.cache.find(scope, labels)
-    }
-
-    fn saw_deletion(&self, key: &Key) -> bool {
-        self.cache.saw_deletion(key)
-    }
-
-    fn saw_end(&self, key: &Key) -> bool {
-        self.cache.saw_end(key)
-    }
-
-    fn learn(&self, request: &Request, answer: &Answer) {
-        for change in self.cache.take(request, answer) {
-            self.dispatch.learned(self.id, &change);
-        }
-    }
-}
-
-/// What the engine asks about one object.
-struct Front<'a> {
-    publication: &'a Publication,
-    id: &'a SubjectId,
-    sides: &'a Sides,
-    retraction: &'a Retraction<'a>,
-    company: &'a Company,
-    /// The subject without its related objects, which stays the same all through the pass.
-    plain: Mutex<Option<(ObjectRules, Subject)>>,
-}
-
-impl Front<'_> {
-    /// An object that passes depend on; it is read where nothing is known of it.
+impl ObjectPass {
+    /// An object that passes depend on; it is read if it is unknown.
     fn known(view: &dyn View, key: Key) -> Result<Option<Arc<Object>>, Vec<Request>> {
         match view.get(&key) {
             Seen::Present(object) => Ok(Some(object)),
@@ -405,37 +236,30 @@ impl Front<'_> {
         }
     }
 
-    /// Whether this object is to be kept in step, or was until it went into deletion.
+    /// Whether this object is to be synchronized, or was until its deletion.
     fn wanted(&self, anchor: &Object, view: &dyn View) -> Result<bool, Vec<Request>> {
         let compiled = self.publication.compiled();
         if anchor.in_deletion() && anchor.has_finalizer(marks::FINALIZER) {
             return Ok(true);
         }
-        let namespace = match self.publication.anchor(self.id).namespace_key() {
+        let namespace = match self.anchor.namespace_key() {
             Some(key) if compiled.needs_namespace() => Self::known(view, key)?,
             _ => None,
         };
         Ok(compiled.wants(anchor, namespace.as_deref()))
     }
 
-    fn rules(&self, path: Option<&str>) -> ObjectRules {
-        let remote = self.id.remote();
-        ObjectRules::new(self.publication.compiled(), self.sides, remote, path)
-    }
-
+    /// The rules and the subject without its related objects, for a workspace with this path.
     fn plain(&self, path: Option<&str>) -> (ObjectRules, Subject) {
-        let mut plain = self.plain.lock();
-        let known = plain.take().filter(|(rules, _)| rules.is_at(path));
-        let made = known.unwrap_or_else(|| {
-            let rules = self.rules(path);
-            let mut subject = subject_of(rules.clone());
-            if let Some(memory) = &mut subject.memory {
-                let question = Question::Object(memory.key.clone());
-                memory.rested = self.publication.rested_with(self.id, &question);
-            }
-            (rules, subject)
-        });
-        plain.insert(made).clone()
+        let compiled = self.publication.compiled();
+        let rules = ObjectRules::new(compiled, &self.passes.sides, self.id.remote(), path);
+        let mut subject = subject_of(rules.clone());
+        if let Some(memory) = &mut subject.memory {
+            let question = Question::Object(memory.key.clone());
+            let rested = self.rested.as_ref();
+            memory.rested = rested.and_then(|settled| settled.answer(&question));
+        }
+        (rules, subject)
     }
 
     fn path(&self, anchor: &Seen, view: &dyn View) -> Result<Option<String>, Vec<Request>> {
@@ -444,7 +268,11 @@ impl Front<'_> {
         if !self.publication.compiled().needs_path() || !lives {
             return Ok(None);
         }
-        let scope = Scope::new(&self.sides.kcp, &logical_cluster_kind(), &self.id.cluster);
+        let scope = Scope::new(
+            &self.passes.sides.kcp,
+            &logical_cluster_kind(),
+            &self.id.cluster,
+        );
         let key = scope.key(None, "cluster");
         let found = Self::known(view, key.clone())?;
         let path = found.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned));
@@ -453,10 +281,10 @@ impl Front<'_> {
     }
 }
 
-impl Dialect for Front<'_> {
+impl Dialect for ObjectPass {
     fn subject(&self, view: &dyn View) -> Result<Subject, Vec<Request>> {
-        let anchor = view.get(&self.publication.anchor(self.id));
-        let keeps = self.retraction.begin(match &anchor {
+        let anchor = view.get(&self.anchor);
+        let keeps = self.begin_round(match &anchor {
             Seen::Present(object) => Some(object),
             Seen::Absent | Seen::Unknown => None,
         });
@@ -464,13 +292,14 @@ impl Dialect for Front<'_> {
             && !self.wanted(object, view)?
         {
             let (rules, plain) = self.plain(None);
-            return Ok(related::outside(plain, &rules, self.company.ledger(), view));
+            let ledger = self.passes.dispatch.related.ledger();
+            return Ok(related::outside(plain, &rules, ledger, view));
         }
         let path = self.path(&anchor, view)?;
         let (rules, plain) = self.plain(path.as_deref());
-        let kinds = self.publication.related.kinds();
-        let published = self.company.published();
-        let around = self.company.around(&kinds, &published);
+        let shared = &self.passes.dispatch.related;
+        let (kinds, published) = (self.publication.related_kinds(), shared.published());
+        let around = shared.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;
         if keeps {
             // Its objects go with the binding, by nobody's will.
@@ -489,20 +318,5 @@ impl Dialect for Front<'_> {
                 .collect(),
             Seen::Absent | Seen::Unknown => Vec::new(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn work_that_panics_is_over_and_its_worker_goes_on() {
-        let broken = async {
-            tokio::task::yield_now().await;
-            assert_eq!(1, 2, "as a mistake would");
-        };
-        assert_eq!(whole(broken).await, None);
-        assert_eq!(whole(async { 1 }).await, Some(1));
     }
 }

@@ -1,11 +1,9 @@
-//! All of the agent together, from start to end.
+//! The process of the agent, from start to end.
 
 use std::collections::HashSet;
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,26 +11,23 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::atlas::Places;
+use super::approvals;
 use super::bonds::Bonds;
-use super::braking::Braking;
-use super::conditions::{Conditions, Known, Quiet};
+use super::conditions::{ConditionSource, Conditions, QuietPeriod};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
-use super::evaluation::Evaluation;
 use super::events::{self, Announcer};
-use super::export::{self, Exporter, Members, Standing, Wires};
-use super::feeds::{self, Feeds, Wanted};
-use super::observing::{Observing, watch_numbers};
+use super::export::{self, ExportStatus, Exporter, Members, Wires};
+use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
+use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::sweep::Sweep;
@@ -44,8 +39,9 @@ use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
-use hawser_runtime::cluster::troubles::Troubles;
-use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::controller::{
+    BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
+};
 use hawser_runtime::process::apart::Apart;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
@@ -54,7 +50,7 @@ use hawser_runtime::process::shutdown;
 use hawser_sync::{Scope, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-/// What ends an agent for good.
+/// The errors that end an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error(transparent)]
@@ -67,31 +63,29 @@ pub enum AgentError {
     Serve(#[from] ServeError),
     #[error("cannot start a thread")]
     Apart(#[source] io::Error),
-    #[error("the leadership was lost: another agent of this name may be at work now")]
+    #[error("lost the leadership: another agent of this name may lead now")]
     LeadershipLost,
 }
 
-/// How long what is under way may go on after the end was asked for, and how long it may then take to
-/// let the next one lead.
-const DRAIN: Duration = Duration::from_secs(3);
+/// The time limit for releasing the lease.
 const RELEASE: Duration = Duration::from_millis(1500);
 
-/// What has to be known before the agent counts as ready.
+/// The conditions of readiness.
 const GATES: [&str; 2] = ["kcp", "caches"];
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until stopped, or until the agent cannot go on.
 pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), AgentError> {
     let options = Arc::new(options);
     let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::missing(GATES));
     let apart = Apart::start("apart").map_err(AgentError::Apart)?;
     let _pages = pages(&options, &metrics, &health, &stop, &apart).await?;
-    let _beats = AbortOnDropHandle::new(tokio::spawn(beating(Arc::clone(&health))));
+    let _beats = lifecycle::beat(&health, || {});
     let fence = match options.leader_election {
         LeaderElection::Off => Fence::always_open(),
         LeaderElection::On => Fence::closed(),
     };
-    let planes = Planes::connect(&options, &metrics, &fence, &apart)?;
+    let planes = Connections::connect(&options, &metrics, &fence, &apart)?;
     let located = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         located = locate(&planes.kcp, &options.slice) => located?,
@@ -131,16 +125,16 @@ async fn pages(
     Ok(served)
 }
 
-/// Both control planes, with credentials that are read again when their files change.
-pub(super) struct Planes {
+/// The connections to both control planes; their credentials are read again when the files change.
+pub(super) struct Connections {
     pub(super) kcp: Connection,
     pub(super) service: Connection,
-    /// To the service cluster, with sockets that serve nothing but the lease.
+    /// To the service cluster, with sockets that serve the lease only.
     lease: Connection,
     _followed: [AbortOnDropHandle<()>; 2],
 }
 
-impl Planes {
+impl Connections {
     pub(super) fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
@@ -172,39 +166,36 @@ impl Planes {
         });
         let kcp = Source::workspace(&options.kcp_kubeconfig);
         let (kcp, watched) = connect(kcp, "kcp", in_flight.kcp.get())?;
-        let renewed = kcp.clone();
-        let second = watched.follow(move |config| renewed.renew(config));
+        let second = lifecycle::renew(watched, &kcp);
         Ok(Self {
             kcp,
             service,
             lease,
-            _followed: [
-                AbortOnDropHandle::new(tokio::spawn(first)),
-                AbortOnDropHandle::new(tokio::spawn(second)),
-            ],
+            _followed: [AbortOnDropHandle::new(tokio::spawn(first)), second],
         })
     }
 }
 
-/// Every part of the agent, not yet at work.
+/// Every part of the agent, before it starts.
 struct Agent {
     options: Arc<AgentOptions>,
     lease: Connection,
     sides: Sides,
     cache: Arc<Cache>,
     dispatch: Arc<Dispatch>,
-    places: Arc<Places>,
+    router: Arc<PublishRouter>,
     workspaces: Arc<Workspaces>,
     publishing: Arc<Publishing>,
     exporter: Option<(Exporter, Wires)>,
     conditions: Arc<Conditions>,
-    braking: Arc<Braking>,
+    brakes: Arc<BrakeRegistry>,
+    owners: watch::Sender<()>,
     complete: Arc<Notify>,
     metrics: Arc<Metrics>,
-    /// Kinds of which a first list was heard of.
+    /// Kinds whose first list has been handled.
     listed: watch::Receiver<HashSet<Arc<Gvk>>>,
-    /// Watches of control kinds, and the task that hears them.
-    feeds: Vec<Arc<feeds::Watched>>,
+    /// Watches of control kinds, and the task that handles their events.
+    watches: Vec<Arc<SharedWatch>>,
     control: AbortOnDropHandle<()>,
     stopped: CancellationToken,
 }
@@ -212,24 +203,24 @@ struct Agent {
 impl Agent {
     fn assemble(
         options: Arc<AgentOptions>,
-        planes: &Planes,
+        planes: &Connections,
         located: Located,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let sides = Sides::default();
         let cache = Cache::new();
         cache.route(&sides.service, "", &SERVICE.into());
-        let (dispatch, news) = Dispatch::new(
-            &sides,
-            &cache,
-            Queue::new(WORKERS),
-            control_kinds(),
-            &options.namespace,
-        );
-        let feeds = Feeds::new(&cache, pace(), Arc::clone(&dispatch) as _);
+        let names = ResourceNames::new(&sides);
+        let (dispatch, events) =
+            Dispatch::new(&sides, &cache, &names, control_kinds(), &options.namespace);
+        let watches = WatchRegistry::new(&cache, pace(), Arc::clone(&dispatch) as _);
         let slices = &located.slice_workspace.connection;
-        let workspaces = Arc::new(Workspaces::new(&sides, &cache, &feeds, slices.clone()));
-        let places = Arc::new(Places::new(&sides, &planes.service, &workspaces));
+        let workspaces = Arc::new(Workspaces::new(&sides, &cache, &watches, slices.clone()));
+        let router = Arc::new(PublishRouter {
+            names: Arc::clone(&names),
+            service: planes.service.clone(),
+            workspaces: Arc::clone(&workspaces),
+        });
         let export_workspace = located.export_workspace.connection.clone();
         let all = |kind, resource, content| {
             let coverage = Coverage::default();
@@ -238,7 +229,7 @@ impl Agent {
                 content,
                 ..wanted.selection
             };
-            feeds.watch(Wanted {
+            watches.watch(WatchSpec {
                 selection,
                 ..wanted
             })
@@ -251,21 +242,27 @@ impl Agent {
         let definitions = all(crd_kind(), "customresourcedefinitions", Content::Metadata);
         let conditions = Arc::new(Conditions::new(
             planes.service.clone(),
-            Box::new(Seen::new(&cache, &published, &definitions)),
-            Quiet::default(),
+            Box::new(ConditionTables::new(&cache, &published, &definitions)),
+            QuietPeriod::default(),
         ));
-        let braking = Arc::new(Braking::new(options.deletion_brake, metrics));
+        let owners = watch::Sender::new(());
+        let (told, counted) = (owners.clone(), Arc::clone(metrics));
+        let brake = approvals::options(options.deletion_brake);
+        let brakes = BrakeRegistry::new(brake, move |change| {
+            counted.held_deletions(&change.kind.kind, change.held);
+            told.send_replace(());
+        });
         let (members, heard_members) = watch::channel(Members::None);
-        let (standing, heard_standing) = watch::channel(Standing::default());
+        let (standing, heard_standing) = watch::channel(ExportStatus::default());
         let publishing = Arc::new(Publishing {
             options: Arc::clone(&options),
             sides: sides.clone(),
             service: planes.service.clone(),
             cache: Arc::clone(&cache),
-            feeds: Arc::clone(&feeds),
+            watches: Arc::clone(&watches),
             dispatch: Arc::clone(&dispatch),
             workspaces: Arc::clone(&workspaces),
-            places: Arc::clone(&places),
+            names,
             schemas: Schemas::new(
                 planes.service.clone(),
                 export_workspace.clone(),
@@ -275,7 +272,8 @@ impl Agent {
                 Authority::Reads,
             ),
             conditions: Arc::clone(&conditions),
-            braking: Arc::clone(&braking),
+            brakes: Arc::clone(&brakes),
+            owners: owners.clone(),
             metrics: Arc::clone(metrics),
             export: located.export.clone(),
             standing: heard_standing,
@@ -303,10 +301,10 @@ impl Agent {
         let watched = vec![
             published,
             definitions,
-            feeds.watch(slice),
-            feeds.watch(export),
+            watches.watch(slice),
+            watches.watch(export),
         ];
-        let (export_seen, seen) = watch::channel(export::Seen::Unknown);
+        let (export_seen, seen) = watch::channel(export::WatchedExport::Unknown);
         let (listed, heard_of_lists) = watch::channel(HashSet::new());
         let (stopped, complete) = (CancellationToken::new(), Arc::new(Notify::new()));
         let counted = Arc::clone(metrics);
@@ -339,17 +337,18 @@ impl Agent {
             sides,
             cache,
             dispatch,
-            places,
+            router,
             workspaces,
             publishing,
             exporter: (!disabled).then_some((exporter, wires)),
             conditions,
-            braking,
+            brakes,
+            owners,
             complete,
             metrics: Arc::clone(metrics),
             listed: heard_of_lists,
-            feeds: watched,
-            control: AbortOnDropHandle::new(tokio::spawn(control.listen(news))),
+            watches: watched,
+            control: AbortOnDropHandle::new(tokio::spawn(control.listen(events))),
             stopped,
         }
     }
@@ -390,7 +389,7 @@ impl Agent {
             () = lost.cancelled() => Err(AgentError::LeadershipLost),
         };
         if ended.is_ok() {
-            info!("told to stop: what is under way is finished first");
+            info!("stopping: finishing active requests first");
         }
         work.end().await;
         if let Some(leadership) = leadership {
@@ -399,11 +398,11 @@ impl Agent {
         ended
     }
 
-    /// Waits until all published resources, types, slices and exports are known by name.
+    /// Waits until all published resources, types, slices and exports are listed.
     async fn control_listed(&self) {
         let mut listed = self.listed.clone();
         let whole = |listed: &HashSet<Arc<Gvk>>| {
-            let mut kinds = self.feeds.iter().map(|feed| feed.table().kind());
+            let mut kinds = self.watches.iter().map(|watch| watch.table().kind());
             kinds.all(|kind| listed.contains(kind))
         };
         if listed.wait_for(whole).await.is_err() {
@@ -412,7 +411,7 @@ impl Agent {
         }
     }
 
-    /// Waits until this agent is the one to work; none where nobody else could be.
+    /// Waits until this agent leads; `None` without leader election.
     async fn lead(&self, fence: Fence, apart: &Apart) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
@@ -436,38 +435,38 @@ impl Agent {
             sides: self.sides.clone(),
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
-            wire: Wire::new(Arc::clone(&self.places)),
+            router: Arc::clone(&self.router),
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics),
-            braking: Arc::clone(&self.braking),
+            owners: self.owners.clone(),
             reason: self.complete,
             forbidden: AtomicBool::new(false),
         };
-        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let passes = Arc::new(Passes {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
             bonds: Bonds::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
-            wire: Wire::new(self.places),
-            finished: Box::new(Observing {
-                metrics: Arc::clone(&self.metrics),
-                announcer: Announcer {
-                    recorder: recorder.clone(),
-                    workspaces: self.workspaces,
-                    cache: Arc::clone(&self.cache),
-                },
-            }),
-            braking: self.braking,
-            contests: Mutex::default(),
-            troubles: Troubles::default(),
-            started: Instant::now(),
-            evaluation: Evaluation::new(processors),
+            metrics: Arc::clone(&self.metrics),
+            announcer: Announcer {
+                recorder: recorder.clone(),
+                workspaces: self.workspaces,
+                cache: Arc::clone(&self.cache),
+            },
+            owners: self.owners,
         });
+        let controller = PassController::new(
+            &passes,
+            &self.dispatch.subjects,
+            &self.cache,
+            self.router,
+            &self.brakes,
+            &Arc::default(),
+        );
         let dispatch = Arc::clone(&self.dispatch);
-        let numbers = watch_numbers(self.metrics, self.cache, self.dispatch, recorder);
-        drained.spawn(passes.work(WORKERS));
+        let numbers = watch_numbers(Arc::clone(&self.publishing), recorder);
+        drained.spawn(controller.run(WORKERS));
         if let Some((exporter, wires)) = self.exporter {
             drained.spawn(exporter.run(wires));
         }
@@ -486,13 +485,13 @@ impl Agent {
             drained,
             _aside: aside.map(AbortOnDropHandle::new).into(),
             _numbers: numbers,
-            _feeds: self.feeds,
+            _watches: self.watches,
             _control: self.control,
         }
     }
 }
 
-/// An agent at work.
+/// A running agent.
 struct Work {
     publishing: Arc<Publishing>,
     dispatch: Arc<Dispatch>,
@@ -500,34 +499,24 @@ struct Work {
     drained: JoinSet<()>,
     _aside: Vec<AbortOnDropHandle<()>>,
     _numbers: AbortOnDropHandle<()>,
-    _feeds: Vec<Arc<feeds::Watched>>,
+    _watches: Vec<Arc<SharedWatch>>,
     _control: AbortOnDropHandle<()>,
 }
 
 impl Work {
-    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    /// Starts nothing more, and finishes running work within the time limit.
     async fn end(mut self) {
         self.publishing.queue.close();
-        self.dispatch.queue.close();
+        self.dispatch.subjects.queue.close();
         self.stopped.cancel();
-        let finished = async { while self.drained.join_next().await.is_some() {} };
-        shutdown::within(DRAIN, "finishing what is under way", finished).await;
+        lifecycle::drain(async { while self.drained.join_next().await.is_some() {} }).await;
     }
 }
 
-/// Says that the process turns, for as long as it does.
-async fn beating(health: Arc<Health>) {
-    let mut beats = tokio::time::interval(Duration::from_secs(5));
-    loop {
-        beats.tick().await;
-        health.beat();
-    }
-}
-
-/// How often is looked whether the caches are complete.
+/// The interval of the check whether the caches are complete.
 const LOOK_ROUND: Duration = Duration::from_millis(100);
 
-/// Says that the caches are complete, once they are.
+/// Marks the caches as complete, once they are.
 async fn filling(publishing: Arc<Publishing>, health: Arc<Health>) {
     while !publishing.is_complete() {
         tokio::time::sleep(LOOK_ROUND).await;
@@ -542,15 +531,15 @@ fn pace() -> Pace {
     }
 }
 
-/// What the watches know, for those who write conditions.
-struct Seen {
+/// The tables of control kinds, for the conditions.
+struct ConditionTables {
     cache: Arc<Cache>,
     published: Scope,
     definitions: Scope,
 }
 
-impl Seen {
-    fn new(cache: &Arc<Cache>, published: &feeds::Watched, definitions: &feeds::Watched) -> Self {
+impl ConditionTables {
+    fn new(cache: &Arc<Cache>, published: &SharedWatch, definitions: &SharedWatch) -> Self {
         Self {
             cache: Arc::clone(cache),
             published: published.table().scope(""),
@@ -566,7 +555,7 @@ impl Seen {
     }
 }
 
-impl Known for Seen {
+impl ConditionSource for ConditionTables {
     fn published(&self, name: &str) -> Option<Arc<Value>> {
         let object = self.object(&self.published, name)?;
         Some(Arc::new(object.as_value().clone()))

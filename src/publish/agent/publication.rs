@@ -1,27 +1,27 @@
-//! One published resource at work: its rules, the feeds it lives on, and what its objects came to.
+//! One running published resource: its rules, its feeds, and notes about its objects.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
+use tokio::sync::Notify;
 
-use super::feeds::{Feeds, Watched};
-use super::related::Works;
+use super::related::RelatedState;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::{SECRET, Sides};
+use hawser_runtime::cluster::brake::Stock;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_sync::decide::Question;
-use hawser_sync::{Answer, Failure, Key, Memo, Print, Request, Seen, Side, Store as _};
+use hawser_runtime::controller::{CopyIndex, SharedWatch, SubjectKey, WatchRegistry, WatchSpec};
+use hawser_sync::{Answer, Failure, Key, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-use super::feeds::Wanted;
-
-/// An object of a workspace under a published resource: what passes are about.
+/// An object of a workspace under a published resource: the subject of passes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectId {
     /// The uid of the published resource.
@@ -41,13 +41,22 @@ impl SubjectId {
     }
 }
 
-/// How many copies are looked at without a break.
+impl SubjectKey for SubjectId {
+    fn tenant(&self) -> &Arc<str> {
+        &self.cluster
+    }
+}
+
+/// The number of copies that are examined without a break.
 const TOGETHER: usize = 256;
 
-/// What the service cluster's source is called in the cache: there is one cluster only.
+/// The time without a watch after which the owner is told.
+const UNHEARD: Duration = Duration::from_secs(10);
+
+/// The source of the service cluster in the cache: there is one cluster only.
 pub const SERVICE: &str = "service";
 
-/// What a published resource was made from.
+/// The input of a publication.
 pub struct Plan {
     /// Of the published resource.
     pub uid: Arc<str>,
@@ -67,33 +76,44 @@ impl Plan {
     }
 }
 
-/// What the objects of one workspace came to.
-type Memos = HashMap<SubjectId, Arc<Memo>>;
-
-/// A published resource at work. What holds it may stop it; nothing is written for it afterwards.
+/// A running published resource. Any holder may stop it; nothing is written for it afterwards.
 pub struct Publication {
     pub plan: Plan,
-    sides: Sides,
+    pub(super) sides: Sides,
     pub local_kind: Arc<Gvk>,
     pub remote_kind: Arc<Gvk>,
-    /// Copies, states and namespaces on the service cluster.
-    local: Vec<Arc<Watched>>,
-    /// What is watched of each endpoint: the objects first.
-    remote: RwLock<HashMap<SourceId, Vec<Arc<Watched>>>>,
-    memos: Mutex<HashMap<Arc<str>, Memos>>,
-    /// Whose copies are where, as passes found them: a copy need not name its source rightly.
-    copies_of: Mutex<HashMap<Key, SubjectId>>,
-    /// What the servers do not allow, in words.
-    refused: Mutex<BTreeSet<String>>,
-    /// What workspaces have not accepted that the agent does there, by kind.
-    unaccepted: Mutex<BTreeSet<(String, Arc<str>)>>,
-    /// How many copies there are of workspaces that have left, by workspace.
-    orphans: Mutex<BTreeMap<String, usize>>,
-    /// Objects of which somebody else takes back what is written.
-    contested: Mutex<BTreeSet<SubjectId>>,
-    /// What travels with its objects.
-    pub related: Works,
+    /// Watches of copies, states and namespaces on the service cluster.
+    local: Vec<Arc<SharedWatch>>,
+    /// Taken after the lock of [`Publishing`](super::publishing::Publishing), before those of watches and tables.
+    pub(super) state: RwLock<PublicationState>,
+    /// The definition of a related type may have changed.
+    pub(super) redefined: Notify,
     stopped: AtomicBool,
+}
+
+/// The known state of a publication.
+pub(super) struct PublicationState {
+    /// The watches of each endpoint: the objects first.
+    remote: HashMap<SourceId, Vec<Arc<SharedWatch>>>,
+    /// Subjects by copy key, as learned from passes; a copy's own annotations may be wrong.
+    copies_of: CopyIndex<SubjectId>,
+    /// Requests that the servers refused, as text.
+    refused: BTreeSet<String>,
+    /// Kinds that workspaces have not accepted, by the permission claims.
+    unaccepted: BTreeSet<(String, Arc<str>)>,
+    /// The number of copies of workspaces that have left, by workspace.
+    orphans: BTreeMap<String, usize>,
+    /// Objects whose writes another writer undoes.
+    contested: BTreeSet<SubjectId>,
+    /// The related objects.
+    pub(super) related: RelatedState,
+}
+
+impl PublicationState {
+    /// The watch of the objects of an endpoint.
+    fn objects(&self, source: &SourceId) -> Option<&Arc<SharedWatch>> {
+        self.remote.get(source)?.first()
+    }
 }
 
 static CONFIG_MAP: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "ConfigMap").into());
@@ -124,7 +144,7 @@ pub fn local_feed(
     kind: &Arc<Gvk>,
     resource: &str,
     coverage: Coverage,
-) -> Wanted {
+) -> WatchSpec {
     let label = coverage.labelled.as_deref();
     let selection = Selection {
         connection: service.clone(),
@@ -134,7 +154,7 @@ pub fn local_feed(
         clusters: Clusters::One("".into()),
         content: Content::Whole,
     };
-    Wanted {
+    WatchSpec {
         side: side.clone(),
         kind: Arc::clone(kind),
         source: SERVICE.into(),
@@ -144,12 +164,12 @@ pub fn local_feed(
 }
 
 impl Publication {
-    /// Begins to watch the service cluster. Nothing is synced before these feeds are complete.
+    /// Starts the watches of the service cluster. Nothing is synchronized before these feeds are complete.
     pub fn prepare(
         plan: Plan,
         sides: &Sides,
         service: &Connection,
-        feeds: &Feeds,
+        watches: &WatchRegistry,
         state_namespace: &str,
     ) -> Arc<Self> {
         let types = plan.compiled.types();
@@ -175,7 +195,7 @@ impl Publication {
             idle: None,
         };
         let watch = |kind: &Arc<Gvk>, resource: &str, coverage| {
-            feeds.watch(local_feed(
+            watches.watch(local_feed(
                 service,
                 &sides.service,
                 kind,
@@ -188,82 +208,107 @@ impl Publication {
             watch(&secret_kind(), "secrets", states),
             watch(&namespace_kind(), "namespaces", Coverage::default()),
         ];
-        let related = Works::new(sides, &plan.compiled);
-        related.watch_local(&plan.compiled, service, feeds);
-        Arc::new(Self {
+        let related = RelatedState::new(&plan.compiled);
+        let publication = Self {
             plan,
             sides: sides.clone(),
             local_kind,
             remote_kind,
             local,
-            remote: RwLock::default(),
-            memos: Mutex::default(),
-            copies_of: Mutex::default(),
-            refused: Mutex::default(),
-            unaccepted: Mutex::default(),
-            orphans: Mutex::default(),
-            contested: Mutex::default(),
-            related,
+            state: RwLock::new(PublicationState {
+                remote: HashMap::new(),
+                copies_of: CopyIndex::default(),
+                refused: BTreeSet::new(),
+                unaccepted: BTreeSet::new(),
+                orphans: BTreeMap::new(),
+                contested: BTreeSet::new(),
+                related,
+            }),
+            redefined: Notify::new(),
             stopped: AtomicBool::new(false),
-        })
+        };
+        publication.watch_related(service, &[], watches);
+        Arc::new(publication)
     }
 
     pub fn compiled(&self) -> &Arc<Compiled> {
         &self.plan.compiled
     }
 
-    /// Resolves when everything on the service cluster is known that passes ask for.
+    /// Resolves when everything that passes need from the service cluster is known.
     pub async fn local_completed(&self) {
         for feed in &self.local {
             feed.completed().await;
         }
     }
 
-    /// Watches at exactly these endpoints from now on; answers those that are new.
-    pub fn attach(&self, endpoints: &[Endpoint], feeds: &Feeds) -> Vec<SourceId> {
-        self.related.watch_remote(self.compiled(), endpoints, feeds);
+    /// Watches exactly these endpoints from now on; returns the new ones.
+    pub fn attach(&self, endpoints: &[Endpoint], watches: &WatchRegistry) -> Vec<SourceId> {
         let mut new = Vec::new();
-        let mut remote = self.remote.write();
-        remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
+        let mut state = self.state.write();
+        let (sides, compiled) = (&self.sides, self.compiled());
+        state
+            .related
+            .watch_remote(sides, compiled, endpoints, watches);
+        state
+            .remote
+            .retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
         for endpoint in endpoints {
-            if remote.contains_key(&endpoint.url) {
+            if state.remote.contains_key(&endpoint.url) {
                 continue;
             }
             let watch = |kind: &Arc<Gvk>, resource: &str| {
-                feeds.watch(endpoint.wanted(&self.sides, kind, resource))
+                watches.watch(endpoint.wanted(sides, kind, resource))
             };
             let mut watched = vec![watch(&self.remote_kind, &self.plan.remote_resource)];
-            if self.compiled().needs_namespace() {
+            if compiled.needs_namespace() {
                 watched.push(watch(&namespace_kind(), "namespaces"));
             }
-            if self.compiled().needs_path() {
+            if compiled.needs_path() {
                 watched.push(watch(&logical_cluster_kind(), "logicalclusters"));
             }
-            remote.insert(Arc::clone(&endpoint.url), watched);
+            state.remote.insert(Arc::clone(&endpoint.url), watched);
             new.push(Arc::clone(&endpoint.url));
         }
         new
     }
 
-    /// Whether everything is known of the workspaces of this endpoint.
+    /// Whether everything of this endpoint's workspaces is known.
     pub fn sees(&self, source: &SourceId) -> bool {
-        let remote = self.remote.read();
-        let feeds = remote.get(source);
-        feeds.is_some_and(|feeds| feeds.iter().all(|feed| feed.is_complete()))
-            && self.related.sees(source)
+        let state = self.state.read();
+        let watches = state.remote.get(source);
+        watches.is_some_and(|watches| watches.iter().all(|watch| watch.is_complete()))
+            && state.related.sees(source)
     }
 
-    /// How many copies there are.
-    pub fn copies(&self) -> usize {
-        self.local.first().map_or(0, |copies| copies.table().len())
+    /// The endpoints whose workspaces are known completely.
+    pub fn seen(&self) -> Vec<SourceId> {
+        let mut seen = self.sources();
+        seen.retain(|source| self.sees(source));
+        seen
     }
 
-    /// How many copies there are of workspaces that have left, by workspace.
+    /// The number of copies, of objects in this workspace, and of workspaces.
+    pub fn stock(&self, cluster: &str) -> Stock {
+        let copies = self.local.first().map_or(0, |copies| copies.table().len());
+        let state = self.state.read();
+        let objects = state.remote.values().filter_map(|feeds| feeds.first());
+        let shares = objects.map(|objects| objects.table().share_of(cluster));
+        let (of_tenant, tenants) =
+            shares.fold((0, 0), |(own, all), share| (own + share.0, all + share.1));
+        Stock {
+            copies,
+            of_tenant,
+            tenants,
+        }
+    }
+
+    /// The number of copies of workspaces that have left, by workspace.
     pub fn orphans(&self) -> BTreeMap<String, usize> {
-        self.orphans.lock().clone()
+        self.state.read().orphans.clone()
     }
 
-    /// Counts the copies of workspaces that have left; whether the numbers are others than before.
+    /// Counts the copies of workspaces that have left; returns whether the numbers changed.
     pub async fn count_orphans(&self, cache: &Cache, has_left: impl Fn(&str) -> bool) -> bool {
         let mut counts = BTreeMap::new();
         let keys = self.local.first().map(|copies| copies.table().keys());
@@ -271,11 +316,8 @@ impl Publication {
             if number % TOGETHER == 0 {
                 tokio::task::yield_now().await;
             }
-            let known = self
-                .copies_of
-                .lock()
-                .get(&key)
-                .map(|id| has_left(&id.cluster));
+            let known = self.state.read().copies_of.get(&key).cloned();
+            let known = known.map(|id| has_left(&id.cluster));
             if known == Some(false) {
                 continue;
             }
@@ -290,40 +332,50 @@ impl Publication {
                 *counts.entry(cluster.to_owned()).or_default() += 1;
             }
         }
-        let mut orphans = self.orphans.lock();
-        let differs = *orphans != counts;
-        *orphans = counts;
+        let mut state = self.state.write();
+        let differs = state.orphans != counts;
+        state.orphans = counts;
         differs
     }
 
-    /// Takes note of whether a request was allowed; whether that is news.
-    pub fn allowed(&self, request: &Request, answer: &Answer) -> bool {
+    /// Notes whether a request was allowed, and copies that are gone. Returns whether a right is news.
+    pub fn answered(&self, request: &Request, answer: &Answer) -> bool {
         let Some(key) = request.key() else {
             return false;
         };
+        // No event may follow.
+        if matches!(answer, Answer::Gone) {
+            self.state.write().copies_of.remove(key);
+        }
         let forbidden = matches!(answer, Answer::Failed(Failure::Forbidden(_)));
         if !forbidden && matches!(answer, Answer::Failed(_)) {
             return false;
         }
         // Of what travels along, that is up to each workspace, and no right of the agent.
-        if key.side == self.sides.kcp && key.kind != self.remote_kind {
-            let mut unaccepted = self.unaccepted.lock();
-            if !forbidden && unaccepted.is_empty() {
-                return false;
+        let is_up_to_workspace = key.side == self.sides.kcp && key.kind != self.remote_kind;
+        let is_empty = {
+            let state = self.state.read();
+            if is_up_to_workspace {
+                state.unaccepted.is_empty()
+            } else {
+                state.refused.is_empty()
             }
+        };
+        if !forbidden && is_empty {
+            return false;
+        }
+        if is_up_to_workspace {
             let told = (key.kind.kind.clone(), Arc::clone(&key.cluster));
+            let unaccepted = &mut self.state.write().unaccepted;
             return if forbidden {
                 unaccepted.insert(told)
             } else {
                 request.writes() && unaccepted.remove(&told)
             };
         }
-        let mut refused = self.refused.lock();
-        if !forbidden && refused.is_empty() {
-            return false;
-        }
         let place = self.place(&key.side);
         let right = format!("{} {} {place}", request.verb(), key.kind.kind);
+        let refused = &mut self.state.write().refused;
         if forbidden {
             refused.insert(right)
         } else {
@@ -331,59 +383,70 @@ impl Publication {
         }
     }
 
-    /// Kinds that workspaces do not let the agent write, and how many workspaces.
+    /// Kinds that workspaces do not let the agent write, with the number of workspaces.
     pub fn unaccepted(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for (kind, _) in self.unaccepted.lock().iter() {
+        for (kind, _) in &self.state.read().unaccepted {
             *counts.entry(kind.clone()).or_default() += 1;
         }
         counts
     }
 
-    /// Takes note of whether somebody else takes back what is written of an object; whether that is news.
-    pub fn contested(&self, id: &SubjectId, is_contested: bool) -> bool {
-        let mut contested = self.contested.lock();
+    /// Notes the results of a pass: the copies of its object, and whether another writer undoes its writes. Returns
+    /// whether that is news.
+    pub fn passed<'k>(
+        &self,
+        id: &SubjectId,
+        copies: impl Iterator<Item = &'k Key> + Clone,
+        is_contested: bool,
+    ) -> bool {
+        let copies = copies.filter(|copy| copy.kind == self.local_kind);
+        let is_known = {
+            let state = self.state.read();
+            let known = &state.copies_of;
+            state.contested.contains(id) == is_contested
+                && copies.clone().all(|copy| known.get(copy) == Some(id))
+        };
+        if is_known {
+            return false;
+        }
+        let mut state = self.state.write();
+        for copy in copies {
+            state.copies_of.insert(copy, id);
+        }
         if is_contested {
-            contested.insert(id.clone())
+            state.contested.insert(id.clone())
         } else {
-            contested.remove(id)
+            state.contested.remove(id)
         }
     }
 
-    /// Of how many objects somebody else takes back what is written.
+    /// The number of objects whose writes another writer undoes.
     pub fn contests(&self) -> usize {
-        self.contested.lock().len()
+        self.state.read().contested.len()
     }
 
-    /// What the servers do not allow.
+    /// The requests and watches that the servers refuse.
     pub fn refused(&self) -> BTreeSet<String> {
-        let mut refused = self.refused.lock().clone();
-        refused.extend(self.unwatched());
-        refused
+        let state = self.state.read();
+        let watches = self.local.iter().chain(state.remote.values().flatten());
+        let watches = watches.chain(state.related.watches());
+        let forbidden = watches.filter(|watch| watch.health().forbidden);
+        let unwatched = forbidden.map(|watch| {
+            let (kind, side) = (watch.table().kind(), watch.table().side());
+            format!("list and watch {} {}", kind.kind, self.place(side))
+        });
+        state.refused.iter().cloned().chain(unwatched).collect()
     }
 
-    /// What is known of the states of objects.
+    /// The known states of objects.
     pub fn states(&self) -> Option<&Arc<Table>> {
         self.local.get(1).map(|states| states.table())
     }
 
-    /// Every endpoint that is watched.
+    /// Every watched endpoint.
     pub fn sources(&self) -> Vec<SourceId> {
-        self.remote.read().keys().cloned().collect()
-    }
-
-    /// What may not be watched, in words.
-    fn unwatched(&self) -> Vec<String> {
-        let remote = self.remote.read();
-        let feeds = self.local.iter().chain(remote.values().flatten()).cloned();
-        let feeds = feeds.chain(self.related.feeds());
-        let forbidden = feeds.filter(|feed| feed.health().forbidden);
-        forbidden
-            .map(|feed| {
-                let (kind, side) = (feed.table().kind(), feed.table().side());
-                format!("list and watch {} {}", kind.kind, self.place(side))
-            })
-            .collect()
+        self.state.read().remote.keys().cloned().collect()
     }
 
     fn place(&self, side: &Side) -> &'static str {
@@ -394,21 +457,38 @@ impl Publication {
         }
     }
 
-    /// What keeps it from beginning, for the owner: what of the service cluster could not be listed yet,
-    /// and why.
+    /// The kinds of the service cluster that could not be listed yet, and why, for the owner. They keep the publication
+    /// from starting.
     pub fn unseen(&self) -> Vec<String> {
         let unlisted = self.local.iter().filter(|feed| !feed.is_complete());
-        let problem = |feed: &Arc<Watched>| {
+        let problem = |feed: &Arc<SharedWatch>| {
             let problem = feed.health().problem?;
             Some(format!("{}: {problem}", feed.table().kind().kind))
         };
         unlisted.filter_map(problem).collect()
     }
 
-    /// Every object that is known of an endpoint, or of one workspace of it.
+    /// The kinds that could not be watched for a while, for the owner. Kinds that may not be watched are missing
+    /// rights, and kinds that could never be listed on the service cluster are in `unseen`.
+    pub fn unheard(&self) -> BTreeSet<String> {
+        let state = self.state.read();
+        let listed = self.local.iter().filter(|feed| feed.is_complete());
+        let feeds = listed.chain(state.remote.values().flatten());
+        let feeds = feeds.chain(state.related.watches());
+        let told = feeds.filter_map(|feed| {
+            let health = feed.health();
+            let since = health.since.filter(|_| !health.forbidden)?;
+            let (kind, place) = (feed.table().kind(), self.place(feed.table().side()));
+            let problem = health.problem.filter(|_| since.elapsed() >= UNHEARD)?;
+            Some(format!("{} {place}: {problem}", kind.kind))
+        });
+        told.collect()
+    }
+
+    /// Every known object of an endpoint, or of one workspace of it.
     pub fn subjects(&self, source: &SourceId, cluster: Option<&str>) -> Vec<SubjectId> {
-        let remote = self.remote.read();
-        let Some(objects) = remote.get(source).and_then(|feeds| feeds.first()) else {
+        let state = self.state.read();
+        let Some(objects) = state.objects(source) else {
             return Vec::new();
         };
         let keys = match cluster {
@@ -420,8 +500,8 @@ impl Publication {
 
     /// The objects of one namespace of a workspace.
     pub fn subjects_in(&self, source: &SourceId, cluster: &str, namespace: &str) -> Vec<SubjectId> {
-        let remote = self.remote.read();
-        let Some(objects) = remote.get(source).and_then(|feeds| feeds.first()) else {
+        let state = self.state.read();
+        let Some(objects) = state.objects(source) else {
             return Vec::new();
         };
         let keys = objects.table().keys_of(cluster, Some(namespace));
@@ -430,9 +510,9 @@ impl Publication {
 
     /// Whether its passes ask for objects of this kind at an endpoint.
     pub fn watches(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
-        let remote = self.remote.read();
-        let mut feeds = remote.get(source).into_iter().flatten();
-        feeds.any(|feed| feed.table().kind() == kind) || self.related.watches(source, kind)
+        let state = self.state.read();
+        let mut watches = state.remote.get(source).into_iter().flatten();
+        watches.any(|watch| watch.table().kind() == kind) || state.related.watches_at(source, kind)
     }
 
     /// The subject of an object of a workspace.
@@ -456,31 +536,30 @@ impl Publication {
         })
     }
 
-    /// The subjects that an object on the service cluster may be the copy of.
-    pub fn subjects_of_copy(&self, change: &Change) -> Vec<SubjectId> {
-        let mut known = self.copies_of.lock();
-        let found = match change.what {
-            What::Gone => known.remove(&change.key),
-            What::Initial | What::Changed => known.get(&change.key).cloned(),
-        };
-        drop(known);
-        let named = self.subject_of_copy(&change.object);
-        let named = named.filter(|named| found.as_ref() != Some(named));
-        found.into_iter().chain(named).collect()
-    }
-
-    /// Takes note of where the copy of an object is.
-    pub fn found_copy(&self, id: &SubjectId, copy: &Key) {
-        if copy.kind == self.local_kind {
-            self.copies_of.lock().insert(copy.clone(), id.clone());
+    /// The subjects that an object concerns: as the object itself, its copy, or something that it depends on.
+    pub fn concerned(&self, source: &SourceId, change: &Change) -> HashSet<SubjectId> {
+        let key = &change.key;
+        let mut concerned = self.asking(change);
+        if key.side == self.sides.kcp {
+            if key.kind == self.remote_kind {
+                concerned.insert(self.subject(key));
+            }
+            if key.kind == namespace_kind() && self.compiled().needs_namespace() {
+                concerned.extend(self.subjects_in(source, &key.cluster, &key.name));
+            }
+        } else if key.kind == self.local_kind {
+            let found = match change.what {
+                What::Gone => self.state.write().copies_of.remove(key),
+                What::Initial | What::Changed => {
+                    let state = self.state.read();
+                    state.copies_of.get(key).cloned()
+                }
+            };
+            concerned.extend(found);
+            // A copy need not name its source rightly, and nothing else is known of one that is new.
+            concerned.extend(self.subject_of_copy(&change.object));
         }
-    }
-
-    /// Takes note of an answer by which a copy is gone: no event need tell of it any more.
-    pub fn lost_copy(&self, request: &Request, answer: &Answer) {
-        if let (Some(key), Answer::Gone) = (request.key(), answer) {
-            self.copies_of.lock().remove(key);
-        }
+        concerned
     }
 
     pub fn anchor(&self, id: &SubjectId) -> Key {
@@ -493,59 +572,30 @@ impl Publication {
         }
     }
 
-    /// The print of all that passes go by and that is no object.
+    /// The fingerprint of all inputs of passes that are not objects.
     pub fn rules(&self) -> u64 {
         let compiled = self.compiled().fingerprint();
-        compiled.wrapping_add(self.related.edition())
+        compiled.wrapping_add(self.state.read().related.edition())
     }
 
-    /// Whether nothing has changed since this object came to rest.
-    pub fn rests(&self, id: &SubjectId, cache: &Cache) -> bool {
-        let memo = self.memo(id);
-        memo.is_some_and(|memo| memo.holds(self.rules(), cache))
-    }
-
-    /// The print that an answer had when this object came to rest.
-    pub fn rested_with(&self, id: &SubjectId, question: &Question) -> Option<Print> {
-        self.memo(id)?.answer(question)
-    }
-
-    fn memo(&self, id: &SubjectId) -> Option<Arc<Memo>> {
-        let memos = self.memos.lock();
-        memos.get(&id.cluster)?.get(id).cloned()
-    }
-
-    pub fn remember(&self, id: &SubjectId, memo: Option<Memo>) {
-        let mut memos = self.memos.lock();
-        let Some(memo) = memo else {
-            if let Some(of_cluster) = memos.get_mut(&id.cluster) {
-                of_cluster.remove(id);
-            }
-            return;
-        };
-        let of_cluster = memos.entry(Arc::clone(&id.cluster)).or_default();
-        of_cluster.insert(id.clone(), Arc::new(memo));
-    }
-
-    /// Drops what was noted of the objects of a workspace that no longer takes part.
+    /// Drops the notes about objects of a workspace that is no longer bound.
     pub fn forget(&self, cluster: &str) {
-        self.memos.lock().remove(cluster);
-        let mut copies = self.copies_of.lock();
-        copies.retain(|_, id| *id.cluster != *cluster);
-        let mut unaccepted = self.unaccepted.lock();
-        unaccepted.retain(|(_, workspace)| **workspace != *cluster);
-        let mut contested = self.contested.lock();
-        contested.retain(|id| *id.cluster != *cluster);
+        let mut state = self.state.write();
+        state.copies_of.forget_tenant(cluster);
+        state
+            .unaccepted
+            .retain(|(_, workspace)| **workspace != *cluster);
+        state.contested.retain(|id| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether requests are still sent for it, or why not.
+    /// Whether requests are still sent for it; otherwise the reason.
     pub fn goes_on(&self) -> Result<(), String> {
         if self.is_stopped() {
-            return Err("no longer published so".to_owned());
+            return Err("superseded".to_owned());
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Following published resources: their schemas, their place in the export, their objects.
+//! The controller of published resources: their schemas, their entries in the export, their objects.
 //!
-//! Each is looked at by name, one at a time, whenever it, its definition or what it waits for has
-//! changed. What is found wrong with one holds back nobody else.
+//! Each is reconciled by name, one at a time, whenever it, its definition or something it waits for has changed. The
+//! problems of one do not affect others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,49 +9,47 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::atlas::Places;
-use super::braking::{Braking, HELD};
+use super::approvals::{self, HELD};
 use super::conditions::Conditions;
 use super::dispatch::Dispatch;
-use super::export::{Member, Members, Progress, Standing};
-use super::feeds::{Feeds, Watched as Feed};
+use super::export::{ExportStatus, Member, Members, Progress};
 use super::notices::{self, Notice};
 use super::options::{AgentOptions, Controller};
-use super::passes::whole;
 use super::publication::{Plan, Publication};
+use super::router::ResourceNames;
 use super::schemas::{
-    Authority, CrdPrint, Hope, Manifest, SchemaError, Schemas, Settled, Trust, Watched,
+    Authority, CrdPrint, Manifest, RetryPolicy, SchemaError, Schemas, Settled, Watched,
 };
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
-use crate::publish::compiled::{Agent as Identity, Compiled, Problem};
+use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
 use crate::publish::naming::LocalScope;
 use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
-use crate::publish::related::Published;
+use crate::publish::related::PublishedKind;
 use crate::publish::rules::Sides;
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::cache::{Cache, Change};
 use hawser_runtime::cluster::connection::Connection;
-use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency};
-use hawser_runtime::process::metrics::{Metrics, Reconciled};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::controller::{BrakeRegistry, Reconciler, SharedWatch, WatchRegistry, work};
+use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-/// How many published resources are looked at at the same time.
-const WORKERS: usize = 8;
+/// The number of published resources that are reconciled concurrently.
+pub const WORKERS: usize = 8;
 
-/// What this is called in numbers, as the original calls it.
-const CONTROLLER: &str = "syncagent-apiresourceschema";
+/// The name of the controller in metrics, as in the original.
+pub const CONTROLLER: &str = "syncagent-apiresourceschema";
 
-/// How often is looked what owners should be told that nobody else tells.
+/// The interval for re-evaluating conditions that no event triggers.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
-/// How often is looked whether what cannot be listed is still wanted, and why it cannot.
+/// The interval for checking whether kinds that cannot be listed are still needed, and why they cannot.
 const LISTED: Duration = Duration::from_millis(500);
 
 pub fn published_resource_kind() -> Arc<Gvk> {
@@ -70,79 +68,75 @@ pub fn crd_kind() -> Arc<Gvk> {
     ))
 }
 
-/// Everything that is needed to follow published resources.
+/// The controller of published resources.
 pub struct Publishing {
     pub options: Arc<AgentOptions>,
     pub sides: Sides,
     pub service: Connection,
     pub cache: Arc<Cache>,
-    pub feeds: Arc<Feeds>,
+    pub watches: Arc<WatchRegistry>,
     pub dispatch: Arc<Dispatch>,
     pub workspaces: Arc<Workspaces>,
-    pub places: Arc<Places>,
+    pub names: Arc<ResourceNames>,
     pub schemas: Schemas,
     pub conditions: Arc<Conditions>,
     pub metrics: Arc<Metrics>,
-    pub braking: Arc<Braking>,
-    /// The name of the export, and how it stands.
+    pub brakes: Arc<BrakeRegistry>,
+    /// Notified when the conditions of owners may change.
+    pub owners: watch::Sender<()>,
+    /// The name of the export, and its state.
     pub export: String,
-    pub standing: watch::Receiver<Standing>,
+    pub standing: watch::Receiver<ExportStatus>,
     pub members: watch::Sender<Members>,
     /// Names of published resources.
     pub queue: Queue<Arc<str>>,
-    /// Lists and watches them, and the definitions of custom resources.
-    pub published: Arc<Feed>,
-    pub definitions: Arc<Feed>,
-    pub known: Mutex<BTreeMap<Arc<str>, Known>>,
+    /// The watches of published resources and of CRDs.
+    pub published: Arc<SharedWatch>,
+    pub definitions: Arc<SharedWatch>,
+    pub known: Mutex<BTreeMap<Arc<str>, ResourceRecord>>,
 }
 
-/// What is known of one.
-pub struct Known {
+/// The known state of one published resource.
+pub struct ResourceRecord {
     uid: Arc<str>,
     group: String,
-    /// The kind whose objects it makes copies of, if it makes any.
+    /// The kind of its copies, if it makes any.
     kind: Option<String>,
-    /// The name that it gives the kind, if it makes copies.
+    /// The name under which it publishes the kind, if it makes copies.
     publisher: Option<Publisher>,
     member: Member,
     facts: Facts,
-    /// What is at work or about to be.
+    /// The publication that runs or is about to.
     running: Option<Arc<Publication>>,
 }
 
-impl Known {
+impl ResourceRecord {
     fn runs(&self, publication: &Arc<Publication>) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| Arc::ptr_eq(running, publication))
     }
 }
 
+impl Reconciler for Publishing {
+    type Key = Arc<str>;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
+        self.look_at(&work.key).await
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+        self.metrics.worked(CONTROLLER, waited, took, outcome);
+    }
+}
+
 impl Publishing {
     /// Works until the queue is closed.
     pub async fn work(self: Arc<Self>) {
-        let mut workers = JoinSet::new();
-        for _ in 0..WORKERS {
-            let publishing = Arc::clone(&self);
-            workers.spawn(async move {
-                while let Some(work) = publishing.queue.next().await {
-                    let started = Instant::now();
-                    let looked = whole(publishing.look_at(&work.key)).await;
-                    let outcome = looked.unwrap_or(Outcome::Failed(None));
-                    let result = match outcome {
-                        Outcome::Settled => Reconciled::Success,
-                        Outcome::Again(_) => Reconciled::RequeueAfter,
-                        Outcome::Failed(_) => Reconciled::Error,
-                    };
-                    let took = started.elapsed();
-                    publishing.metrics.reconciled(CONTROLLER, result, took);
-                    publishing.queue.done(work, outcome);
-                }
-            });
-        }
-        while workers.join_next().await.is_some() {}
+        let queue = self.queue.clone();
+        work(self, &queue, WORKERS).await;
     }
 
-    /// Takes an event of a published resource or of a definition.
+    /// Handles an event of a published resource or of a CRD.
     pub fn heard(&self, change: &Change) {
         if change.key.kind == published_resource_kind() {
             self.wake(&change.key.name);
@@ -154,13 +148,13 @@ impl Publishing {
                     self.wake(name);
                 }
                 if let Some(running) = &known.running {
-                    running.related.defined_anew(running.compiled(), group);
+                    running.defined_anew(group);
                 }
             }
         }
     }
 
-    /// All that are there are known by name: none is waited for that nobody has heard of.
+    /// The published resources are listed: registers them, so that the export waits for these only.
     pub fn listed(&self) {
         for (key, object) in self.published.table().all() {
             if self.selected(&object) {
@@ -171,7 +165,7 @@ impl Publishing {
         self.tell_kinds();
     }
 
-    /// Keeps in step what was only looked at so far, on behalf of no other agent any more.
+    /// Starts writing, after schemas were only computed on behalf of another agent.
     pub fn take_over(&self) {
         if !self
             .options
@@ -183,7 +177,7 @@ impl Publishing {
         for (name, known) in self.known.lock().iter_mut() {
             let key = self.published.table().scope("").key(None, name);
             if let (Some(running), Seen::Present(object)) = (&known.running, self.cache.get(&key)) {
-                self.braking.resume(&running.local_kind, &object);
+                approvals::resume(&self.brakes, &running.local_kind, &object);
             }
             // Whether its schema stands there is looked at before the export is written.
             known.member.progress = Progress::Pending;
@@ -191,13 +185,13 @@ impl Publishing {
         }
         self.tell_members();
         self.dispatch.begin();
-        for publication in self.dispatch.running().all() {
+        for publication in self.dispatch.running().values() {
             self.again(publication);
         }
     }
 
-    /// Whether all is known that passes ask for. What a server does not list is not waited for: owners
-    /// are told of it.
+    /// Whether everything that passes ask for is known. Kinds that a server does not list are not waited for: their
+    /// owners are told.
     pub fn is_complete(&self) -> bool {
         if self.queue.depth().ready() > 0 || self.queue.busy() > 0 {
             return false;
@@ -208,8 +202,9 @@ impl Publishing {
         let begun = running.all(|publication| {
             publication.sources().len() == endpoints || !publication.unseen().is_empty()
         });
-        let listed = |feed: &Arc<Feed>| feed.is_complete() || feed.health().problem.is_some();
-        begun && self.feeds.all().iter().all(listed)
+        let listed =
+            |watch: &Arc<SharedWatch>| watch.is_complete() || watch.health().problem.is_some();
+        begun && self.watches.all().iter().all(listed)
     }
 
     fn wake(&self, name: &Arc<str>) {
@@ -217,10 +212,10 @@ impl Publishing {
         self.queue.add(Arc::clone(name), name, Urgency::Live);
     }
 
-    /// Wakes those who publish the same kind: who goes first may be another now.
+    /// Queues the published resources of the same kind: another one may take precedence now.
     fn wake_others(&self, name: &Arc<str>, publisher: Option<&Publisher>) {
         let known = self.known.lock();
-        let meets = |other: &Known| {
+        let meets = |other: &ResourceRecord| {
             let both = other.publisher.as_ref().zip(publisher);
             both.is_some_and(|(other, this)| other.meets(this))
         };
@@ -229,7 +224,7 @@ impl Publishing {
         }
     }
 
-    /// One that makes copies, or would if it could.
+    /// A published resource that makes copies, or would if it could.
     fn publisher(&self, object: &Object) -> Option<Publisher> {
         let spec = Manifest::read(object.as_value()).ok()?.spec;
         let created = object.as_value()["metadata"]["creationTimestamp"].as_str();
@@ -237,7 +232,7 @@ impl Publishing {
             .then(|| Publisher::of(&spec, object.name(), created))
     }
 
-    /// What is wrong with one beside all others of its kind.
+    /// The problem of one published resource, given all others of its kind.
     fn contested(&self, object: &Object) -> Option<Problem> {
         let all = self.published.table().all();
         let selected = all.iter().filter(|(_, object)| self.selected(object));
@@ -264,7 +259,7 @@ impl Publishing {
         }
     }
 
-    /// Nothing of it is followed any more; what it published stays.
+    /// Stops the published resource; its schema stays published.
     fn gone(&self, name: &Arc<str>) {
         self.stop(name);
         let Some(known) = self.known.lock().remove(name) else {
@@ -278,7 +273,7 @@ impl Publishing {
         self.tell_kinds();
     }
 
-    /// Makes it known before anything is found out about it.
+    /// Registers it before anything is looked up.
     fn introduce(&self, name: &Arc<str>, object: &Object) {
         let uid: Arc<str> = object.uid().unwrap_or_default().into();
         let status = object.root().get("status");
@@ -302,7 +297,7 @@ impl Publishing {
         };
         let manifest = Manifest::read(object.as_value()).ok();
         let spec = manifest.as_ref().map(|manifest| &manifest.spec);
-        let new = Known {
+        let new = ResourceRecord {
             uid,
             group: spec.map_or_else(String::new, |spec| spec.resource.api_group.clone()),
             kind: spec.and_then(|spec| self.copied(spec)),
@@ -314,7 +309,7 @@ impl Publishing {
         self.known.lock().insert(Arc::clone(name), new);
     }
 
-    /// The kind of which there are copies by this.
+    /// The kind of this resource's copies.
     fn copied(&self, spec: &PublishedResourceSpec) -> Option<String> {
         let kind = &spec.resource.kind;
         self.synchronizes(spec).then(|| kind.clone())
@@ -370,7 +365,7 @@ impl Publishing {
         }
         match self
             .schemas
-            .settle(&manifest, |crd| self.definition(crd), Trust::Memory)
+            .settle(&manifest, |crd| self.definition(crd))
             .await
         {
             Ok(settled) => self.settled(name, object, &manifest, settled),
@@ -447,20 +442,20 @@ impl Publishing {
             known.facts.schema = failed;
             known.member.schema.clone_from(&manifest.recorded);
             // A server that does not answer is waited for, as long as anything is.
-            known.member.progress = match error.hope() {
-                Hope::Retry => Progress::Pending,
-                Hope::Change | Hope::Later(_) => Progress::Failed,
+            known.member.progress = match error.retry_policy() {
+                RetryPolicy::Retry => Progress::Pending,
+                RetryPolicy::Change | RetryPolicy::Later(_) => Progress::Failed,
             };
         });
-        match error.hope() {
+        match error.retry_policy() {
             // As with rules that are no good: what is asked for now cannot be done, and what was
             // asked for before is not wanted any more.
-            Hope::Change => {
+            RetryPolicy::Change => {
                 self.stop(name);
                 Outcome::Settled
             }
-            Hope::Later(after) => Outcome::Again(after),
-            Hope::Retry => Outcome::Failed(None),
+            RetryPolicy::Later(after) => Outcome::Again(after),
+            RetryPolicy::Retry => Outcome::Failed(None),
         }
     }
 
@@ -468,7 +463,7 @@ impl Publishing {
         spec.synchronizes() && !self.options.disabled.contains(&Controller::Sync)
     }
 
-    /// Whether what is at work is about a kind that is not the one asked for any more.
+    /// Whether the running publication is for another kind than the one requested now.
     fn works_for_another_kind(&self, name: &Arc<str>, manifest: &Manifest) -> bool {
         let asked = &manifest.spec.resource;
         let all = self.known.lock();
@@ -487,11 +482,11 @@ impl Publishing {
         if let Some(running) = known.running.take() {
             running.stop();
             self.dispatch.stop(&known.uid);
-            info!(publishedresource = %name, "its objects are no longer kept in step");
+            info!(publishedresource = %name, "stopped syncing its objects");
         }
     }
 
-    /// Compiles its rules, and puts them in the place of those at work, where they differ.
+    /// Compiles the rules, and replaces the running publication if they differ.
     fn put_to_work(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -499,7 +494,7 @@ impl Publishing {
         manifest: &Manifest,
         settled: Settled,
     ) {
-        let identity = Identity {
+        let identity = AgentIdentity {
             name: self.options.agent_name.clone(),
             namespace: self.options.namespace.clone(),
         };
@@ -537,17 +532,17 @@ impl Publishing {
             return;
         }
         let namespace = &self.options.namespace;
-        let new = Publication::prepare(plan, &self.sides, &self.service, &self.feeds, namespace);
+        let new = Publication::prepare(plan, &self.sides, &self.service, &self.watches, namespace);
         if known.running.is_none() && self.dispatch.is_at_work() {
-            self.braking.resume(&new.local_kind, object);
+            approvals::resume(&self.brakes, &new.local_kind, object);
         }
         known.running = Some(Arc::clone(&new));
         drop(all);
-        self.places.learn(&new);
+        self.names.register_publication(&new);
         tokio::spawn(Arc::clone(self).begin(Arc::clone(name), new));
     }
 
-    /// Keeps no object in step, and says why.
+    /// Stops synchronizing objects, and reports the reason.
     fn refuse(&self, name: &Arc<str>, problems: Vec<Problem>) {
         self.stop(name);
         self.note(name, |known| {
@@ -560,7 +555,7 @@ impl Publishing {
         });
     }
 
-    /// Brings a publication to work as soon as what it needs of the service cluster is known.
+    /// Starts a publication as soon as everything that it needs from the service cluster is known.
     async fn begin(self: Arc<Self>, name: Arc<str>, publication: Arc<Publication>) {
         // What cannot be listed is not waited for on behalf of what nobody wants any more.
         while timeout(LISTED, publication.local_completed())
@@ -577,14 +572,13 @@ impl Publishing {
         }
         self.tell_kinds();
         if self.dispatch.is_at_work() {
-            info!(publishedresource = %name, "its objects are kept in step from now on");
+            info!(publishedresource = %name, "started syncing its objects");
         }
         self.attach(&publication);
         self.follow_related(publication).await;
     }
 
-    /// Does something for a publication that is still wanted, and tells its owner how it stands;
-    /// whether it is.
+    /// Runs an action for a publication that is still wanted, and updates its condition; returns whether it is wanted.
     fn still(
         &self,
         name: &Arc<str>,
@@ -600,16 +594,16 @@ impl Publishing {
         true
     }
 
-    /// Watches at the endpoints there are now.
+    /// Watches the current endpoints.
     pub fn attach(&self, publication: &Publication) {
-        for source in publication.attach(&self.workspaces.endpoints(), &self.feeds) {
+        for source in publication.attach(&self.workspaces.endpoints(), &self.watches) {
             if publication.sees(&source) {
                 self.dispatch.initial(publication, &source, None);
             }
         }
     }
 
-    fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut Known)) {
+    fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut ResourceRecord)) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(name) else {
             return;
@@ -624,7 +618,7 @@ impl Publishing {
         }
     }
 
-    /// Lets deletions go that the owner approved.
+    /// Releases deletions that the owner approved.
     fn hear_approval(&self, name: &Arc<str>, published: &Object) {
         let running = self
             .known
@@ -632,15 +626,15 @@ impl Publishing {
             .get(name)
             .and_then(|known| known.running.clone());
         if let Some(publication) = running
-            && self.braking.hear(&publication.local_kind, published)
+            && approvals::hear(&self.brakes, &publication.local_kind, published)
         {
-            info!(publishedresource = %name, "deletions that were held have been approved");
+            info!(publishedresource = %name, "held deletions were approved");
             self.dispatch.again(&publication);
         }
     }
 
-    /// What owners are told of one, by the agent that is at work.
-    fn report(&self, known: &mut Known) {
+    /// Updates the condition of one published resource, if this agent leads.
+    fn report(&self, known: &mut ResourceRecord) {
         if !self.dispatch.is_at_work() {
             return;
         }
@@ -657,8 +651,10 @@ impl Publishing {
         }
         let running = known.running.as_ref();
         let held_before = known.facts.held.take();
-        known.facts.held = running.and_then(|running| self.braking.held(&running.local_kind));
+        known.facts.held =
+            running.and_then(|running| approvals::held(&self.brakes, &running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
+        known.facts.unheard = running.map(|running| running.unheard()).unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         known.facts.unaccepted = running
             .map(|running| running.unaccepted())
@@ -667,7 +663,7 @@ impl Publishing {
         known.facts.contested = running.map_or(0, |running| running.contests());
         // Without a workspace nobody can ask what is served in them.
         known.facts.unserved = match (running, self.workspaces.engaged()) {
-            (Some(running), 1..) => running.related.unserved(running.compiled()),
+            (Some(running), 1..) => running.unserved(),
             _ => Vec::new(),
         };
         self.conditions
@@ -677,14 +673,14 @@ impl Publishing {
         }
     }
 
-    /// An event for the owner, once for each time that deletions begin to be held.
+    /// Sends an event to the owner, once for each time that deletions begin to be held.
     fn tell_of_held(&self, name: &str, held: &HeldDeletions) {
         let key = self.published.table().scope("").key(None, name);
         let Seen::Present(about) = self.cache.get(&key) else {
             return;
         };
         let message = format!(
-            "{} deletions of copies are held: {}; to let them go, annotate this object with {}",
+            "{} deletions of copies are held: {}; to approve them, annotate this object with {}",
             held.count, held.why, held.approval
         );
         warn!(publishedresource = name, "{message}");
@@ -707,15 +703,15 @@ impl Publishing {
         }
     }
 
-    /// Tells owners whenever the export stands otherwise, or deletions are held or released.
+    /// Updates conditions whenever the state of the export or the held deletions change.
     pub async fn report_standing(self: Arc<Self>) {
         let mut standing = self.standing.clone();
-        let mut brakes = self.braking.changes();
+        let mut owners = self.owners.subscribe();
         let mut ticks = tokio::time::interval(LOOK_ROUND);
         loop {
             let changed = tokio::select! {
                 changed = standing.changed() => changed,
-                changed = brakes.changed() => changed,
+                changed = owners.changed() => changed,
                 // Of feeds that may not list nobody tells.
                 _ = ticks.tick() => Ok(()),
             };
@@ -726,8 +722,8 @@ impl Publishing {
         }
     }
 
-    /// Whose copies there are, to those who meet an object that belongs to one. Nothing is known of the
-    /// copies of a kind before what publishes it has begun.
+    /// Updates the published kinds, by which passes recognise copies of other publications. The copies of a kind are
+    /// unknown until its publication starts.
     fn tell_kinds(&self) {
         let known = self.known.lock();
         let published = known.values().filter_map(|known| {
@@ -737,20 +733,20 @@ impl Publishing {
                 let namespaced = scope == LocalScope::Namespaced;
                 (Arc::clone(&at_work.local_kind), namespaced)
             });
-            Some(Published {
+            Some(PublishedKind {
                 group: known.group.clone(),
                 kind: known.kind.clone()?,
                 watched,
             })
         });
-        let some_are_new = self.dispatch.company.publishes(published.collect());
+        let some_are_new = self.dispatch.related.publishes(published.collect());
         drop(known);
         if !some_are_new {
             return;
         }
-        for publication in self.dispatch.running().all() {
+        for publication in self.dispatch.running().values() {
             if !publication.compiled().related().is_empty() {
-                publication.related.renew();
+                publication.renew();
                 self.again(publication);
             }
         }

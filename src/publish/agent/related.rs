@@ -1,70 +1,64 @@
-//! Related objects at work: which kinds they are, the feeds by which their changes are noticed, and
-//! whose turn it is then.
+//! Related objects: their kinds, the feeds that report their changes, and the subjects that a change concerns.
 //!
-//! One watch a kind and side serves all published resources. Where a kind cannot be watched, what
-//! depends on it is looked at again every few seconds instead.
+//! One watch for each kind and side serves all published resources. If a kind cannot be watched, the subjects that
+//! depend on it are queued again every few seconds instead.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use parking_lot::RwLock;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::atlas::Places;
-use super::feeds::{Feeds, Wanted, Watched};
 use super::publication::{Publication, SubjectId, local_feed, namespace_kind, secret_kind};
 use super::publishing::Publishing;
+use super::router::ResourceNames;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    self, Claimant, Ends, Kinds, Ledger, Published, RelatedKind, Surroundings, TypeName,
+    self, Claimant, Kinds, Ledger, PublishedKind, RelatedEnds, RelatedKind, Surroundings, TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use hawser_runtime::cluster::cache::{Change, Coverage, SourceId, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
-use hawser_sync::decide::Question;
-use hawser_sync::{CopyRecord, Key, Prints, Report};
+use hawser_runtime::controller::{ReverseIndex, SharedWatch, WatchRegistry, WatchSpec};
+use hawser_sync::Question;
+use hawser_sync::{FingerprintSource, Key, Report};
 use kube_lang::object::{Gvk, Object};
 
-mod index;
 mod quieting;
 
-use index::Index;
 use quieting::Quieting;
 
-/// What all published resources share. One a process.
+/// The state that all published resources share. One for each process.
 #[derive(Debug)]
-pub struct Company {
-    /// Of the agent: memories are nowhere else, whatever objects elsewhere say that they are.
+pub struct RelatedShared {
+    /// The agent's namespace: memories are only there, whatever other objects claim.
     namespace: Arc<str>,
     ledger: Ledger,
     quieting: Quieting,
-    /// What was heard of and whose names nobody has learned yet.
-    names: Mutex<Vec<Ends>>,
-    published: RwLock<Arc<[Published]>>,
+    published: RwLock<Arc<[PublishedKind]>>,
 }
 
-impl Company {
+impl RelatedShared {
     pub fn new(namespace: &str) -> Self {
         Self {
             namespace: namespace.into(),
             ledger: Ledger::default(),
             quieting: Quieting::default(),
-            names: Mutex::default(),
             published: RwLock::default(),
         }
     }
 
-    /// Takes what a memory says that was made, until its subject was looked at.
-    pub fn heard(&self, sides: &Sides, change: &Change) {
+    /// Takes in the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even
+    /// if no entry names them any more.
+    pub fn heard(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
         let secret = &change.object;
         let is_ours = change.key.kind == secret_kind()
             && change.key.namespace.as_ref() == Some(&self.namespace);
@@ -89,8 +83,7 @@ impl Company {
             What::Initial | What::Changed => memory::codec::copies(secret)
                 .iter()
                 .filter_map(|(id, copy)| {
-                    let made = !matches!(copy, CopyRecord::Adopted { .. });
-                    Some((Ends::read(id, sides, &remote)?, made))
+                    Some((RelatedEnds::read(id, sides, &remote)?, copy.is_made()))
                 })
                 .collect(),
         };
@@ -99,28 +92,23 @@ impl Company {
         let made = made.flat_map(|(ends, _)| ends.wishes()).collect();
         let by = claimant(secret, &remote);
         self.ledger.remembered(&by, wishes, made);
-        self.names
-            .lock()
-            .extend(ends.into_iter().map(|(ends, _)| ends));
-    }
-
-    /// Lets requests find the kinds of which memories tell, though no entry may name them any more.
-    pub fn teach(&self, places: &Places) {
-        let heard = std::mem::take(&mut *self.names.lock());
-        for (key, resource) in heard.iter().flat_map(|ends| [&ends.source, &ends.target]) {
-            places.learn_kind(&key.side, &key.kind, resource);
+        let ends = ends
+            .iter()
+            .flat_map(|(ends, _)| [&ends.source, &ends.target]);
+        for (key, resource) in ends {
+            names.register(&key.side, &key.kind, resource);
         }
     }
 
-    /// All kinds that are published.
-    pub fn published(&self) -> Arc<[Published]> {
+    /// All published kinds.
+    pub fn published(&self) -> Arc<[PublishedKind]> {
         Arc::clone(&self.published.read())
     }
 
-    /// From now on exactly these kinds are published; whether some were not before.
-    pub fn publishes(&self, now: Vec<Published>) -> bool {
+    /// Sets the published kinds; returns whether some are new.
+    pub fn publishes(&self, now: Vec<PublishedKind>) -> bool {
         let mut published = self.published.write();
-        let is_new = |one: &Published| {
+        let is_new = |one: &PublishedKind| {
             let mut before = published.iter();
             !before.any(|before| (&before.group, &before.kind) == (&one.group, &one.kind))
         };
@@ -133,7 +121,11 @@ impl Company {
         &self.ledger
     }
 
-    pub fn around<'a>(&'a self, kinds: &'a Kinds, published: &'a [Published]) -> Surroundings<'a> {
+    pub fn around<'a>(
+        &'a self,
+        kinds: &'a Kinds,
+        published: &'a [PublishedKind],
+    ) -> Surroundings<'a> {
         Surroundings {
             kinds,
             ledger: &self.ledger,
@@ -150,46 +142,48 @@ fn claimant(secret: &Object, remote: &Remote) -> Claimant {
     }
 }
 
-type ByKind = HashMap<Arc<Gvk>, Arc<Watched>>;
+type ByKind = HashMap<Arc<Gvk>, Arc<SharedWatch>>;
 
-/// The related objects of one published resource.
-pub struct Works {
-    sides: Sides,
-    kinds: RwLock<Arc<Kinds>>,
-    /// What is watched of the service cluster, and of each endpoint.
-    local: RwLock<ByKind>,
-    remote: RwLock<HashMap<SourceId, ByKind>>,
-    index: Mutex<Index>,
-    /// Nothing waits any longer for kinds that nobody serves.
-    begun: AtomicBool,
-    /// Goes up whenever passes would find something else though no object has changed.
-    edition: AtomicU64,
-    /// Since when a definition of one of the types may not be served as it is.
-    defined: Mutex<Option<Instant>>,
-    /// When the types of workspaces were asked for last.
-    asked: Mutex<Instant>,
-    stirred: Notify,
+/// The known related objects of one published resource.
+pub(super) struct RelatedState {
+    kinds: Arc<Kinds>,
+    /// The watches of the service cluster, and of each endpoint.
+    local: ByKind,
+    remote: HashMap<SourceId, ByKind>,
+    /// The reverse index: the subjects that asked for an object.
+    index: ReverseIndex<SubjectId>,
+    /// Set when passes no longer wait for kinds that are not served.
+    begun: bool,
+    /// Incremented whenever passes would have another result although no object has changed.
+    edition: u64,
+    /// The time since which the definition of a type may not be served as it is.
+    defined: Option<Instant>,
+    /// The time of the last discovery of the workspaces' types.
+    asked: Instant,
 }
 
-/// Whether an object of a workspace is still there.
+/// Makes editions unique within the process.
+static EDITIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether an object of a workspace still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Presence {
     There,
     Gone,
 }
 
-/// For how long passes wait for kinds to be found when a published resource is put to work.
+/// The time for which passes wait for the discovery of kinds after a published resource starts.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often what cannot be watched is looked at.
+/// The interval at which kinds without a watch are polled.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
-/// For how long types are asked for again after a definition has changed: what is served follows it.
+/// The time for which types are discovered again after a definition has changed, because serving lags behind.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How often the types of workspaces are asked for: of what other exports change in them nobody tells.
+/// The interval of the discovery of workspaces' types: changes by other exports cause no event.
 const OUTDATED: Duration = Duration::from_secs(30);
 
-/// Of how many bytes of objects that nobody asked for the bodies are kept, of each kind and source. Most
-/// Secrets of a cluster are none of ours, and consumers may have as many as they like.
+/// The byte budget for bodies that nobody has read, for each kind and source. Most Secrets of a cluster are unrelated,
+/// and consumers may have any number of them.
 const IDLE: usize = 16 << 20;
 
 fn candidates() -> Coverage {
@@ -199,98 +193,167 @@ fn candidates() -> Coverage {
     }
 }
 
-impl Works {
-    pub fn new(sides: &Sides, compiled: &Compiled) -> Self {
-        let works = Self {
-            sides: sides.clone(),
-            kinds: RwLock::default(),
-            local: RwLock::default(),
-            remote: RwLock::default(),
-            index: Mutex::default(),
-            begun: AtomicBool::new(false),
-            edition: AtomicU64::new(0),
-            defined: Mutex::default(),
-            asked: Mutex::new(Instant::now()),
-            stirred: Notify::new(),
+impl RelatedState {
+    pub(super) fn new(compiled: &Compiled) -> Self {
+        let mut state = Self {
+            kinds: Arc::default(),
+            local: ByKind::new(),
+            remote: HashMap::new(),
+            index: ReverseIndex::default(),
+            begun: false,
+            edition: EDITIONS.fetch_add(1 << 32, Ordering::Relaxed),
+            defined: None,
+            asked: Instant::now(),
         };
-        if works.unknown(compiled).is_empty() {
-            works.begin();
-        }
-        works
+        state.begun = state.unknown(compiled).is_empty();
+        state
     }
 
-    fn begin(&self) {
-        self.begun.store(true, Ordering::SeqCst);
+    /// The fingerprint of the inputs of passes beside objects.
+    pub(super) fn edition(&self) -> u64 {
+        self.edition
     }
 
-    pub fn kinds(&self) -> Arc<Kinds> {
-        Arc::clone(&self.kinds.read())
-    }
-
-    /// Of what passes find apart from objects.
-    pub fn edition(&self) -> u64 {
-        self.edition.load(Ordering::SeqCst)
-    }
-
-    /// Passes would find something else from now on.
-    pub fn renew(&self) {
-        self.edition.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// A definition of this group has changed, on the service cluster: types of it, and those of
-    /// workspaces that are made from it, may be others from now on.
-    pub fn defined_anew(&self, compiled: &Compiled, group: &str) {
-        let mut entries = compiled.related().iter();
-        if entries.any(|e| {
-            [e.on_service(), e.in_workspaces()]
-                .iter()
-                .any(|t| t.group == group)
-        }) {
-            *self.defined.lock() = Some(Instant::now());
-            self.stirred.notify_one();
-        }
-    }
-
-    /// Types that are known and may be others by now.
-    fn outdated(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
-        let settling = {
-            let mut defined = self.defined.lock();
-            *defined = defined.filter(|since| since.elapsed() < SETTLING);
-            defined.is_some()
-        };
-        let mut asked = self.asked.lock();
-        let remote = settling || asked.elapsed() >= OUTDATED;
+    /// Known types that may have changed.
+    fn outdated(&mut self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
+        self.defined = self.defined.filter(|since| since.elapsed() < SETTLING);
+        let settling = self.defined.is_some();
+        let remote = settling || self.asked.elapsed() >= OUTDATED;
         if remote {
-            *asked = Instant::now();
+            self.asked = Instant::now();
         }
-        drop(asked);
-        let kinds = self.kinds();
         let mut all = types(compiled);
         all.retain(|(side, name)| {
             let due = match side {
                 Origin::Service => settling,
                 Origin::Kcp => remote,
             };
-            due && !name.group.is_empty() && kinds.get(*side, name).is_some()
+            due && !name.group.is_empty() && self.kinds.get(*side, name).is_some()
         });
         all
     }
 
-    fn is_settling(&self) -> bool {
-        self.defined.lock().is_some()
-    }
-
-    /// Types that no side has told of yet.
+    /// Types that no side has served yet.
     fn unknown(&self, compiled: &Compiled) -> BTreeSet<(Origin, TypeName)> {
-        let kinds = self.kinds();
         let mut all = types(compiled);
-        all.retain(|(side, name)| kinds.get(*side, name).is_none());
+        all.retain(|(side, name)| self.kinds.get(*side, name).is_none());
         all
     }
 
-    /// Types that are looked for and not found, in words.
-    pub fn unserved(&self, compiled: &Compiled) -> Vec<String> {
-        if !self.begun.load(Ordering::SeqCst) {
+    /// The watches that one side needs: kinds, with their names in paths.
+    fn wanted(&self, compiled: &Compiled, side: Origin) -> Vec<(Arc<Gvk>, String)> {
+        let mut wanted = Vec::new();
+        for entry in compiled.related() {
+            let name = match side {
+                Origin::Service => entry.on_service(),
+                Origin::Kcp => entry.in_workspaces(),
+            };
+            if let Some(known) = self.kinds.get(side, name) {
+                wanted.push((Arc::clone(&known.kind), name.resource.clone()));
+            }
+            // Those of the service cluster are watched anyway.
+            if side == Origin::Kcp && entry.origin == Origin::Kcp && entry.selects_namespaces() {
+                wanted.push((namespace_kind(), "namespaces".to_owned()));
+            }
+        }
+        wanted
+    }
+
+    /// Watches all known kinds on the service cluster.
+    fn watch_local(
+        &mut self,
+        sides: &Sides,
+        compiled: &Compiled,
+        service: &Connection,
+        watches: &WatchRegistry,
+    ) {
+        for (kind, resource) in self.wanted(compiled, Origin::Service) {
+            self.local.entry(Arc::clone(&kind)).or_insert_with(|| {
+                let side = &sides.service;
+                watches.watch(local_feed(service, side, &kind, &resource, candidates()))
+            });
+        }
+    }
+
+    /// Watches all known kinds at exactly these endpoints.
+    pub(super) fn watch_remote(
+        &mut self,
+        sides: &Sides,
+        compiled: &Compiled,
+        endpoints: &[Endpoint],
+        watches: &WatchRegistry,
+    ) {
+        let wanted = self.wanted(compiled, Origin::Kcp);
+        self.remote
+            .retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
+        for endpoint in endpoints {
+            let watched = self.remote.entry(Arc::clone(&endpoint.url)).or_default();
+            for (kind, resource) in &wanted {
+                watched.entry(Arc::clone(kind)).or_insert_with(|| {
+                    let wanted = endpoint.wanted(sides, kind, resource);
+                    watches.watch(WatchSpec {
+                        coverage: candidates(),
+                        ..wanted
+                    })
+                });
+            }
+        }
+    }
+
+    /// Whether everything that can be known is known; kinds without a watch are read.
+    pub(super) fn sees(&self, source: &SourceId) -> bool {
+        let settled = |watch: &Arc<SharedWatch>| {
+            let health = watch.health();
+            health.complete || health.problem.is_some()
+        };
+        let remote = self.remote.get(source);
+        self.begun
+            && self.local.values().all(settled)
+            && remote.is_none_or(|watches| watches.values().all(settled))
+    }
+
+    /// Whether passes ask for objects of this kind at an endpoint.
+    pub(super) fn watches_at(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
+        let remote = self.remote.get(source);
+        remote.is_some_and(|watches| watches.contains_key(kind))
+    }
+
+    /// All current watches.
+    pub(super) fn watches(&self) -> impl Iterator<Item = &Arc<SharedWatch>> {
+        let remote = self.remote.values().flat_map(HashMap::values);
+        self.local.values().chain(remote)
+    }
+}
+
+/// The related objects of a publication.
+impl Publication {
+    pub fn related_kinds(&self) -> Arc<Kinds> {
+        Arc::clone(&self.state.read().related.kinds)
+    }
+
+    /// Notes that passes would have another result from now on.
+    pub fn renew(&self) {
+        self.state.write().related.edition += 1;
+    }
+
+    /// The definition of a type of this group has changed on the service cluster: its types, and the workspaces' types
+    /// made from them, may be different now.
+    pub fn defined_anew(&self, group: &str) {
+        let mut entries = self.compiled().related().iter();
+        if entries.any(|e| {
+            [e.on_service(), e.in_workspaces()]
+                .iter()
+                .any(|t| t.group == group)
+        }) {
+            self.state.write().related.defined = Some(Instant::now());
+            self.redefined.notify_one();
+        }
+    }
+
+    /// Types that were not found, as text.
+    pub fn unserved(&self) -> Vec<String> {
+        let state = self.state.read();
+        if !state.related.begun {
             return Vec::new();
         }
         let words = |(side, name): (Origin, TypeName)| {
@@ -306,210 +369,160 @@ impl Works {
             let dot = if group.is_empty() { "" } else { "." };
             format!("{resource}{dot}{group} in version {version} {place}")
         };
-        self.unknown(compiled).into_iter().map(words).collect()
+        let unknown = state.related.unknown(self.compiled());
+        unknown.into_iter().map(words).collect()
     }
 
-    /// What has to be watched on one side: kinds, and what they are called in paths.
-    fn wanted(&self, compiled: &Compiled, side: Origin) -> Vec<(Arc<Gvk>, String)> {
-        let kinds = self.kinds();
-        let mut wanted = Vec::new();
-        for entry in compiled.related() {
-            let name = match side {
-                Origin::Service => entry.on_service(),
-                Origin::Kcp => entry.in_workspaces(),
-            };
-            if let Some(known) = kinds.get(side, name) {
-                wanted.push((Arc::clone(&known.kind), name.resource.clone()));
-            }
-            // Those of the service cluster are watched anyway.
-            if side == Origin::Kcp && entry.origin == Origin::Kcp && entry.selects_namespaces() {
-                wanted.push((namespace_kind(), "namespaces".to_owned()));
-            }
-        }
-        wanted
-    }
-
-    /// Watches the service cluster for all kinds that are known.
-    pub fn watch_local(&self, compiled: &Compiled, service: &Connection, feeds: &Feeds) {
-        let mut local = self.local.write();
-        for (kind, resource) in self.wanted(compiled, Origin::Service) {
-            local.entry(Arc::clone(&kind)).or_insert_with(|| {
-                let side = &self.sides.service;
-                feeds.watch(local_feed(service, side, &kind, &resource, candidates()))
-            });
-        }
-    }
-
-    /// Watches at exactly these endpoints for all kinds that are known.
-    pub fn watch_remote(&self, compiled: &Compiled, endpoints: &[Endpoint], feeds: &Feeds) {
-        let wanted = self.wanted(compiled, Origin::Kcp);
-        let mut remote = self.remote.write();
-        remote.retain(|url, _| endpoints.iter().any(|endpoint| endpoint.url == *url));
-        for endpoint in endpoints {
-            let watched = remote.entry(Arc::clone(&endpoint.url)).or_default();
-            for (kind, resource) in &wanted {
-                watched.entry(Arc::clone(kind)).or_insert_with(|| {
-                    let wanted = endpoint.wanted(&self.sides, kind, resource);
-                    feeds.watch(Wanted {
-                        coverage: candidates(),
-                        ..wanted
-                    })
-                });
-            }
-        }
-    }
-
-    /// Whether everything is known that can be known: what cannot be watched is read.
-    pub fn sees(&self, source: &SourceId) -> bool {
-        let settled = |feed: &Arc<Watched>| {
-            let health = feed.health();
-            health.complete || health.problem.is_some()
-        };
-        self.begun.load(Ordering::SeqCst)
-            && self.local.read().values().all(settled)
-            && self
-                .remote
-                .read()
-                .get(source)
-                .is_none_or(|feeds| feeds.values().all(settled))
-    }
-
-    /// Whether passes ask for objects of this kind at an endpoint.
-    pub fn watches(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
-        let remote = self.remote.read();
-        remote
-            .get(source)
-            .is_some_and(|feeds| feeds.contains_key(kind))
-    }
-
-    /// Whether passes ask for objects of this kind on the service cluster.
-    pub fn watches_local(&self, kind: &Arc<Gvk>) -> bool {
-        self.local.read().contains_key(kind)
-    }
-
-    /// What nobody tells of is read again by the passes that come.
-    fn look_anew(&self) {
-        for feed in self.feeds() {
-            feed.table().forget_answers();
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.feeds().iter().all(|feed| feed.is_complete())
-    }
-
-    /// Everything that is watched.
-    pub fn feeds(&self) -> Vec<Arc<Watched>> {
-        let (local, remote) = (self.local.read(), self.remote.read());
-        let remote = remote.values().flat_map(HashMap::values);
-        local.values().chain(remote).cloned().collect()
-    }
-
-    /// Takes down what a pass asked, by which its subject is found again; whether something of that
-    /// changed before, which nobody was told of.
-    pub fn note(
+    /// Watches all known related kinds at exactly these endpoints.
+    pub(super) fn watch_related(
         &self,
-        publication: &Publication,
+        service: &Connection,
+        endpoints: &[Endpoint],
+        watches: &WatchRegistry,
+    ) {
+        let (sides, compiled) = (&self.sides, self.compiled());
+        let related = &mut self.state.write().related;
+        related.watch_local(sides, compiled, service, watches);
+        related.watch_remote(sides, compiled, endpoints, watches);
+    }
+
+    /// Whether passes ask for related objects of this kind on the service cluster.
+    pub fn watches_related(&self, kind: &Arc<Gvk>) -> bool {
+        self.state.read().related.local.contains_key(kind)
+    }
+
+    /// Records the questions of a pass, by which its subject is found again. Returns whether something of them changed
+    /// before without being reported to the subject.
+    pub fn note_related(
+        &self,
         id: &SubjectId,
         report: &Report,
-        standing: Standing,
-        prints: &dyn Prints,
+        presence: Presence,
+        fingerprints: &dyn FingerprintSource,
     ) -> bool {
-        let entries = publication.compiled().related();
-        let tells = report.outcomes.iter();
-        let tells = tells
-            .filter(|one| related::entry_of(&one.link).is_some())
-            .count()
-            > 0;
+        let entries = self.compiled().related();
+        let mut outcomes = report.outcomes.iter();
+        let tells = outcomes.any(|one| related::entry_of(&one.link).is_some());
         if entries.is_empty() && !tells {
             return false;
         }
-        let anchor = publication.anchor(id);
+        let anchor = self.anchor(id);
         let namespaces = entries.iter().any(|entry| entry.selects_namespaces());
+        let is_state = |key: &Key| {
+            let agent = &self.compiled().agent().namespace;
+            key.side == self.sides.service && key.namespace.as_deref() == Some(agent)
+        };
+        let mut state = self.state.write();
+        let local = &state.related.local;
         let concerns = |question: &&Question| match question {
             Question::Object(key) => {
-                let own = *key == anchor || self.is_state(publication, key);
+                let own = *key == anchor || is_state(key);
                 !own && (namespaces || key.kind != namespace_kind())
             }
             Question::Marked(scope, _) => {
                 scope.side == self.sides.kcp
-                    || scope.kind != publication.local_kind
-                    || self.local.read().contains_key(&scope.kind)
+                    || scope.kind != self.local_kind
+                    || local.contains_key(&scope.kind)
             }
         };
-        let questions = match standing {
+        let questions = match presence {
             // What it held and could not let go may show again.
-            Standing::Gone if !tells => Vec::new(),
-            Standing::Gone | Standing::There => {
+            Presence::Gone if !tells => Vec::new(),
+            Presence::Gone | Presence::There => {
                 report.asked.iter().filter(concerns).cloned().collect()
             }
         };
-        let new = self.index.lock().set(id, questions);
-        let mut answers = report.asked.iter().zip(&report.prints);
-        answers.any(|(question, print)| {
-            new.contains(question) && print.is_some() && prints.print(question) != *print
+        let new = state.related.index.set(id, questions);
+        // What is asked now may take long: others need the state.
+        drop(state);
+        let mut answers = report.asked.iter().zip(&report.fingerprints);
+        answers.any(|(question, fingerprint)| {
+            new.contains(question)
+                && fingerprint.is_some()
+                && fingerprints.fingerprint(question) != *fingerprint
         })
     }
 
-    fn is_state(&self, publication: &Publication, key: &Key) -> bool {
-        let agent = &publication.compiled().agent().namespace;
-        key.side == self.sides.service && key.namespace.as_deref() == Some(agent)
+    /// The subjects that refer to objects without a watch.
+    fn asking_for_unwatched(&self) -> HashSet<SubjectId> {
+        let state = self.state.read();
+        let watches = state.related.watches();
+        let unwatched = watches.filter(|watch| !watch.is_complete());
+        let index = &state.related.index;
+        unwatched
+            .flat_map(|watch| index.asking_of(watch.table().side(), watch.table().kind()))
+            .collect()
     }
 
-    /// Whose related objects this is one of, or would be.
-    pub fn asking(&self, change: &Change) -> Vec<SubjectId> {
-        let index = self.index.lock();
-        index
-            .asking(&change.key, &change.object)
-            .into_iter()
-            .collect()
+    /// The subjects that this object is related to, or would be.
+    pub(super) fn asking(&self, change: &Change) -> HashSet<SubjectId> {
+        let index = &self.state.read().related.index;
+        index.asking(&change.key, &change.object)
     }
 }
 
 impl Publishing {
-    /// Finds out what the related kinds of a publication are, and looks at its objects whenever more
-    /// is known, and now and then while not everything is watched; ends with the publication.
+    /// Discovers the related kinds of a publication. Queues its subjects whenever more is known, and at intervals while
+    /// not everything is watched. Ends with the publication.
     pub async fn follow_related(self: Arc<Self>, publication: Arc<Publication>) {
         if publication.compiled().related().is_empty() {
             return;
         }
-        let works = &publication.related;
         let began = Instant::now();
         let mut wait = FIRST / 4;
         let mut told = BTreeSet::new();
         let mut watched = false;
+        let mut seen = HashSet::new();
         while !publication.is_stopped() {
             let learned = self.learn_related(&publication, &mut told).await;
-            let unknown = !works.unknown(publication.compiled()).is_empty();
-            if !unknown || began.elapsed() >= PATIENCE {
-                works.begin();
-            }
-            let all = !unknown && works.is_complete() && !self.workspaces.endpoints().is_empty();
+            let all = {
+                let related = &mut publication.state.write().related;
+                let unknown = !related.unknown(publication.compiled()).is_empty();
+                related.begun |= !unknown || began.elapsed() >= PATIENCE;
+                !unknown && related.watches().all(|watch| watch.is_complete())
+            };
+            let all = all && !self.workspaces.endpoints().is_empty();
             if learned || all != watched {
                 wait = FIRST / 4;
             }
             // Endpoints come and go: what is watched of all today is not watched of a new one.
             if learned || !(all && watched) {
-                works.look_anew();
-                self.again(&publication);
+                // What nobody tells of is read again by the passes that come.
+                for watch in publication.state.read().related.watches() {
+                    watch.table().forget_answers();
+                }
+            }
+            let again = learned || all != watched;
+            // A watch that fails for the first time is settled by that, and no event tells of it.
+            let sees: HashSet<_> = publication.seen().into_iter().collect();
+            for source in sees
+                .iter()
+                .filter(|source| again || !seen.contains(*source))
+            {
+                self.dispatch.initial(&publication, source, None);
+            }
+            seen = sees;
+            if !again && !all {
+                let asking = publication.asking_for_unwatched();
+                for id in asking {
+                    self.dispatch.look_at(id);
+                }
             }
             watched = all;
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LAST),
-                () = works.stirred.notified() => wait = FIRST / 4,
+                () = publication.redefined.notified() => wait = FIRST / 4,
             }
-            if works.is_settling() {
+            if publication.state.read().related.defined.is_some() {
                 wait = wait.min(FIRST);
             }
         }
     }
 
-    /// Every object of a publication that can be looked at.
+    /// Every subject of a publication that can be queued.
     pub(super) fn again(&self, publication: &Publication) {
-        for source in publication.sources() {
-            if publication.sees(&source) {
-                self.dispatch.initial(publication, &source, None);
-            }
+        for source in publication.seen() {
+            self.dispatch.initial(publication, &source, None);
         }
     }
 
@@ -518,12 +531,14 @@ impl Publishing {
         publication: &Publication,
         told: &mut BTreeSet<(Origin, TypeName)>,
     ) -> bool {
-        let works = &publication.related;
         let compiled = publication.compiled();
         let mut learned = false;
-        let outdated = works.outdated(compiled);
-        for (side, name) in works.unknown(compiled).into_iter().chain(outdated) {
-            let known = works.kinds().get(side, &name).cloned();
+        let (unknown, outdated) = {
+            let related = &mut publication.state.write().related;
+            (related.unknown(compiled), related.outdated(compiled))
+        };
+        for (side, name) in unknown.into_iter().chain(outdated) {
+            let known = publication.related_kinds().get(side, &name).cloned();
             if known.is_some() && side == Origin::Service {
                 self.schemas.discovery.invalidate(&name.group);
             }
@@ -537,19 +552,16 @@ impl Publishing {
                         Origin::Kcp => &self.sides.kcp,
                         Origin::Service => &self.sides.service,
                     };
-                    self.places.learn_kind(at, &kind.kind, &name.resource);
+                    self.names.register(at, &kind.kind, &name.resource);
                     let news = if known.is_none() {
                         "was found"
                     } else {
                         "has changed"
                     };
                     info!(publishedresource = %publication.plan.name, kind = %kind.kind, side = %at, namespaced = kind.namespaced, status = kind.status, "a related kind {news}");
-                    let mut kinds = works.kinds.write();
-                    let mut more = Kinds::clone(&kinds);
-                    more.learn(side, name, kind);
-                    *kinds = Arc::new(more);
-                    drop(kinds);
-                    works.renew();
+                    let related = &mut publication.state.write().related;
+                    Arc::make_mut(&mut related.kinds).learn(side, name, kind);
+                    related.edition += 1;
                     learned = true;
                 }
                 // It comes back, or its objects went with it: as long as it is not there, it is what it was.
@@ -567,8 +579,8 @@ impl Publishing {
             }
         }
         if learned {
-            works.watch_local(compiled, &self.service, &self.feeds);
-            works.watch_remote(compiled, &self.workspaces.endpoints(), &self.feeds);
+            let endpoints = self.workspaces.endpoints();
+            publication.watch_related(&self.service, &endpoints, &self.watches);
         }
         learned
     }

@@ -1,8 +1,8 @@
-//! From a published resource to its schema in the workspace of the export.
+//! Creates the schema of a published resource in the workspace of the export.
 //!
-//! One published resource is settled at a time by whoever owns it; several may be at once. Nothing is
-//! asked again while neither the manifest nor the definition of its kind has changed. A schema that
-//! stands there is never changed, but for the marks of the agent, and none is ever deleted.
+//! The caller settles one published resource at a time; several may run concurrently. Nothing is read again while
+//! neither the manifest nor the definition of its kind has changed. An existing schema is never changed, except for the
+//! marks of the agent, and never deleted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -28,15 +28,15 @@ mod manifest;
 mod problem;
 
 pub use definition::CrdPrint;
-use definition::{Before, Definition};
+use definition::{Before, KindDefinition};
 pub use manifest::{Manifest, PUBLISHED_RESOURCES};
-pub use problem::{Hope, SchemaError};
+pub use problem::{RetryPolicy, SchemaError};
 
-/// Who events on published resources come from, as in the original.
+/// The source of events on published resources, as in the original.
 const COMPONENT: &str = "syncagent-apiresourceschema";
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 
-/// What the watch of CRDs knows of one.
+/// The state of a CRD, as the watch knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// The watch has not listed yet.
@@ -45,44 +45,35 @@ pub enum Watched {
     Present(CrdPrint),
 }
 
-/// Whether what was found earlier may be answered again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// While nothing has changed.
-    Memory,
-    /// Everything is looked at again, such as after somebody removed a schema.
-    Nothing,
-}
-
-/// A published resource whose schema stands in kcp.
+/// A published resource whose schema exists in kcp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// The name of the schema.
     pub schema: String,
     pub types: Types,
-    /// What the kind is called in paths of the service cluster.
+    /// The plural of the kind on the service cluster.
     pub local_plural: String,
-    /// The same in workspaces.
+    /// The plural in workspaces.
     pub remote_plural: String,
     pub remote_is_namespaced: bool,
-    /// The CRD that it was made from; none for a kind that is no custom resource.
+    /// The CRD that it was made from; `None` for a kind that is not a custom resource.
     pub crd: Option<(String, CrdPrint)>,
-    /// Whether this agent has seen to it that the schema stands there.
+    /// Whether this agent has made sure that the schema exists.
     pub authority: Authority,
-    /// What does not hold it up but should be known, in words for the owner.
+    /// Warnings for the owner that block nothing.
     pub warnings: Vec<String>,
 }
 
-/// Whether schemas are written at all.
+/// Whether schemas are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
-    /// They are made, and their names recorded.
+    /// They are created, and their names recorded.
     Writes,
-    /// Somebody else does so: only what they would be is found out.
+    /// Another agent does so: schemas are only computed.
     Reads,
 }
 
-/// Makes schemas. Shared by all published resources.
+/// Creates schemas. Shared by all published resources.
 pub struct Schemas {
     /// The service cluster.
     pub service: Connection,
@@ -93,18 +84,18 @@ pub struct Schemas {
     pub agent: String,
     authority: Mutex<Authority>,
     memos: Memos,
-    /// The trouble that owners were told of last, by the uid of the published resource.
+    /// The last problem that was reported to owners, by the uid of the published resource.
     told: Mutex<HashMap<String, String>>,
 }
 
-/// What was found, by the uid of the published resource.
+/// The results, by the uid of the published resource.
 type Memos = Mutex<HashMap<String, Memo>>;
 
 struct Memo {
-    /// Of what the manifest says about the type.
+    /// Of the part of the manifest that concerns the type.
     asked: u64,
     settled: Settled,
-    /// The version of the manifest that has the name of the schema, as far as we wrote it.
+    /// The version of the manifest with the name of the schema, if this agent wrote it.
     recorded_in: Option<u64>,
 }
 
@@ -127,21 +118,20 @@ impl Schemas {
         }
     }
 
-    /// Writes from now on, and tells owners what others may have told them before.
+    /// Enables writing, and reports problems to owners again that another agent may have reported.
     pub fn begin_writing(&self) {
         *self.authority.lock() = Authority::Writes;
         self.told.lock().clear();
     }
 
-    /// Sees to it that the schema of a published resource stands in kcp and its name in the status.
-    /// `watched` answers what is known of a CRD by its name.
+    /// Makes sure that the schema of a published resource exists in kcp, and its name in the status. `watched` returns
+    /// the known state of a CRD by its name.
     pub async fn settle(
         &self,
         manifest: &Manifest,
         watched: impl Fn(&str) -> Watched,
-        trust: Trust,
     ) -> Result<Settled, SchemaError> {
-        let settled = self.attempt(manifest, watched, trust).await;
+        let settled = self.attempt(manifest, watched).await;
         match &settled {
             Ok(_) => {
                 self.told.lock().remove(&manifest.uid);
@@ -155,14 +145,10 @@ impl Schemas {
         &self,
         manifest: &Manifest,
         watched: impl Fn(&str) -> Watched,
-        trust: Trust,
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
         let authority = *self.authority.lock();
-        let known = match trust {
-            Trust::Memory => self.recall(&manifest.uid, asked, watched),
-            Trust::Nothing => None,
-        };
+        let known = self.recall(&manifest.uid, asked, watched);
         let mut settled = match known.filter(|known| known.authority == authority) {
             Some(settled) => settled,
             None => self.establish(manifest, asked, authority).await?,
@@ -186,10 +172,10 @@ impl Schemas {
         self.told.lock().remove(uid);
     }
 
-    /// Tells the owner by an event, once for the same trouble. A server that does not answer is
-    /// nothing that an owner could change.
+    /// Reports a problem to the owner by an event, once for each problem. A server without response is nothing that an
+    /// owner could change.
     async fn tell(&self, manifest: &Manifest, error: &SchemaError) {
-        if error.hope() == Hope::Retry {
+        if error.retry_policy() == RetryPolicy::Retry {
             return;
         }
         let message = error.to_string();
@@ -274,7 +260,7 @@ impl Schemas {
 
     fn project(
         &self,
-        definition: &Definition,
+        definition: &KindDefinition,
         spec: &PublishedResourceSpec,
         authority: Authority,
     ) -> Result<(Settled, PublishedSchema), SchemaError> {
@@ -315,7 +301,7 @@ impl Schemas {
         Ok((settled, published))
     }
 
-    /// Creates a schema unless it is there. Answers what should be known.
+    /// Creates a schema unless it exists. Returns warnings.
     async fn offer(&self, published: &PublishedSchema) -> Result<Option<String>, SchemaError> {
         let path = format!("{SCHEMAS}/{}", published.name);
         let what = format!("the APIResourceSchema {}", published.name);
@@ -349,7 +335,7 @@ impl Schemas {
         }
     }
 
-    /// Writes the name of the schema into the status, if it is not there.
+    /// Writes the name of the schema into the status, if it is missing.
     async fn record(&self, manifest: &Manifest, schema: &str) -> Result<(), SchemaError> {
         if manifest.recorded.as_deref() == Some(schema) {
             return Ok(());
@@ -387,8 +373,7 @@ fn is(answer: &Result<Value, AskError>, code: u16) -> bool {
     matches!(answer, Err(error) if error.code() == Some(code))
 }
 
-/// Of all that the schema is made from or held against; another name of copies or another mutation
-/// changes nothing.
+/// The fingerprint of everything that the schema depends on; names of copies and mutations do not count.
 fn fingerprint(spec: &PublishedResourceSpec) -> u64 {
     let mut hasher = DefaultHasher::new();
     let objects: Vec<_> = spec.related.iter().map(|entry| &entry.object).collect();
@@ -398,7 +383,7 @@ fn fingerprint(spec: &PublishedResourceSpec) -> u64 {
     hasher.finish()
 }
 
-/// An existing schema with our marks; none if they are there.
+/// An existing schema with the agent's marks; `None` if it has them.
 fn marked(existing: &Value, agent: &str) -> Option<Value> {
     let metadata = &existing["metadata"];
     let fields = ["labels", "annotations"];

@@ -1,7 +1,7 @@
-//! Where things are in kcp: the slice and the export that the agent was told of.
+//! Finds the slice and the export of the agent in kcp.
 //!
-//! Nothing of this is given up on: what is not there yet, or not allowed yet, is said and asked for
-//! again. Only an address that cannot be right ends the agent.
+//! The agent waits for everything that does not exist or is not allowed yet, logs that, and retries. Only an invalid
+//! address ends the agent.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ pub(super) const SLICES: &str = "/apis/apis.kcp.io/v1alpha1/apiexportendpointsli
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 
-/// How long is waited before something is asked for again, at first and at most.
+/// The first and the longest wait before a retry.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// A workspace, with the names that kcp has for it.
+/// A workspace, with its names in kcp.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     pub connection: Connection,
@@ -38,15 +38,14 @@ pub struct Located {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(
-        "{url:?} leads to no one workspace: the server of the kcp kubeconfig needs exactly one \
-         /clusters/<workspace> in its URL"
+        "{url:?} is not the URL of one workspace: the server of the kcp kubeconfig needs exactly one /clusters/<workspace> in its URL"
     )]
     NoWorkspace { url: String },
     #[error(transparent)]
     Address(#[from] ConnectError),
 }
 
-/// Finds slice and export; ends only with them or with an address that cannot be right.
+/// Finds slice and export; fails only if an address is invalid.
 pub async fn locate(kcp: &Connection, slice: &str) -> Result<Located, StartError> {
     let found = persistently(
         kcp,
@@ -92,7 +91,7 @@ async fn identify(connection: Connection) -> Workspace {
     }
 }
 
-/// Asks until there is an answer, and says what is in the way whenever that changes.
+/// Reads until it succeeds, and logs the obstacle whenever that changes.
 async fn persistently(at: &Connection, path: &str, kind: &str, name: &str) -> Value {
     let mut pause = PAUSES.0;
     let mut said = String::new();
@@ -119,7 +118,9 @@ fn explain(error: &AskError, kind: &str, name: &str) -> String {
             format!("the agent may not read the {kind} {name}: grant it this right ({error})")
         }
         Some(404) => {
-            format!("there is no {kind} {name} in this workspace: create it, or correct the flags")
+            format!(
+                "{kind} {name} does not exist in this workspace: create it, or correct the flags"
+            )
         }
         _ => error.to_string(),
     }

@@ -1,72 +1,82 @@
-//! What is left of objects that are gone: state Secrets, which the original leaves behind, as does whoever is
-//! killed at the wrong moment; and copies of workspaces that have left, which are counted.
+//! Cleans up after objects that are gone: it deletes their state Secrets, which the original leaves behind, as does a
+//! process that is killed at the wrong moment, and counts the copies of workspaces that have left.
 //!
-//! A state is deleted only where everything that could still need it is known: its object by a complete list
-//! and one live read, its copy by a complete list.
+//! A state is deleted only if everything that could still need it is known: its object by a complete list and one live
+//! read, its copy by a complete list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::atlas::Places;
-use super::braking::Braking;
 use super::dispatch::Dispatch;
 use super::publication::Publication;
+use super::router::PublishRouter;
 use super::workspaces::Workspaces;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
-use hawser_runtime::cluster::wire::Wire;
+use hawser_runtime::cluster::wire;
 use hawser_runtime::process::metrics::Metrics;
-use hawser_sync::{Answer, Cluster as _, Failure, Found, Key, Request, Scope, Seen, Store as _};
+use hawser_sync::{Answer, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
-/// How often is looked, where nothing gives a reason to.
+/// The interval without a reason to look.
 const INTERVAL: Duration = Duration::from_mins(10);
-/// How long after a list has become complete: passes come first.
+/// The delay after a list has become complete: passes come first.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The pause after a look, as a multiple of its duration.
+const REST: u32 = 50;
+/// The number of objects that are examined without a break.
+const TOGETHER: usize = 256;
+
+/// Deletes state Secrets of objects that are gone.
 pub struct Sweep {
     pub agent: String,
     pub sides: Sides,
     pub cache: Arc<Cache>,
     pub dispatch: Arc<Dispatch>,
-    pub wire: Wire<Arc<Places>>,
+    pub router: Arc<PublishRouter>,
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<Metrics>,
-    /// Told that owners should be told of something.
-    pub braking: Arc<Braking>,
-    /// Told when there is a reason to look.
+    /// Notified when the conditions of owners may change.
+    pub owners: watch::Sender<()>,
+    /// Notified when there is a reason to look.
     pub reason: Arc<Notify>,
-    /// The agent may not delete Secrets: said once, and not tried again.
+    /// The agent may not delete Secrets: logged once, and not retried.
     pub forbidden: AtomicBool,
 }
 
 impl Sweep {
     pub async fn run(self) {
+        // It walks through the objects of all workspaces, and a workspace can give a reason at any time: it
+        // takes a small part of the time, however many there are.
+        let mut pause = AFTERWARDS;
         loop {
             let reason = tokio::time::timeout(INTERVAL, self.reason.notified()).await;
             if reason.is_ok() {
-                tokio::time::sleep(AFTERWARDS).await;
+                tokio::time::sleep(pause).await;
             }
+            let began = Instant::now();
             self.once().await;
+            pause = AFTERWARDS.max(began.elapsed() * REST);
         }
     }
 
     async fn once(&self) {
         let running = self.dispatch.running();
-        for publication in running.all() {
+        for publication in running.values() {
             self.count_orphans(publication).await;
             if self.forbidden.load(Ordering::Relaxed) {
                 continue;
             }
-            for (remote, key, secret) in self.left_over(publication) {
+            for (remote, key, secret) in self.states_without_object(publication).await {
                 // What it still tells of is let go by a pass, or by nobody.
                 if memory::codec::tells_of_related(&secret) {
                     let anchor = self.anchor(publication, &remote);
@@ -89,17 +99,20 @@ impl Sweep {
         self.metrics.orphaned_copies(kind, count);
         let name = &publication.plan.name;
         for (workspace, copies) in orphans {
-            warn!(publishedresource = %name, workspace, copies, "copies are left of a workspace that does not bind the API any more");
+            warn!(publishedresource = %name, workspace, copies, "found orphaned copies of a workspace that no longer binds the API");
         }
-        self.braking.stir();
+        self.owners.send_replace(());
     }
 
-    /// The states of objects of this publication that are not there.
-    fn left_over(&self, publication: &Publication) -> Vec<(Remote, Key, Arc<Object>)> {
+    /// The states of objects of this publication that do not exist.
+    async fn states_without_object(
+        &self,
+        publication: &Publication,
+    ) -> Vec<(Remote, Key, Arc<Object>)> {
         let Some(states) = publication.states() else {
             return Vec::new();
         };
-        let needed = needed(publication);
+        let needed = needed(publication).await;
         let keys = states.keys().into_iter();
         let unknown = keys.filter(|key| !needed.contains(&*key.name));
         let left = unknown.filter_map(|key| {
@@ -112,8 +125,8 @@ impl Sweep {
         left.collect()
     }
 
-    /// The object of this publication that a state is of, where it is known that neither that nor, unless
-    /// related objects have to be looked after, a copy of it is there.
+    /// The object of this publication that a state belongs to, if neither the object nor, unless related objects are to
+    /// be cleaned up, a copy of it exists.
     fn whose(&self, publication: &Publication, states: &Table, secret: &Object) -> Option<Remote> {
         let agent = secret.label(marks::AGENT_NAME);
         let (remote, kind) = memory::primary_of(secret)?;
@@ -142,8 +155,10 @@ impl Sweep {
         let anchor = self.anchor(publication, remote);
         let workspace = remote.cluster.as_str().into();
         let goes_on = || publication.goes_on();
-        let errand = self.wire.errand(&workspace, &goes_on);
-        let read = errand.send(&Request::Read { key: anchor }).await;
+        let send = async |request: &Request| {
+            wire::send(&*self.router, Some(&workspace), &goes_on, request).await
+        };
+        let read = send(&Request::Read { key: anchor }).await;
         let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
             return;
         };
@@ -152,17 +167,17 @@ impl Sweep {
             key,
             uid: uid.into(),
         };
-        let answer = errand.send(&request).await;
+        let answer = send(&request).await;
         self.cache.learn(&request, &answer);
         match answer {
             Answer::Gone | Answer::Object(_) => {
-                info!(secret = %name, workspace = remote.cluster, "the state of an object that is gone was deleted");
+                info!(secret = %name, workspace = remote.cluster, "deleted the state Secret of an object that is gone");
             }
             Answer::Failed(Failure::Forbidden(why)) => {
                 self.forbidden.store(true, Ordering::Relaxed);
                 warn!(
                     why,
-                    "states of objects that are gone stay: the agent may not delete Secrets"
+                    "state Secrets of deleted objects stay: the agent may not delete Secrets"
                 );
             }
             Answer::Failed(_) | Answer::Listed(_) => {}
@@ -170,13 +185,18 @@ impl Sweep {
     }
 }
 
-/// The names of the states of all objects that there are.
-fn needed(publication: &Publication) -> HashSet<String> {
+/// The names of the states of all existing objects.
+async fn needed(publication: &Publication) -> HashSet<String> {
     let types = publication.compiled().types();
     let (version, kind) = (types.remote.api_version(), &types.remote.kind);
-    let sources = publication.sources().into_iter();
-    let subjects = sources.flat_map(|source| publication.subjects(&source, None));
-    subjects
-        .map(|id| memory::secret_name(&id.remote(), &version, kind))
-        .collect()
+    let mut names = HashSet::new();
+    for source in publication.sources() {
+        for id in publication.subjects(&source, None) {
+            if names.len().is_multiple_of(TOGETHER) {
+                tokio::task::yield_now().await;
+            }
+            names.insert(memory::secret_name(&id.remote(), &version, kind));
+        }
+    }
+    names
 }

@@ -1,5 +1,4 @@
-//! Which workspaces take part, and where each is served: slices name endpoints, and bindings at an
-//! endpoint name workspaces.
+//! The bound workspaces, and the endpoint of each: slices name endpoints, and bindings at an endpoint name workspaces.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,43 +8,44 @@ use serde_json::Value;
 use tracing::{info, warn};
 
 use super::bindings::{Binding, Bindings, Engagement};
-use super::feeds::{Feeds, Wanted, Watched};
+use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::controller::{SharedWatch, WatchRegistry, WatchSpec};
 use kube_lang::object::{Gvk, Object};
 
-/// The annotation that says of which workspace an object is.
+/// The annotation with the workspace of an object.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
 /// The workspaces of one export.
 pub struct Workspaces {
     sides: Sides,
     cache: Arc<Cache>,
-    feeds: Arc<Feeds>,
-    /// Whose credentials lead to endpoints.
+    watches: Arc<WatchRegistry>,
+    /// The connection whose credentials lead to endpoints.
     slices: Connection,
-    state: Mutex<State>,
+    state: Mutex<WorkspacesState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WorkspacesState {
     endpoints: BTreeMap<Arc<str>, Endpoint>,
     bindings: HashMap<Arc<str>, Bindings>,
 }
 
-/// A place that serves workspaces.
+/// An endpoint that serves workspaces.
 #[derive(Clone)]
 pub struct Endpoint {
     pub url: Arc<str>,
     /// At the address itself.
     pub connection: Connection,
-    bindings: Option<Arc<Watched>>,
+    bindings: Option<Arc<SharedWatch>>,
 }
 
 impl Endpoint {
-    /// All of its workspaces at once.
+    /// At all of its workspaces.
     pub fn everywhere(&self) -> Connection {
         self.connection.below("/clusters/*")
     }
@@ -59,9 +59,9 @@ impl Endpoint {
         self.connection.below(&format!("/clusters/{cluster}"))
     }
 
-    /// A feed of a kind as all workspaces of this endpoint show it.
-    pub fn wanted(&self, sides: &Sides, kind: &Arc<Gvk>, resource: &str) -> Wanted {
-        Wanted {
+    /// A feed of a kind in all workspaces of this endpoint.
+    pub fn wanted(&self, sides: &Sides, kind: &Arc<Gvk>, resource: &str) -> WatchSpec {
+        WatchSpec {
             side: sides.kcp.clone(),
             kind: Arc::clone(kind),
             source: Arc::clone(&self.url),
@@ -78,26 +78,27 @@ impl Endpoint {
     }
 }
 
-/// What became different about workspaces.
+/// A change of workspaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub endpoints: bool,
     pub engaged: Vec<Arc<str>>,
-    /// What bound the API is in deletion there.
+    /// Its bindings are in deletion.
     pub leaving: Vec<Arc<str>>,
     pub disengaged: Vec<Arc<str>>,
 }
 
-pub fn binding_kind() -> Arc<Gvk> {
-    Arc::new(Gvk::new("apis.kcp.io", "v1alpha1", "APIBinding"))
-}
-
 impl Workspaces {
-    pub fn new(sides: &Sides, cache: &Arc<Cache>, feeds: &Arc<Feeds>, slices: Connection) -> Self {
+    pub fn new(
+        sides: &Sides,
+        cache: &Arc<Cache>,
+        watches: &Arc<WatchRegistry>,
+        slices: Connection,
+    ) -> Self {
         Self {
             sides: sides.clone(),
             cache: Arc::clone(cache),
-            feeds: Arc::clone(feeds),
+            watches: Arc::clone(watches),
             slices,
             state: Mutex::default(),
         }
@@ -112,7 +113,7 @@ impl Workspaces {
         state.bindings.values().map(Bindings::engaged).sum()
     }
 
-    /// Whether a workspace takes part, and is not about to end that.
+    /// Whether a workspace is bound and not unbinding.
     pub fn is_bound(&self, cluster: &str) -> bool {
         let state = self.state.lock();
         let mut endpoints = state.bindings.values();
@@ -121,10 +122,17 @@ impl Workspaces {
 
     /// Endpoints may serve other kinds any moment: the export has changed, or a binding of this one.
     pub fn expect(&self, source: Option<&Arc<str>>) {
-        self.feeds.expect(source);
+        self.watches.expect(source);
     }
 
-    /// Whether a workspace has nothing to do with the API any more, as far as all endpoints tell.
+    /// The export was deleted or replaced. Watches of its objects stay open without events.
+    pub fn doubt(&self) {
+        for endpoint in self.state.lock().endpoints.keys() {
+            self.watches.doubt(endpoint);
+        }
+    }
+
+    /// Whether a workspace does not bind the API any more, according to all endpoints.
     pub fn has_left(&self, cluster: &str) -> bool {
         let state = self.state.lock();
         let mut endpoints = state.endpoints.values();
@@ -136,14 +144,14 @@ impl Workspaces {
                 .any(|bindings| bindings.are_in(cluster))
     }
 
-    /// Where a workspace is served; none while it does not take part.
+    /// The connection to a workspace; `None` if it is not bound.
     pub fn connection(&self, cluster: &str) -> Option<Connection> {
         let source = self.cache.source(&self.sides.kcp, cluster)?;
         let state = self.state.lock();
         Some(state.endpoints.get(&source)?.workspace(cluster))
     }
 
-    /// Takes the slice as it is now; none where it is gone.
+    /// Takes in the current slice; `None` if it is gone.
     pub fn slice(&self, slice: Option<&Object>) -> Moved {
         let urls = slice.map(endpoint_urls).unwrap_or_default();
         let mut moved = Moved::default();
@@ -183,12 +191,12 @@ impl Workspaces {
         };
         let bindings = endpoint.wanted(&self.sides, &binding_kind(), "apibindings");
         Ok(Endpoint {
-            bindings: Some(self.feeds.watch(bindings)),
+            bindings: Some(self.watches.watch(bindings)),
             ..endpoint
         })
     }
 
-    /// Takes an event of a binding at the endpoint that `source` names.
+    /// Handles the event of a binding at the endpoint `source`.
     pub fn binding(&self, source: &Arc<str>, change: &Change) -> Moved {
         let mut state = self.state.lock();
         let mut moved = Moved::default();
@@ -206,11 +214,11 @@ impl Workspaces {
         match bindings.heard(cluster, &change.key.name, binding) {
             Engagement::Same => {}
             Engagement::Leaving => {
-                info!(cluster = %cluster, "a workspace is about to take part no longer");
+                info!(cluster = %cluster, "a workspace is unbinding");
                 moved.leaving.push(Arc::clone(cluster));
             }
             Engagement::Engaged => {
-                info!(cluster = %cluster, "a workspace takes part");
+                info!(cluster = %cluster, "a workspace is bound");
                 self.cache.route(&self.sides.kcp, cluster, source);
                 moved.engaged.push(Arc::clone(cluster));
             }
@@ -221,17 +229,16 @@ impl Workspaces {
         moved
     }
 
-    /// A workspace is no longer served by an endpoint. Where it has moved, another one serves it
-    /// already.
-    fn leave(&self, state: &State, cluster: &Arc<str>, moved: &mut Moved) {
+    /// A workspace is no longer served by an endpoint. If it has moved, another endpoint serves it already.
+    fn leave(&self, state: &WorkspacesState, cluster: &Arc<str>, moved: &mut Moved) {
         let mut others = state.bindings.iter();
         let other = others.find(|(_, bindings)| bindings.takes_part(cluster));
         if let Some((url, _)) = other {
-            info!(cluster = %cluster, endpoint = %url, "a workspace is served elsewhere");
+            info!(cluster = %cluster, endpoint = %url, "a workspace moved to another endpoint");
             self.cache.route(&self.sides.kcp, cluster, url);
             moved.engaged.push(Arc::clone(cluster));
         } else {
-            info!(cluster = %cluster, "a workspace no longer takes part; copies are kept");
+            info!(cluster = %cluster, "a workspace is no longer bound; keeping its copies");
             self.cache.unroute(&self.sides.kcp, cluster);
             moved.disengaged.push(Arc::clone(cluster));
         }

@@ -1,10 +1,10 @@
-//! What is wrong with a manifest, and where.
+//! Problems of a manifest, with their places.
 
 use std::fmt;
 
 use kube_lang::template;
 
-/// Something to be corrected.
+/// A problem to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct Problem {
@@ -13,22 +13,22 @@ pub struct Problem {
     pub field: String,
     pub part: Part,
     pub message: String,
-    /// Where in the text of that part, in bytes.
+    /// The byte offset in the text of that part.
     pub offset: Option<usize>,
-    /// What to do instead.
+    /// The suggested correction.
     pub hint: Option<String>,
 }
 
-/// What follows from a problem.
+/// The consequence of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The rules are not used.
     Error,
-    /// They are used; what they do may not be what was meant.
+    /// The rules are used, but may not do what was meant.
     Warning,
 }
 
-/// What of a field is meant.
+/// The part of a field that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Key,

@@ -16,7 +16,7 @@ use crate::publish::types::{
 use kube_lang::paths::{self, Use};
 use kube_lang::template::{self, Engine, Template};
 
-/// Compiles the entries; those that are wrong are found before the first object needs them.
+/// Compiles the entries; mistakes are found before the first object needs them.
 pub(super) fn related(
     spec: &PublishedResourceSpec,
     engine: Engine,
@@ -27,10 +27,10 @@ pub(super) fn related(
     for (index, entry) in spec.related.iter().enumerate() {
         let field = format!("spec.related[{index}]");
         if !seen.insert(entry.identifier.as_str()) {
-            let message = format!("{:?} is used by another entry too", entry.identifier);
+            let message = format!("{:?} is also used by another entry", entry.identifier);
             let problem = Problem::new(format!("{field}.identifier"), message).warning();
             problems.push(problem.with_hint(
-                "both entries work; give each its own, so that reports can tell them apart",
+                "both entries work, but reports cannot distinguish them: give each its own",
             ));
         }
         related_type(entry, &field, problems);
@@ -75,7 +75,7 @@ pub(super) fn related(
     compiled
 }
 
-/// Warns where consumers of several workspaces name what comes into one namespace.
+/// Warns if consumers of several workspaces determine names in one namespace.
 fn shared_namespace(
     entry: &Entry,
     (spec, related): (&PublishedResourceSpec, &RelatedSpec),
@@ -91,16 +91,15 @@ fn shared_namespace(
         _ => mapped,
     });
     if entry.consumers_choose() && shares_namespaces(own.unwrap_or(mapped)) {
-        let message = "objects of several workspaces come into one namespace, and consumers have a say \
-                       in which of them are meant";
+        let message = "objects of several workspaces share a namespace, and consumers influence which of them are selected";
         let problem = Problem::new(format!("{field}.object"), message).warning();
         problems.push(problem.with_hint(
-            "let naming.namespace or the names depend on the workspace, as with {{ .ClusterName }}",
+            "use the workspace in naming.namespace or in the names, as with {{ .ClusterName }}",
         ));
     }
 }
 
-/// The rules that the API server holds a related type to.
+/// The rules of the API server for a related type.
 fn related_type(entry: &RelatedSpec, field: &str, problems: &mut Vec<Problem>) {
     let (group, version) = (entry.group.is_some(), entry.version.is_some());
     let resource = entry.resource.is_some();
@@ -146,7 +145,7 @@ fn values(spec: &RelatedObjectSpec, engine: Engine, field: &str, problems: &mut 
         check_template(field, &template.template, engine, problems);
     }
     if spec.reference.is_none() && spec.selector.is_none() && spec.template.is_none() {
-        let message = "says not how it is found: set one of reference, selector and template";
+        let message = "lacks a way to find it: set one of reference, selector and template";
         problems.push(Problem::new(field, message));
     }
 }

@@ -6,7 +6,7 @@ use super::{Part, Problem};
 use crate::publish::types::LabelSelector;
 use kube_lang::selector::{Selector, SelectorError};
 
-/// Checks each requirement on its own, so that the very one is pointed at.
+/// Checks each requirement separately, so that the problem names the requirement.
 pub(super) fn check_selector(field: &str, selector: &LabelSelector, problems: &mut Vec<Problem>) {
     let before = problems.len();
     for (key, value) in &selector.match_labels {
@@ -30,7 +30,7 @@ fn compile(selector: &Value) -> Result<(), SelectorError> {
     Selector::from_value(selector).map(drop)
 }
 
-/// Checks one label that is asked for.
+/// Checks one label.
 pub(super) fn check_label(field: String, key: &str, value: &str, problems: &mut Vec<Problem>) {
     if let Err(error) = compile(&json!({"matchLabels": {key: value}})) {
         let part = match error {

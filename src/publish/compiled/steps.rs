@@ -7,7 +7,7 @@ use crate::mutation::Pipeline;
 use crate::mutation::Step;
 use crate::publish::types::{MutationSpec, ResourceMutation};
 
-/// The pipelines towards the service cluster and back.
+/// The pipelines to the service cluster and back.
 pub(super) fn mutations(
     spec: Option<&MutationSpec>,
     field: &str,
@@ -26,7 +26,7 @@ pub(super) fn mutations(
             } else {
                 problems.push(Problem::new(
                     format!("{field}[{index}]"),
-                    "says nothing to do: set one of delete, regex, template and cel",
+                    "lacks an action: set one of delete, regex, template and cel",
                 ));
             }
         }
@@ -68,7 +68,7 @@ fn kind_of(step: &Step) -> &'static str {
     }
 }
 
-/// What a step does; of several the first in the order of the contract.
+/// The action of a step; of several, the first in the order of the contract.
 fn step_of(step: &ResourceMutation) -> Option<Step> {
     if let Some(delete) = &step.delete {
         let path = delete.path.clone();

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mutation::MAX_STEPS;
+use crate::publish::compiled::problem::Severity;
 
 fn types() -> Types {
     Types {
@@ -66,7 +67,7 @@ fn copies_have_the_scope_of_the_original() {
 fn compile(mut spec: Value) -> Result<Compiled, Vec<Problem>> {
     spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
     let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
-    let agent = Agent {
+    let agent = AgentIdentity {
         name: "agent".into(),
         namespace: "hawser".into(),
     };

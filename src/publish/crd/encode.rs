@@ -1,19 +1,19 @@
-//! A CRD's spec as Go writes it: fields in the order in which its types declare them, empty ones left
-//! out where the types say so, raw values kept as they came. The hash that names a published schema is
-//! made from this text, so every byte of it counts.
+//! A CRD's spec in Go's encoding: fields in the order in which Go's types declare them, empty ones omitted if the types
+//! say so, raw values unchanged. The hash that names a published schema is made from this text, so every byte of it
+//! counts.
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{CrdError, CrdSpec, CrdVersion, ScaleSubresource};
-use crate::publish::gojson;
+use kube_lang::go_json;
 
-/// Schemas deeper than this are refused: no API server stores one.
+/// The largest depth of a schema: no API server stores a deeper one.
 const MAX_DEPTH: usize = 100;
 
 /// The text of a spec without its conversion and without a line end.
 pub fn encode_spec(spec: &CrdSpec) -> Result<String, CrdError> {
-    let mut out = Writer::default();
+    let mut out = JsonWriter::default();
     out.open();
     out.text("group", &spec.group);
     out.key("names");
@@ -46,7 +46,7 @@ pub fn encode_spec(spec: &CrdSpec) -> Result<String, CrdError> {
     Ok(out.text)
 }
 
-fn write_version(out: &mut Writer, version: &CrdVersion) -> Result<(), String> {
+fn write_version(out: &mut JsonWriter, version: &CrdVersion) -> Result<(), String> {
     out.open();
     out.text("name", &version.name);
     out.bool("served", version.served);
@@ -97,7 +97,7 @@ fn write_version(out: &mut Writer, version: &CrdVersion) -> Result<(), String> {
     Ok(())
 }
 
-fn write_scale(out: &mut Writer, scale: &ScaleSubresource) {
+fn write_scale(out: &mut JsonWriter, scale: &ScaleSubresource) {
     out.open();
     out.text("specReplicasPath", &scale.spec_replicas_path);
     out.text("statusReplicasPath", &scale.status_replicas_path);
@@ -107,26 +107,26 @@ fn write_scale(out: &mut Writer, scale: &ScaleSubresource) {
     out.close();
 }
 
-/// How a field is written.
+/// The encoding of a field.
 #[derive(Clone, Copy)]
 enum Shape {
     /// A string; left out when empty.
     Text,
-    /// A string that is always there.
+    /// A string that is always present.
     TextAlways,
-    /// A string behind a pointer: kept when empty.
+    /// A pointer to a string: kept when empty.
     TextKept,
-    /// A float behind a pointer.
+    /// A pointer to a float.
     Float,
-    /// An integer behind a pointer.
+    /// A pointer to an integer.
     Integer,
     /// An integer; left out when zero.
     IntegerUnlessZero,
     /// Left out when false.
     Bool,
-    /// Behind a pointer: kept when false.
+    /// A pointer: kept when false.
     BoolKept,
-    /// Any JSON, as it came.
+    /// Any JSON, unchanged.
     Raw,
     /// A list of any JSON.
     RawList,
@@ -244,7 +244,7 @@ fn read<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Result<T, String> {
 }
 
 fn write_fields(
-    out: &mut Writer,
+    out: &mut JsonWriter,
     raw: &RawValue,
     fields: Fields,
     depth: usize,
@@ -270,7 +270,7 @@ fn write_fields(
 }
 
 fn write_field(
-    out: &mut Writer,
+    out: &mut JsonWriter,
     name: &str,
     raw: &RawValue,
     shape: Shape,
@@ -281,7 +281,7 @@ fn write_field(
         Shape::TextAlways | Shape::TextKept => out.text(name, &read::<String>(raw)?),
         Shape::Float => {
             out.key(name);
-            out.raw(&gojson::float_text(read(raw)?));
+            out.raw(&go_json::float_text(read(raw)?));
         }
         Shape::Integer => {
             out.key(name);
@@ -302,14 +302,14 @@ fn write_field(
         Shape::BoolKept => out.bool(name, read(raw)?),
         Shape::Raw => {
             out.key(name);
-            out.raw(&gojson::compact(raw.get()));
+            out.raw(&go_json::compact(raw.get()));
         }
         Shape::RawList => {
             let items: Vec<&RawValue> = read(raw)?;
             if !items.is_empty() {
                 out.key(name);
                 out.list(&items, |out, item| {
-                    out.raw(&gojson::compact(item.get()));
+                    out.raw(&go_json::compact(item.get()));
                     Ok(())
                 })?;
             }
@@ -374,11 +374,11 @@ fn write_field(
     Ok(())
 }
 
-fn write_schema_or_texts(out: &mut Writer, raw: &RawValue, depth: usize) -> Result<(), String> {
+fn write_schema_or_texts(out: &mut JsonWriter, raw: &RawValue, depth: usize) -> Result<(), String> {
     if raw.get().starts_with('[') {
         let names: Vec<String> = read(raw)?;
         return out.list(&names, |out, name| {
-            gojson::write_text(&mut out.text, name);
+            go_json::write_text(&mut out.text, name);
             Ok(())
         });
     }
@@ -386,7 +386,7 @@ fn write_schema_or_texts(out: &mut Writer, raw: &RawValue, depth: usize) -> Resu
 }
 
 fn write_list(
-    out: &mut Writer,
+    out: &mut JsonWriter,
     name: &str,
     items: &[Box<RawValue>],
     fields: Fields,
@@ -399,13 +399,13 @@ fn write_list(
     out.list(items, |out, item| write_fields(out, item, fields, depth))
 }
 
-/// JSON text that grows; knows where a comma belongs.
+/// JSON text that is being written, with its commas.
 #[derive(Default)]
-struct Writer {
+struct JsonWriter {
     text: String,
 }
 
-impl Writer {
+impl JsonWriter {
     fn open(&mut self) {
         self.text.push('{');
     }
@@ -422,13 +422,13 @@ impl Writer {
         if !self.text.ends_with('{') {
             self.text.push(',');
         }
-        gojson::write_text(&mut self.text, name);
+        go_json::write_text(&mut self.text, name);
         self.text.push(':');
     }
 
     fn text(&mut self, name: &str, value: &str) {
         self.key(name);
-        gojson::write_text(&mut self.text, value);
+        go_json::write_text(&mut self.text, value);
     }
 
     fn text_unless_empty(&mut self, name: &str, value: &str) {
@@ -447,7 +447,7 @@ impl Writer {
             if index > 0 {
                 self.raw(",");
             }
-            gojson::write_text(&mut self.text, value);
+            go_json::write_text(&mut self.text, value);
         }
         self.raw("]");
     }

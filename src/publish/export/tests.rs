@@ -40,16 +40,16 @@ fn an_empty_export_gets_schemas_claims_and_mark_in_one_object() {
         }]})),
     );
     let published = [
-        Published {
+        ExportedResource {
             schema: "v1.zeds.a.org",
             needs: &plain,
         },
-        Published {
+        ExportedResource {
             schema: "v1.alphas.a.org",
             needs: &secrets,
         },
     ];
-    let merge = merge(&empty(), "agent", &published).unwrap();
+    let merge = merge(&empty(), "agent", &published, &[]).unwrap();
     assert_eq!(
         merge.object.as_ref().unwrap(),
         &json!({
@@ -87,15 +87,15 @@ fn an_empty_export_gets_schemas_claims_and_mark_in_one_object() {
 #[test]
 fn an_export_that_has_everything_is_not_written_again() {
     let plain = needs(json!({}));
-    let published = [Published {
+    let published = [ExportedResource {
         schema: "v1.zeds.a.org",
         needs: &plain,
     }];
-    let once = merge(&empty(), "agent", &published)
+    let once = merge(&empty(), "agent", &published, &[])
         .unwrap()
         .object
         .unwrap();
-    let twice = merge(&once, "agent", &published).unwrap();
+    let twice = merge(&once, "agent", &published, &[]).unwrap();
     assert_eq!(twice, Merge::default());
     assert!(twice.notices().is_empty());
 }
@@ -117,11 +117,11 @@ fn every_other_field_and_annotation_is_sent_back_as_it_came() {
     });
     export["status"] = json!({"identityHash": "abc"});
     let plain = needs(json!({}));
-    let published = [Published {
+    let published = [ExportedResource {
         schema: "v2.zeds.a.org",
         needs: &plain,
     }];
-    let merged = merge(&export, "agent", &published).unwrap();
+    let merged = merge(&export, "agent", &published, &[]).unwrap();
 
     let mut expected = export;
     expected["metadata"]["annotations"]["syncagent.kcp.io/agent-name"] = "agent".into();
@@ -145,12 +145,12 @@ fn what_the_export_offers_itself_is_not_claimed_whoever_put_it_there() {
         "identifier": "s", "origin": "kcp", "group": "b.org", "version": "v1", "resource": "others",
         "identityHash": "abc", "object": {"template": {"template": "x"}},
     }]}));
-    let published = [Published {
+    let published = [ExportedResource {
         schema: "v1.zeds.a.org",
         needs: &related,
     }];
     let claims = |export: &Value| {
-        merge(export, "agent", &published)
+        merge(export, "agent", &published, &[])
             .unwrap()
             .added_claims
             .len()
@@ -165,7 +165,7 @@ fn what_the_export_offers_itself_is_not_claimed_whoever_put_it_there() {
 
 #[test]
 fn with_nothing_published_events_are_claimed_and_nothing_else() {
-    let merged = merge(&empty(), "agent", &[]).unwrap();
+    let merged = merge(&empty(), "agent", &[], &[]).unwrap();
     assert_eq!(
         merged.object.unwrap()["spec"],
         json!({"permissionClaims": [all("events")]})
@@ -185,20 +185,20 @@ fn problems_are_told_to_those_whom_they_concern() {
         needs(json!({})),
         needs(json!({"filter": {"namespace": {}}})),
     );
-    let kept = Published {
+    let kept = ExportedResource {
         schema: "v1.zeds.a.org",
         needs: &plain,
     };
-    let twice = Published {
+    let twice = ExportedResource {
         schema: "v2.zeds.a.org",
         needs: &plain,
     };
-    let claims = Published {
+    let claims = ExportedResource {
         schema: "v1.ones.a.org",
         needs: &filtered,
     };
     let published = [kept, twice, claims];
-    let problems = merge(&export, "agent", &published).unwrap().problems;
+    let problems = merge(&export, "agent", &published, &[]).unwrap().problems;
     let told = |one| problems.iter().filter(|p| p.concerns(one)).count();
     assert_eq!([told(kept), told(twice), told(claims)], [0, 1, 1]);
 }
@@ -216,7 +216,7 @@ fn what_is_no_export_is_told_and_not_written() {
             "latestResourceSchemas is not a list",
         ),
     ] {
-        let error = merge(&with(empty(), spec), "agent", &[])
+        let error = merge(&with(empty(), spec), "agent", &[], &[])
             .unwrap_err()
             .to_string();
         assert!(error.contains(field), "{error}");
@@ -288,18 +288,18 @@ proptest! {
         let schemas = unique(schemas.into_iter().map(Value::from).collect(), key);
         let claims = unique(claims, |claim| format!("{}/{}", claim["group"], claim["resource"]));
         let export = with(empty(), json!({"latestResourceSchemas": schemas, "permissionClaims": claims}));
-        let mut published: Vec<Published<'_>> =
-            ours.iter().map(|(schema, needs)| Published { schema, needs }).collect();
-        let merged = merge(&export, "agent", &published).unwrap();
+        let mut published: Vec<ExportedResource<'_>> =
+            ours.iter().map(|(schema, needs)| ExportedResource { schema, needs }).collect();
+        let merged = merge(&export, "agent", &published, &[]).unwrap();
 
         if !published.is_empty() {
             let by = rotate.index(published.len());
             published.rotate_left(by);
         }
-        prop_assert_eq!(&merge(&export, "agent", &published).unwrap(), &merged);
+        prop_assert_eq!(&merge(&export, "agent", &published, &[]).unwrap(), &merged);
 
         let after = merged.object.unwrap();
-        prop_assert_eq!(merge(&after, "agent", &published).unwrap().object, None);
+        prop_assert_eq!(merge(&after, "agent", &published, &[]).unwrap().object, None);
 
         let empty = Vec::new();
         let list = |field: &str| after["spec"][field].as_array().unwrap_or(&empty).clone();

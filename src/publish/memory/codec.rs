@@ -1,21 +1,25 @@
-//! The memory of one object of a workspace in the one Secret that the original keeps for it.
+//! The memory of one object of a workspace, in the Secret that the original keeps for it.
 //!
-//! Whole snapshots stand under the keys of the original. What the original does not know (which
-//! object a copy is, what was left out of a snapshot) stands under a key that it never reads.
+//! Whole snapshots are under the keys of the original. Everything that the original does not know (identities of
+//! copies, values omitted from a snapshot, compressed snapshots) is under keys that it never reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::publish::hashes::sha1_hex;
 use crate::publish::marks::{self, Remote};
-use hawser_sync::subject::Side;
+use hawser_sync::Side;
 use hawser_sync::{
-    Announced, Code, Codec, CopyRecord, Entry, Key, Link, LinkId, Memory, Reason, Snapshot, Source,
+    Code, Codec, CopyRecord, Entry, Key, Link, LinkId, LostCopy, Made, Memory, PendingChange,
+    Reason, Snapshot, Source,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -23,10 +27,20 @@ use super::{key, parse_snapshot, snapshot_text};
 
 /// The data key of the records.
 pub const RECORDS: &str = "hawser.records";
-/// What the data of a Secret may weigh; the API server refuses 1 MiB.
+/// The size limit of the Secret's data; the API server refuses 1 MiB.
 const MAX_DATA: usize = 1_000_000;
-/// The sizes above which values are left out, tried in this order.
+/// Shorter snapshots are never compressed.
+const PACKED: usize = 4_096;
+/// The sizes above which values are omitted, tried in this order.
 const LIMITS: [usize; 5] = [32_768, 4_096, 512, 128, 64];
+
+/// The encoding of snapshots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SnapshotEncoding {
+    Text,
+    /// Compressed if they are long.
+    Packed,
+}
 
 /// The Secret with the memory of one object of a workspace.
 #[derive(Clone, Debug)]
@@ -43,16 +57,19 @@ pub struct StateSecret {
 struct Record {
     /// The data key of the snapshot, if one is kept.
     slot: Option<String>,
-    /// The SHA-1 of the stored snapshot: another text was written by the original.
+    /// The SHA-1 of the stored snapshot: if it differs, the original wrote the text.
     sum: Option<String>,
     #[serde(default)]
     digests: BTreeMap<String, String>,
     copy: Copy,
+    /// The copy that was out of sight when the next one was about to be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<Lost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     announced: Option<Announcement>,
 }
 
-/// What was about to change on the copy when this was written, and the hash of what was there.
+/// The places on the copy that were about to change, and the hash of their values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Announcement {
     places: Vec<String>,
@@ -62,13 +79,20 @@ struct Announcement {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Copy {
     Unrecorded,
-    Intended(Place),
-    Created(Place, String),
-    Adopted(Place, String),
+    Intended(StoredKey),
+    Created(StoredKey, String),
+    Adopted(StoredKey, String),
+}
+
+/// The uid of a copy, and how it became one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Lost {
+    Created(String),
+    Adopted(String),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Place {
+struct StoredKey {
     side: String,
     kind: Gvk,
     cluster: String,
@@ -76,11 +100,11 @@ struct Place {
     name: String,
 }
 
-/// The key that the original would use and whether more than one link would.
+/// The original's key, and whether more than one link would use it.
 struct Slot {
     plain: Option<String>,
     shared: bool,
-    /// The key that no other link has.
+    /// A key that no other link has.
     own: String,
 }
 
@@ -175,8 +199,8 @@ impl Codec for StateSecret {
         links: &[Link],
         changes: &BTreeMap<LinkId, Option<Entry>>,
     ) -> Result<Object, Reason> {
-        let secret = self.written(stored, links, changes);
-        if weight(&secret) <= MAX_DATA {
+        let secret = self.written(stored, links, changes, SnapshotEncoding::Text);
+        if data_size(&secret) <= MAX_DATA {
             return Ok(secret);
         }
         // What is given is reduced first, then what stands there already.
@@ -192,11 +216,15 @@ impl Codec for StateSecret {
         }
         all.extend(changes.clone());
         for set in [changes, &all] {
-            for limit in LIMITS {
-                let secret = self.written(stored, links, &reduced(set, limit));
-                if weight(&secret) <= MAX_DATA {
-                    return Ok(secret);
-                }
+            let reduce = |limit: usize| (reduced(set, limit), SnapshotEncoding::Text);
+            let forms = LIMITS.into_iter().map(reduce).chain([
+                // Maps with many small values are not reduced: what was taken out of one would be missed.
+                (set.clone(), SnapshotEncoding::Packed),
+                (reduced(set, LIMITS[0]), SnapshotEncoding::Packed),
+            ]);
+            let mut secrets = forms.map(|(set, form)| self.written(stored, links, &set, form));
+            if let Some(secret) = secrets.find(|secret| data_size(secret) <= MAX_DATA) {
+                return Ok(secret);
             }
         }
         Err(Reason::new(
@@ -216,6 +244,7 @@ impl StateSecret {
         stored: Option<&Object>,
         links: &[Link],
         changes: &BTreeMap<LinkId, Option<Entry>>,
+        form: SnapshotEncoding,
     ) -> Object {
         let mut secret = stored.cloned().unwrap_or_else(|| self.new_secret());
         for (label, value) in self.remote.labels() {
@@ -239,7 +268,7 @@ impl StateSecret {
                 data.remove(plain);
             }
             if let Some(entry) = change {
-                records.insert(id.0.to_string(), put(&mut data, &slot, entry));
+                records.insert(id.0.to_string(), put(&mut data, &slot, entry, form));
             }
         }
         if records.is_empty() {
@@ -255,56 +284,64 @@ impl StateSecret {
     }
 }
 
-fn put(data: &mut Map<String, Value>, slot: &Slot, entry: &Entry) -> Record {
+fn put(
+    data: &mut Map<String, Value>,
+    slot: &Slot,
+    entry: &Entry,
+    form: SnapshotEncoding,
+) -> Record {
     let mut record = Record {
         slot: None,
         sum: None,
         digests: BTreeMap::new(),
         copy: Copy::of(&entry.copy),
-        announced: entry.announced.as_ref().map(Announcement::of),
+        lost: Lost::of(&entry.copy),
+        announced: entry.pending.as_ref().map(Announcement::of),
     };
     if let Some(snapshot) = &entry.snapshot {
-        // The original must not take a reduced one for a state: it would miss the nulls in it.
+        let text = snapshot_text(snapshot.object());
+        let packed = (form == SnapshotEncoding::Packed && text.len() > PACKED).then(|| pack(&text));
+        // The original must not take a reduced one for a state: it would miss the nulls in it. Nor can it read
+        // a packed one.
+        let hidden = packed.is_some() || !snapshot.digests().is_empty();
         let at = match &slot.plain {
-            Some(plain) if !slot.shared && snapshot.digests().is_empty() => plain,
+            Some(plain) if !slot.shared && !hidden => plain,
             _ => &slot.own,
         };
-        let whole_place = Some(at) == slot.plain.as_ref() && !snapshot.digests().is_empty();
-        let at = if whole_place {
+        let at = if hidden && Some(at) == slot.plain.as_ref() {
             format!("hawser.{at}")
         } else {
             at.clone()
         };
-        let text = snapshot_text(snapshot.object());
         record.sum = Some(sha1_hex(&text));
         record.digests = snapshot
             .digests()
             .iter()
             .map(|(pointer, hash)| (pointer.clone(), STANDARD.encode(hash)))
             .collect();
-        data.insert(at.clone(), STANDARD.encode(text).into());
+        let stored = packed.unwrap_or_else(|| text.into_bytes());
+        data.insert(at.clone(), STANDARD.encode(stored).into());
         record.slot = Some(at);
     }
     record
 }
 
-/// Where the snapshot of a link may stand.
+/// The keys that may hold the snapshot of a link.
 struct At<'a> {
     slot: &'a Slot,
     kind: Option<&'a Gvk>,
-    /// What stands under the key of the original is another link's: of the same source, with another
-    /// copy.
+    /// The original's key holds the snapshot of another link, of the same source with another copy.
     taken: bool,
 }
 
-/// Whether another link's snapshot stands under the key that the original would use for this one.
+/// Whether another link's snapshot is under the key that the original would use for this one.
 fn is_taken(stored: &Object, records: &BTreeMap<String, Record>, id: &LinkId, slot: &Slot) -> bool {
     let mut others = records.iter().filter(|(other, _)| **other != *id.0);
     slot.plain.is_some()
         && others.any(|(_, other)| other.slot == slot.plain && kept_text(stored, other).is_some())
 }
 
-/// The snapshot of a record, as long as it is the one that was recorded.
+/// The snapshot of a record, if it is the one that was recorded.
 fn kept_text(stored: &Object, record: &Record) -> Option<String> {
     let text = bytes(stored, record.slot.as_ref()?)?;
     let text = String::from_utf8(text).ok()?;
@@ -325,7 +362,7 @@ fn entry(stored: &Object, record: Option<&Record>, at: &At<'_>) -> Option<Entry>
             digests,
         ))
     });
-    let recorded = record.map_or(CopyRecord::Unrecorded, |record| record.copy.record());
+    let recorded = record.map_or(CopyRecord::Unrecorded, Record::copy);
     let at_plain = record.is_some_and(|record| record.slot == slot.plain);
     // A plain snapshot beside a recorded one elsewhere is newer, since writing removed it, and so
     // is one with another text than was recorded. Where links share the key it may be another's.
@@ -342,7 +379,7 @@ fn entry(stored: &Object, record: Option<&Record>, at: &At<'_>) -> Option<Entry>
             return Some(Entry {
                 snapshot: Some(Snapshot::whole(state)),
                 copy: CopyRecord::Unrecorded,
-                announced: None,
+                pending: None,
             });
         }
     }
@@ -350,7 +387,7 @@ fn entry(stored: &Object, record: Option<&Record>, at: &At<'_>) -> Option<Entry>
     Some(Entry {
         snapshot: kept,
         copy: recorded,
-        announced: announced.and_then(Announcement::read),
+        pending: announced.and_then(Announcement::read),
     })
 }
 
@@ -362,7 +399,7 @@ fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<Link
     let less = |entry: &Entry| Entry {
         snapshot: entry.snapshot.as_ref().map(|whole| whole.reduced(limit)),
         copy: entry.copy.clone(),
-        announced: entry.announced.clone(),
+        pending: entry.pending.clone(),
     };
     set.iter()
         .map(|(id, entry)| (id.clone(), entry.as_ref().map(less)))
@@ -371,10 +408,17 @@ fn reduced(set: &BTreeMap<LinkId, Option<Entry>>, limit: usize) -> BTreeMap<Link
 
 fn bytes(stored: &Object, slot: &str) -> Option<Vec<u8>> {
     let text = stored.root().get("data")?.get(slot)?.as_str()?;
-    STANDARD.decode(text).ok()
+    super::stored_bytes(text)
 }
 
-/// Whether a memory tells of related objects.
+fn pack(text: &str) -> Vec<u8> {
+    let mut packer = ZlibEncoder::new(Vec::new(), Compression::fast());
+    // A vector takes all that is written to it; what could not be packed would be read as no snapshot.
+    let packed = packer.write_all(text.as_bytes());
+    packed.and_then(|()| packer.finish()).unwrap_or_default()
+}
+
+/// Whether a memory has related objects.
 pub fn tells_of_related(stored: &Object) -> bool {
     let text = bytes(stored, RECORDS).unwrap_or_default();
     // As it stands in the name of a link, which is a text within a text.
@@ -382,9 +426,9 @@ pub fn tells_of_related(stored: &Object) -> bool {
     text.windows(mark.len()).any(|part| part == mark)
 }
 
-/// The links that a memory has records of, each with its copy.
+/// The links with records in a memory, each with its copy.
 pub fn copies(stored: &Object) -> Vec<(LinkId, CopyRecord)> {
-    let of = |(id, record): (String, Record)| (LinkId::new(&id), record.copy.record());
+    let of = |(id, record): (String, Record)| (LinkId::new(&id), record.copy());
     records(stored).into_iter().map(of).collect()
 }
 
@@ -394,8 +438,8 @@ fn records(stored: &Object) -> BTreeMap<String, Record> {
         .unwrap_or_default()
 }
 
-/// What the API server counts: the decoded values.
-fn weight(secret: &Object) -> usize {
+/// The size that the API server counts: the decoded values.
+fn data_size(secret: &Object) -> usize {
     let data = secret.root().get("data").and_then(Value::as_object);
     let values = data.into_iter().flat_map(Map::values);
     values
@@ -405,17 +449,17 @@ fn weight(secret: &Object) -> usize {
 }
 
 impl Announcement {
-    fn of(announced: &Announced) -> Self {
+    fn of(announced: &PendingChange) -> Self {
         Self {
             places: announced.places.clone(),
             before: STANDARD.encode(announced.before),
         }
     }
 
-    /// None where it cannot be read: then the snapshot is believed.
-    fn read(&self) -> Option<Announced> {
+    /// `None` if it cannot be read: then the snapshot is accepted.
+    fn read(&self) -> Option<PendingChange> {
         let before = STANDARD.decode(&self.before).ok()?;
-        Some(Announced {
+        Some(PendingChange {
             places: self.places.clone(),
             before: before.try_into().ok()?,
         })
@@ -426,21 +470,50 @@ impl Copy {
     fn of(record: &CopyRecord) -> Self {
         match record {
             CopyRecord::Unrecorded => Self::Unrecorded,
-            CopyRecord::Intended(key) => Self::Intended(Place::of(key)),
-            CopyRecord::Created { key, uid } => Self::Created(Place::of(key), uid.to_string()),
-            CopyRecord::Adopted { key, uid } => Self::Adopted(Place::of(key), uid.to_string()),
+            CopyRecord::Intended { key, .. } => Self::Intended(StoredKey::of(key)),
+            CopyRecord::Created { key, uid } => Self::Created(StoredKey::of(key), uid.to_string()),
+            CopyRecord::Adopted { key, uid } => Self::Adopted(StoredKey::of(key), uid.to_string()),
         }
     }
+}
 
-    fn record(&self) -> CopyRecord {
-        match self {
-            Self::Unrecorded => CopyRecord::Unrecorded,
-            Self::Intended(place) => CopyRecord::Intended(place.key()),
-            Self::Created(place, uid) => CopyRecord::Created {
+impl Lost {
+    fn of(record: &CopyRecord) -> Option<Self> {
+        let CopyRecord::Intended { lost, .. } = record else {
+            return None;
+        };
+        let LostCopy { uid, made } = lost.as_ref()?;
+        Some(match made {
+            Made::Created => Self::Created(uid.to_string()),
+            Made::Adopted => Self::Adopted(uid.to_string()),
+        })
+    }
+
+    fn read(&self) -> LostCopy {
+        let (uid, made) = match self {
+            Self::Created(uid) => (uid, Made::Created),
+            Self::Adopted(uid) => (uid, Made::Adopted),
+        };
+        LostCopy {
+            uid: uid.as_str().into(),
+            made,
+        }
+    }
+}
+
+impl Record {
+    fn copy(&self) -> CopyRecord {
+        match &self.copy {
+            Copy::Unrecorded => CopyRecord::Unrecorded,
+            Copy::Intended(place) => CopyRecord::Intended {
+                key: place.key(),
+                lost: self.lost.as_ref().map(Lost::read),
+            },
+            Copy::Created(place, uid) => CopyRecord::Created {
                 key: place.key(),
                 uid: uid.as_str().into(),
             },
-            Self::Adopted(place, uid) => CopyRecord::Adopted {
+            Copy::Adopted(place, uid) => CopyRecord::Adopted {
                 key: place.key(),
                 uid: uid.as_str().into(),
             },
@@ -448,7 +521,7 @@ impl Copy {
     }
 }
 
-impl Place {
+impl StoredKey {
     fn of(key: &Key) -> Self {
         Self {
             side: key.side.to_string(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{OpenApiError, Served};
 
-/// How deep a model may be nested.
+/// The largest depth of a model.
 pub(super) const MAX_DEPTH: usize = 60;
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
@@ -16,10 +16,10 @@ pub(super) struct Models<'d> {
     definitions: &'d Value,
 }
 
-/// What is around a model.
+/// The context of a model.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'d> {
-    /// What the field that leads here says of itself.
+pub(super) struct ModelContext<'d> {
+    /// The description of the field that leads here.
     description: Option<&'d str>,
     /// The name of the definition that is being converted; empty below its fields.
     definition: &'d str,
@@ -27,7 +27,7 @@ pub(super) struct Around<'d> {
     top: bool,
 }
 
-impl Around<'_> {
+impl ModelContext<'_> {
     pub(super) const TOP: Self = Self {
         description: None,
         definition: "",
@@ -71,7 +71,7 @@ impl<'d> Models<'d> {
     pub(super) fn convert(
         &self,
         node: &'d Value,
-        around: &Around<'d>,
+        around: &ModelContext<'d>,
         above: &mut Vec<&'d str>,
     ) -> Result<Value, OpenApiError> {
         if above.len() > MAX_DEPTH {
@@ -102,7 +102,7 @@ impl<'d> Models<'d> {
         Ok(schema)
     }
 
-    /// The one type of a model; an object where it has fields, nothing where it says nothing.
+    /// The type of a model; an object if it has fields, `None` if it says nothing.
     fn kind_of(node: &'d Value) -> Result<&'d str, OpenApiError> {
         match &node["type"] {
             Value::String(kind) => Ok(kind),
@@ -138,7 +138,7 @@ impl<'d> Models<'d> {
             .get(name)
             .ok_or_else(|| OpenApiError::Missing(name.to_owned()))?;
         above.push(name);
-        let around = Around {
+        let around = ModelContext {
             description,
             definition: name,
             top: false,
@@ -151,7 +151,7 @@ impl<'d> Models<'d> {
     fn object(
         &self,
         node: &'d Value,
-        around: &Around<'d>,
+        around: &ModelContext<'d>,
         above: &mut Vec<&'d str>,
     ) -> Result<Value, OpenApiError> {
         let mut properties = Map::new();
@@ -160,7 +160,7 @@ impl<'d> Models<'d> {
                 properties.insert(name.clone(), json!({"type": "object"}));
                 continue;
             }
-            let mut converted = self.convert(property, &Around::INSIDE, above)?;
+            let mut converted = self.convert(property, &ModelContext::INSIDE, above)?;
             let port = matches!(
                 around.definition,
                 "io.k8s.api.core.v1.ContainerPort" | "io.k8s.api.core.v1.ServicePort"
@@ -184,7 +184,7 @@ impl<'d> Models<'d> {
             .filter(|values| values.is_object())
         {
             Some(values) => {
-                let values = self.convert(values, &Around::INSIDE, above)?;
+                let values = self.convert(values, &ModelContext::INSIDE, above)?;
                 Ok(json!({"type": "object", "additionalProperties": values}))
             }
             // Without any field it would lose all that it holds.
@@ -194,7 +194,11 @@ impl<'d> Models<'d> {
 
     fn array(&self, node: &'d Value, above: &mut Vec<&'d str>) -> Result<Value, OpenApiError> {
         let items = node.get("items").filter(|items| items.is_object());
-        let mut items = self.convert(items.ok_or(OpenApiError::Items)?, &Around::INSIDE, above)?;
+        let mut items = self.convert(
+            items.ok_or(OpenApiError::Items)?,
+            &ModelContext::INSIDE,
+            above,
+        )?;
         let has_fields = items.get("properties").is_some();
         let merges = |strategy: &str| strategy.split(',').any(|word| word == "merge");
         let strategy = node["x-kubernetes-patch-strategy"].as_str();
@@ -220,7 +224,7 @@ impl<'d> Models<'d> {
     }
 }
 
-/// The keys of a list are there in each item, unless a default takes their place.
+/// The keys of a list map are required in each item, unless they have a default.
 fn require(items: &mut Value, keys: &[&str]) {
     if items.get("properties").is_none() {
         return;
@@ -244,7 +248,7 @@ fn require(items: &mut Value, keys: &[&str]) {
     }
 }
 
-/// Models that stand for something that their fields do not say.
+/// Models with a meaning that their fields do not express.
 fn known(name: &str) -> Option<Value> {
     if let Some(meta) = name.strip_prefix(META) {
         return Some(match meta {
@@ -276,7 +280,7 @@ fn known(name: &str) -> Option<Value> {
     })
 }
 
-/// An object of any fields, none of which is to be lost.
+/// An object with any fields, all of which are preserved.
 pub(super) fn free() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

@@ -157,11 +157,11 @@ fn what_no_schema_can_say_is_an_error() {
     };
     assert_eq!(
         refused(json!({"$ref": "#/definitions/a.v1.Loop"})),
-        "the model \"a.v1.Loop\" contains itself, which no schema can say"
+        "the model \"a.v1.Loop\" contains itself, which schemas cannot express"
     );
     assert!(refused(json!({"type": ["string", "integer"]})).contains("several types"));
     assert!(refused(json!({"type": "array"})).contains("no type of items"));
-    assert!(refused(json!({"$ref": "#/definitions/none"})).contains("does not have"));
+    assert!(refused(json!({"$ref": "#/definitions/none"})).contains("does not contain"));
     let empty = definition(&served(), &json!({})).unwrap_err().to_string();
     assert_eq!(
         empty,

@@ -52,7 +52,7 @@ fn what_is_published_and_in_step_is_ready() {
         (
             SynchronizationFact::Disabled,
             "SynchronizationDisabled",
-            "objects are not synchronized, as asked",
+            "objects are not synchronized, as configured",
         ),
     ] {
         let facts = Facts {
@@ -178,7 +178,7 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
         &facts,
         "False",
         "DeletionsHeld",
-        "30 deletions are held: the CRD is gone; to let them go on, set the annotation \
+        "30 deletions are held: the CRD is gone; to approve them, set the annotation \
          example.org/approve: \"x1\"",
     );
     let missing_rights = BTreeSet::from(["delete secrets".to_owned(), "create things".to_owned()]);
@@ -200,8 +200,19 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
         &facts,
         "False",
         "NotWatched",
-        "no object can be synchronized before these can be listed on the service cluster: \
+        "no object can be synchronized until these can be listed on the service cluster: \
          Thing: things is forbidden",
+    );
+    let facts = Facts {
+        unheard: BTreeSet::from(["Thing in kcp: 500".to_owned()]),
+        ..published()
+    };
+    check(
+        &facts,
+        "False",
+        "NotWatched",
+        "objects are not synchronized while these cannot be watched: Thing in kcp: 500; check that the server \
+         answers and, in kcp, that the APIExport has the schema or the permission claim",
     );
 }
 
@@ -234,8 +245,8 @@ fn copies_of_workspaces_that_left_are_counted_and_their_workspaces_named() {
         &facts,
         "True",
         "Synchronizing",
-        "published as v1.things.a.org; synchronized with 2 workspaces; 3 copies are left of workspaces that do not \
-         bind the API any more: c1, c2; `hawser orphans list` shows them",
+        "published as v1.things.a.org; synchronized with 2 workspaces; 3 copies are left of workspaces that no longer \
+         bind the API: c1, c2; see `hawser orphans list`",
     );
 }
 

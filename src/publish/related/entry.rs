@@ -1,4 +1,4 @@
-//! Entries of `spec.related`, compiled: how names are found on each side, and whose words they are.
+//! Entries of `spec.related`, compiled: how names are found on each side, and who determines them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::publish::types::{
 use kube_lang::selector::Selector;
 use kube_lang::template::{self, Engine, Template, provenance};
 
-/// What of a template's data is nobody's words but the owner's and the workspace's.
+/// The template data that only the owner and the workspace determine.
 const OWN: [&str; 2] = ["ClusterName", "ClusterPath"];
 
-/// What a type is called in paths.
+/// The resource of a type in paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeName {
     pub group: String,
@@ -25,7 +25,7 @@ pub struct TypeName {
     pub resource: String,
 }
 
-/// One entry. What can be wrong with it was found before.
+/// One entry. Its mistakes were found before.
 #[derive(Debug)]
 pub struct Entry {
     pub identifier: String,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub(super) status: Pipeline,
     pub(super) choices: Choices,
     pub(super) allowed_namespaces: BTreeSet<String>,
-    /// How many objects it may lead to.
+    /// The maximum number of objects.
     pub(super) limit: usize,
 }
 
@@ -56,30 +56,30 @@ pub(super) struct Choices {
     pub(super) adopt: bool,
 }
 
-/// Whose words a value is.
+/// Who determines a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     Owner,
-    /// What the status of the published object says: the provider's, where copies serve a status apart.
+    /// The status of the published object: determined by the provider if copies have a status subresource.
     Status,
     Consumer,
 }
 
-/// Whose words a value is, on each side.
+/// Who determines a value, on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authors {
     pub kcp: Author,
     pub service: Author,
 }
 
-/// Whose words the names of an entry are, and its namespaces where it says them.
+/// Who determines the names of an entry, and its namespaces if the entry sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
     pub names: Authors,
     pub namespaces: Option<Authors>,
 }
 
-/// How values are found.
+/// The way in which values are found.
 #[derive(Debug)]
 pub(super) enum Values {
     Reference {
@@ -98,7 +98,7 @@ pub(super) struct Selecting {
     pub(super) labels: Vec<(Word, Word)>,
     pub(super) expressions: Selector,
     pub(super) rewrite: NameRule,
-    /// Whose words say what is selected.
+    /// Who determines the selected labels.
     author: Author,
 }
 
@@ -115,12 +115,12 @@ pub(super) enum NameRule {
     Template {
         template: Template,
         author: Author,
-        /// Whether nothing else is in it but the owner's words and the name of the original.
+        /// Whether it depends on the owner and the name of the original only.
         keeps: bool,
     },
 }
 
-/// A regular expression over one text, as mutations have it.
+/// A regular expression over one text, as in mutations.
 #[derive(Debug)]
 pub(super) struct Rewriting {
     pipeline: Pipeline,
@@ -174,16 +174,16 @@ impl Values {
         })
     }
 
-    /// What would have to be there for them to lead anywhere.
+    /// The condition under which they lead to objects.
     pub(super) fn in_words(&self) -> String {
         match self {
             Self::Reference { path, .. } => format!("{path} has no value on both sides"),
-            Self::Selector(_) => "no original at hand has the labels".to_owned(),
-            Self::Template { .. } => "the template comes to nothing".to_owned(),
+            Self::Selector(_) => "no original in the files has the labels".to_owned(),
+            Self::Template { .. } => "the template is empty".to_owned(),
         }
     }
 
-    /// Whose words a value is. Originals are on the side of `origin`.
+    /// Who determines a value. Originals are on the side of `origin`.
     pub(super) fn authors(&self, origin: Origin) -> Authors {
         let everywhere = |author| Authors {
             kcp: author,
@@ -253,7 +253,7 @@ impl NameRule {
         })
     }
 
-    /// Whose words a name becomes that is in somebody's words.
+    /// Who determines a name that is derived from such a value.
     fn author_of_renamed(&self, original: Author) -> Author {
         match self {
             Self::Regex(rewriting) if rewriting.author == Author::Owner => Author::Owner,
@@ -265,7 +265,7 @@ impl NameRule {
 }
 
 impl Entry {
-    /// Compiles an entry that was checked; none where something is wrong with it all the same.
+    /// Compiles a checked entry; `None` if it is invalid after all.
     pub fn of(spec: &RelatedSpec, mutations: (Pipeline, Pipeline), engine: Engine) -> Option<Self> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let source = match (given(&spec.resource), spec.kind) {
@@ -317,7 +317,7 @@ impl Entry {
         })
     }
 
-    /// What the type is called on the service cluster, and in workspaces.
+    /// The kind on the service cluster, and in workspaces.
     pub fn on_service(&self) -> &TypeName {
         match self.origin {
             Origin::Service => &self.source,
@@ -332,17 +332,17 @@ impl Entry {
         }
     }
 
-    /// Whether namespaces are looked for by their labels, on the side of the originals.
+    /// Whether namespaces are selected by labels, on the side of the originals.
     pub fn selects_namespaces(&self) -> bool {
         matches!(self.namespaces, Some(Values::Selector(_)))
     }
 
-    /// Whether consumers have a say in which objects of the service cluster are meant.
+    /// Whether consumers influence which objects of the service cluster are meant.
     pub fn consumers_choose(&self) -> bool {
         self.names.authors(self.origin).service == Author::Consumer
     }
 
-    /// Whose words its names and namespaces are.
+    /// Who determines its names and namespaces.
     pub fn words(&self) -> Words {
         let of = |values: &Values| values.authors(self.origin);
         Words {
@@ -361,7 +361,7 @@ impl Author {
         }
     }
 
-    /// As it is told to owners.
+    /// The text for owners.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Owner => "the owner's words",
@@ -392,8 +392,8 @@ fn owner_if(own: bool) -> Author {
     if own { Author::Owner } else { Author::Consumer }
 }
 
-/// Whether a path leads into the status whatever the object is: it has no queries, pipes or
-/// modifiers, with which paths can lead anywhere.
+/// Whether a path leads into the status for every object: it has no queries, pipes or modifiers, by which paths can
+/// lead anywhere.
 fn is_plainly_below_status(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     path.starts_with("status.") && path.chars().all(plain)

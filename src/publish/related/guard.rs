@@ -1,7 +1,7 @@
-//! Where on the service cluster related entries may reach, and what is closed to consumers' words altogether.
+//! The guard of the service cluster: the objects that related entries may reach, and those that consumers can never
+//! name.
 //!
-//! The guards concern the service cluster alone: in its own workspace a consumer may name whatever
-//! it likes.
+//! It concerns the service cluster only: in its own workspace a consumer may name any object.
 
 use super::entry::{Author, Entry, Values};
 use crate::publish::marks::{self, Remote};
@@ -9,16 +9,16 @@ use crate::publish::types::Origin;
 use hawser_sync::{Code, Key, Reason};
 use kube_lang::object::Object;
 
-/// What guards go by.
+/// The inputs of the guard.
 pub(super) struct Guard<'a> {
     pub(super) entry: &'a Entry,
     pub(super) remote: &'a Remote,
     pub(super) path: &'a str,
     /// The copy of the published object.
     pub(super) local: &'a Object,
-    /// Whether copies serve a status apart, so that consumers have no say in it.
+    /// Whether copies have a status subresource, so that consumers have no influence on the status.
     pub(super) status_is_providers: bool,
-    /// Whether consumers have no say in the namespace of the copy.
+    /// Whether consumers have no influence on the namespace of the copy.
     pub(super) mapping_is_owners: bool,
     /// The namespace of the agent.
     pub(super) agent: &'a str,
@@ -43,7 +43,7 @@ impl Guard<'_> {
             return closed(why);
         }
         if namespace == "default" && !is_mapped {
-            return closed("it is never open");
+            return closed("it is never allowed");
         }
         // It is where the owner puts what belongs to this very object.
         if is_mapped {
@@ -54,10 +54,10 @@ impl Guard<'_> {
         if own || is_workspace || self.entry.allowed_namespaces.contains(namespace) {
             return Ok(());
         }
-        closed("consumers have a say in it, and allowedNamespaces does not list it")
+        closed("consumers influence it, and allowedNamespaces does not list it")
     }
 
-    /// Whether consumers have no say in a value on the service cluster.
+    /// Whether consumers have no influence on a value on the service cluster.
     fn is_own(&self, values: Option<&Values>) -> bool {
         let author = values.map(|values| values.authors(self.entry.origin).service);
         match author.unwrap_or(Author::Owner) {
@@ -67,7 +67,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Nothing but its name tells one object without a namespace from another tenant's.
+    /// A cluster-scoped object differs from another tenant's by its name only.
     fn cluster_scoped(&self, key: &Key) -> Result<(), Reason> {
         let own = self.is_own(Some(&self.entry.names));
         let proves = self.entry.choices.require_link && self.entry.origin == Origin::Service;
@@ -75,17 +75,17 @@ impl Guard<'_> {
             return Ok(());
         }
         let said = format!(
-            "{}: consumers have a say in its name, and it is in no namespace",
+            "{}: consumers influence its name, and it is cluster-scoped",
             key.name
         );
         Err(Reason::new(Code::NamespaceClosed, said))
     }
 
-    /// Whether an original on the service cluster may be shown to this workspace.
+    /// Whether an original on the service cluster may be copied to this workspace.
     pub(super) fn original(&self, object: &Object) -> Result<(), Reason> {
         let refused = |said: &str| Err(Reason::new(Code::NotLinked, said));
         if object.label(marks::OBJECT_STATE).is_some() {
-            return refused("it is the state of an agent");
+            return refused("it is the state Secret of an agent");
         }
         if let Some(cluster) = object.label(marks::CLUSTER)
             && cluster != self.remote.cluster
@@ -110,24 +110,24 @@ impl Guard<'_> {
     }
 }
 
-/// Why consumers' words never lead to a namespace.
+/// The reason why consumers can never choose a namespace.
 pub fn reserved(namespace: &str, agent: &str) -> Option<&'static str> {
     if namespace == agent {
         Some("it is the agent's own")
     } else if namespace.starts_with("kube-") {
-        Some("it is never open")
+        Some("it is never allowed")
     } else {
         None
     }
 }
 
-/// Whether copies of several workspaces come into one namespace: what names it depends on none.
+/// Whether copies of several workspaces share a namespace: its name does not depend on the workspace.
 pub fn shares_namespaces(namespace: Option<&str>) -> bool {
     let text = namespace.filter(|text| !text.is_empty());
     text.is_some_and(|text| !tells_workspaces(text))
 }
 
-/// Whether what a pattern makes differs from workspace to workspace.
+/// Whether the result of a pattern differs between workspaces.
 pub fn tells_workspaces(pattern: &str) -> bool {
     let telling = ["ClusterName", "ClusterPath", "$remoteClusterName"];
     telling.iter().any(|word| pattern.contains(word))

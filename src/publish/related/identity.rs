@@ -1,41 +1,41 @@
-//! The names of related links in the memory: everything that is needed to take back what was made
-//! when the rules do not lead there any more.
+//! The names of related links in the memory: they contain everything that is needed to delete a copy after the rules no
+//! longer lead to it.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
-use super::resolve::Pair;
+use super::resolve::RelatedNames;
 use crate::publish::marks::{self, Remote};
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use hawser_sync::{Key, LinkId, Scope};
 use kube_lang::object::Gvk;
 
-/// Which original, which copy, by which entry.
+/// The original, the copy and the entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
-    /// Tells the names from those of other links.
+    /// Distinguishes these names from those of other links.
     related: String,
     pub(super) origin: Origin,
-    source: Place,
-    target: Place,
-    /// By which the original is held, where it is not the one that all agents have.
+    source: ObjectIdentity,
+    target: ObjectIdentity,
+    /// The finalizer on the original, if it is not the shared one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hold: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct ObjectIdentity {
     kind: Gvk,
-    /// What the kind is called in paths: whoever takes the copy back may know no entry that says it.
+    /// The plural of the kind, because the copy may have to be deleted without an entry that says it.
     resource: String,
     namespace: Option<String>,
     name: String,
 }
 
-impl Place {
+impl ObjectIdentity {
     fn of(key: &Key, resource: &str) -> Self {
         Self {
             kind: (*key.kind).clone(),
@@ -57,9 +57,9 @@ impl Place {
 
 impl Identity {
     /// The names that led to the link.
-    pub(super) fn pair(&self) -> Pair {
-        let named = |place: &Place| (place.namespace.clone(), place.name.clone());
-        Pair {
+    pub(super) fn pair(&self) -> RelatedNames {
+        let named = |place: &ObjectIdentity| (place.namespace.clone(), place.name.clone());
+        RelatedNames {
             source: named(&self.source),
             target: named(&self.target),
         }
@@ -71,18 +71,18 @@ impl Identity {
         Self {
             related: entry.identifier.clone(),
             origin: entry.origin,
-            source: Place::of(source, &entry.source.resource),
-            target: Place::of(target, &entry.target.resource),
+            source: ObjectIdentity::of(source, &entry.source.resource),
+            target: ObjectIdentity::of(target, &entry.target.resource),
             hold: held.then(|| hold.to_owned()),
         }
     }
 
-    /// What the kinds of original and copy are called in paths.
+    /// The plurals of the kinds of original and copy.
     pub(super) fn resources(&self) -> (&str, &str) {
         (&self.source.resource, &self.target.resource)
     }
 
-    /// The finalizer on the original, where there is one.
+    /// The finalizer on the original, if any.
     pub(super) fn hold(&self) -> Option<&str> {
         let held = self.hold.as_deref().unwrap_or(marks::FINALIZER);
         (self.origin == Origin::Kcp).then_some(held)
@@ -96,7 +96,7 @@ impl Identity {
         LinkId::new(&serde_json::json!(self).to_string())
     }
 
-    /// None for links of another sort.
+    /// `None` for other links.
     pub(super) fn read(id: &LinkId) -> Option<Self> {
         serde_json::from_str(&id.0).ok()
     }
@@ -114,7 +114,7 @@ impl Identity {
     }
 }
 
-/// Whether two keys are of one object, whatever the version that it is read in.
+/// Whether two keys are of one object, in any version.
 pub(super) fn same_object(a: &Key, b: &Key) -> bool {
     let of = |key: &Key| {
         (

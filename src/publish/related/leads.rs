@@ -1,5 +1,5 @@
-//! Where the entries lead for one object, as far as what is at hand says: for people, nothing is made
-//! by it.
+//! The targets of the entries for one object, as far as the given objects show them. For explanations only: nothing is
+//! written.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
 use hawser_sync::{Source, Subject};
 
-/// What is said of an entry.
+/// The explanation of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     pub entry: String,
@@ -26,13 +26,13 @@ pub struct Lead {
 pub enum End {
     /// From this original to that copy.
     Copy { original: String, copy: String },
-    /// Why no copy is made, with the code of the reason.
+    /// The reason why no copy is made, with its code.
     Refused { code: &'static str, why: String },
-    /// What would have to be there.
+    /// The condition under which there would be a copy.
     Nowhere(String),
 }
 
-/// Where the links of a subject lead, by the entries in their order.
+/// The targets of a subject's links, by the entries in their order.
 pub fn leads(
     entries: &[Arc<Entry>],
     subject: &Subject,

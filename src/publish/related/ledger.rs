@@ -1,7 +1,7 @@
-//! Who wants which object now: what several published objects share goes with the last of them, and
-//! what belongs to one workspace is not taken by another.
+//! The claims of published objects: a shared object is deleted with its last claim, and an object of one workspace is
+//! not taken over by another.
 //!
-//! Until a published object was looked at, what its memory says counts.
+//! Until a published object has had a pass, the records in its memory count as its claims.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Claimant {
     pub cluster: Arc<str>,
 }
 
-/// What is wanted of an object: that it is there, as a copy is, or that it is held.
+/// A claim on an object: that it exists, as a copy does, or that it has a finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wish {
     key: Key,
@@ -42,48 +42,48 @@ impl Wish {
     }
 }
 
-/// See the module. One for all who work side by side.
+/// The claims of all published objects. One for all concurrent passes.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<State>);
+pub struct Ledger(Mutex<LedgerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LedgerState {
     claims: HashMap<Claimant, Claims>,
     by_wish: HashMap<Wish, BTreeSet<Claimant>>,
-    /// Those who want nothing any more, oldest first. What their memory said does not count again.
+    /// Claimants without claims, the oldest first. Their memories do not count again.
     done: VecDeque<Claimant>,
 }
 
 #[derive(Debug, Default)]
 struct Claims {
     wishes: BTreeSet<Wish>,
-    /// Those of which a memory says that they were made.
+    /// The claims that the memory records as created.
     made: BTreeSet<Wish>,
-    /// By itself, and not by its memory.
+    /// By its own pass, not by its memory.
     said: bool,
 }
 
-/// How many are remembered that want nothing any more: their last events come within moments.
+/// The number of claimants without claims that are remembered: their last events come within moments.
 const DONE: usize = 4096;
 
 impl Ledger {
-    /// Claims a copy, unless somebody of another workspace has it: then that one is answered.
+    /// Claims a copy, unless somebody of another workspace has it; returns that one.
     pub fn claim(&self, by: &Claimant, copy: &Key) -> Result<(), Claimant> {
         let wish = Wish::copy(copy);
         let mut state = self.0.lock();
-        if let Some(other) = state.stranger(by, &wish) {
+        if let Some(other) = state.foreign_owner(by, &wish) {
             return Err(other);
         }
         state.add(by, wish);
         Ok(())
     }
 
-    /// Who of another workspace has this object as a copy.
-    pub fn stranger(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
-        self.0.lock().stranger(by, &Wish::copy(key))
+    /// The claimant of another workspace that has this object as a copy.
+    pub fn foreign_owner(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
+        self.0.lock().foreign_owner(by, &Wish::copy(key))
     }
 
-    /// From now on exactly this is wanted; of some of it the memory says that it was made.
+    /// Sets the claims; some of them the memory records as created.
     pub fn wants(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
         let now = Claims {
             wishes,
@@ -93,8 +93,8 @@ impl Ledger {
         self.0.lock().set(by, now);
     }
 
-    /// What a memory says, and of what it says that it was made. It does not count once its owner was
-    /// looked at.
+    /// Sets the claims of a memory, and those that it records as created. They do not count once the claimant has had a
+    /// pass.
     pub fn remembered(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
@@ -107,8 +107,8 @@ impl Ledger {
         }
     }
 
-    /// From now on exactly what a memory says is claimed, whatever was wanted before: its owner is not there,
-    /// or not wanted. That counts until the memory says otherwise.
+    /// Sets exactly the claims of a memory, whatever was claimed before: its object is gone, or not wanted. They count
+    /// until the memory changes.
     pub fn recalled(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
         let mut state = self.0.lock();
         let nothing = wishes.is_empty();
@@ -124,14 +124,14 @@ impl Ledger {
         state.set(by, now);
     }
 
-    /// Whether anybody else wants this.
+    /// Whether anybody else claims this.
     pub fn is_shared(&self, by: &Claimant, wish: &Wish) -> bool {
         let state = self.0.lock();
         let holders = state.by_wish.get(wish);
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != by))
     }
 
-    /// Whether anybody else made this copy: wanting it is no proof of that.
+    /// Whether anybody else created this copy: a claim is no proof of that.
     pub fn was_made(&self, by: &Claimant, copy: &Key) -> bool {
         let wish = Wish::copy(copy);
         let state = self.0.lock();
@@ -144,8 +144,8 @@ impl Ledger {
     }
 }
 
-impl State {
-    fn stranger(&self, by: &Claimant, wish: &Wish) -> Option<Claimant> {
+impl LedgerState {
+    fn foreign_owner(&self, by: &Claimant, wish: &Wish) -> Option<Claimant> {
         let mut holders = self.by_wish.get(wish)?.iter();
         holders.find(|holder| holder.cluster != by.cluster).cloned()
     }

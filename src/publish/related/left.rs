@@ -1,25 +1,26 @@
-//! What is remembered of related objects and no entry leads to now: entries that were removed, objects that
-//! left the filter or are gone, originals that are out of sight.
+//! Related objects that the memory records and no entry leads to: entries that were removed, objects that left the
+//! filter or are gone, originals that are hidden.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Ends;
+use super::RelatedEnds;
 use super::entry::Entry;
 use super::identity::Identity;
 use super::ledger::{Claimant, Ledger, Wish};
-use super::links::{count, is_made, policy};
+use super::links::{count, policy};
 use super::rules::LeftRules;
+use super::sight::has_ended;
 use crate::publish::compiled::Compiled;
 use crate::publish::rules::{ObjectRules, PRIMARY};
-use hawser_sync::subject::{Claims, Fate};
-use hawser_sync::view::Proof;
+use hawser_sync::Freshness;
+use hawser_sync::link::{Claims, Fate};
 use hawser_sync::{
     CopyRecord, Finalizer, Found, Key, Link, LinkId, Memory, Policy, Request, Seen, Source, Target,
     View,
 };
 
-/// See the module.
+/// The records of related objects.
 pub(super) struct Left<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) rules: &'a ObjectRules,
@@ -29,22 +30,22 @@ pub(super) struct Left<'a> {
     pub(super) by: &'a Claimant,
 }
 
-/// What is left of an object that is gone.
+/// The remains of an object that is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stays {
     #[default]
     Nothing,
-    /// A copy, which somebody may have meant to keep.
+    /// A copy that somebody may have meant to keep.
     Copy,
 }
 
-/// Why an original is not there.
+/// The reason why an original is absent.
 pub(super) enum Away {
-    /// It was seen to end, or is there.
+    /// It was seen to end, or exists.
     No,
-    /// It is out of sight, or could not be read.
+    /// It is hidden, or could not be read.
     Hidden,
-    /// Only a read tells.
+    /// Only a read can tell.
     Unread(Request),
 }
 
@@ -55,7 +56,7 @@ impl Left<'_> {
         entries.filter_map(|(id, record)| Some((id, Identity::read(id)?, &record.copy)))
     }
 
-    /// The entry that a link was made by; none where it was removed.
+    /// The entry of a link; `None` if it was removed.
     pub(super) fn entry(&self, identity: &Identity) -> Option<&Arc<Entry>> {
         self.compiled.related.iter().find(|entry| {
             entry.identifier == identity.identifier() && entry.origin == identity.origin
@@ -66,7 +67,7 @@ impl Left<'_> {
         identity.source(self.rules.sides(), self.rules.remote())
     }
 
-    /// A link that takes back what was made, or lets it stay where that is to outlive the subject.
+    /// A link that deletes its copy, or keeps it if the copy is to outlive the subject.
     pub(super) fn link(
         &self,
         id: &LinkId,
@@ -87,7 +88,7 @@ impl Left<'_> {
             target: Target::Named(target.clone()),
             rules: Arc::new(LeftRules { target }),
             policy: Policy {
-                hold: identity.hold().map(Finalizer::new),
+                source_finalizer: identity.hold().map(Finalizer::new),
                 source_gone: Fate::Delete,
                 retract: if stays { Fate::Keep } else { Fate::Delete },
                 ..Policy::related()
@@ -103,7 +104,7 @@ impl Left<'_> {
         entry.is_some_and(|entry| policy(entry).retract == Fate::Keep)
     }
 
-    /// Why the original of a link is not there.
+    /// The reason why the original of a link is absent.
     pub(super) fn away(&self, identity: &Identity) -> Away {
         let source = self.source(identity);
         let view = self.view;
@@ -117,7 +118,7 @@ impl Left<'_> {
                 Away::Hidden
             };
         }
-        if view.proof(&source) == Proof::Witnessed {
+        if view.freshness(&source) == Freshness::Live {
             return Away::No;
         }
         let read = Request::Read { key: source };
@@ -127,8 +128,25 @@ impl Left<'_> {
         }
     }
 
-    /// The links of an object that is not wanted any more: what it has stays as it is, but for what no entry
-    /// tells of any more, and for originals that are in deletion.
+    /// Marks links whose originals have ended although nobody saw that: their records are deleted with the object. The
+    /// error names the reads that are needed first.
+    pub(super) fn note_ends(&self, links: &mut [Link]) -> Result<(), Vec<Request>> {
+        let mut needs = Vec::new();
+        for link in links {
+            let known = self.memory.entries.get(&link.id);
+            let Some(identity) = known.and_then(|_| Identity::read(&link.id)) else {
+                continue;
+            };
+            match has_ended(&identity, self.rules, self.view) {
+                Ok(ended) => link.policy.source_ended = ended,
+                Err(mut reads) => needs.append(&mut reads),
+            }
+        }
+        if needs.is_empty() { Ok(()) } else { Err(needs) }
+    }
+
+    /// The links of an object that is no longer wanted: its copies stay, except for those without an entry and those of
+    /// originals in deletion.
     pub(super) fn outside(&self) -> Vec<Link> {
         let over = |identity: &Identity| {
             self.entry(identity).is_none() || identity.hold().is_some() && self.is_dying(identity)
@@ -139,35 +157,37 @@ impl Left<'_> {
             .collect()
     }
 
-    /// The links of an object that is gone, where originals may still be held on its behalf: those that were
-    /// out of sight then are let go, and where a copy of the object stays, those in deletion only.
-    pub(super) fn afterwards(&self) -> (Vec<Link>, Stays) {
+    /// The links of an object that is gone, while originals may still have a finalizer for it: hidden ones are
+    /// released, and if a copy of the object stays, only those in deletion.
+    pub(super) fn afterwards(&self) -> Result<(Vec<Link>, Stays), Vec<Request>> {
         let copies = self
             .view
             .find(&self.rules.local_scope(), &self.rules.remote().marked());
         let stays = match copies {
             Found::All(none) if none.is_empty() => Stays::Nothing,
             Found::All(_) => Stays::Copy,
-            Found::Unknown => return (Vec::new(), Stays::Copy),
+            Found::Unknown => return Ok((Vec::new(), Stays::Copy)),
         };
         let holds = self
             .records()
             .any(|(_, identity, _)| identity.hold().is_some());
         if !self.memory.entries.contains_key(&LinkId::new(PRIMARY)) || !holds {
-            return (Vec::new(), stays);
+            return Ok((Vec::new(), stays));
         }
         let links = self.records().map(|(id, identity, copy)| {
             let over = stays == Stays::Nothing || self.is_dying(&identity);
             let goes = identity.hold().is_some() && over;
             let mut link = self.link(id, &identity, copy, !goes);
             if !goes {
-                link.policy.hold = None;
+                link.policy.source_finalizer = None;
             }
             // What may still be there of copies is nobody's to delete.
             link.policy.claims = Claims::Shared;
             link
         });
-        (links.collect(), stays)
+        let mut links: Vec<_> = links.collect();
+        self.note_ends(&mut links)?;
+        Ok((links, stays))
     }
 
     fn is_dying(&self, identity: &Identity) -> bool {
@@ -177,7 +197,7 @@ impl Left<'_> {
         }
     }
 
-    /// Claims from now on what the memory tells of, and no more.
+    /// Claims exactly what the memory records.
     pub(super) fn recall(&self) {
         let wishes = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<Wish> {
             let ids = self
@@ -185,11 +205,11 @@ impl Left<'_> {
                 .entries
                 .iter()
                 .filter(|(_, record)| made(&record.copy));
-            ids.filter_map(|(id, _)| Ends::read(id, self.rules.sides(), self.rules.remote()))
+            ids.filter_map(|(id, _)| RelatedEnds::read(id, self.rules.sides(), self.rules.remote()))
                 .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
                 .collect()
         };
         self.ledger
-            .recalled(self.by, wishes(&|_| true), wishes(&is_made));
+            .recalled(self.by, wishes(&|_| true), wishes(&CopyRecord::is_made));
     }
 }

@@ -1,5 +1,4 @@
-//! From entries to links: what is wanted, what is waited with, what is refused, and what is left from
-//! before.
+//! Turns entries into links: wanted, waiting and refused pairs, and the remains of earlier ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,19 +8,19 @@ use super::guard::Guard;
 use super::identity::{Identity, same_object};
 use super::ledger::{Claimant, Ledger, Wish};
 use super::left::{Away, Left};
-use super::resolve::{Ground, Pair, Resolved, Trouble};
+use super::resolve::{Ground, RelatedNames, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
-use super::{Ends, Published, RelatedKind, Surroundings};
+use super::{PublishedKind, RelatedEnds, RelatedKind, Surroundings};
 use crate::publish::compiled::Compiled;
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
 use crate::publish::rules::{ObjectRules, PRIMARY, Sides};
 use crate::publish::types::Origin;
+use hawser_sync::link::{Adoption, Claims, Content, Fate, StatusFlow};
 use hawser_sync::reason::Class;
-use hawser_sync::subject::{Adoption, Claims, Content, Fate, StatusFlow};
 use hawser_sync::{
-    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request,
-    Rules as _, Scope, Seen, Side, Source, Subject, Target, View, equals,
+    Code, CopyRecord, Finalizer, Key, Link, LinkId, Made, Memory, Policy, Reason, Request, Scope,
+    Seen, Side, Source, Subject, Target, View, equals,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -35,14 +34,14 @@ pub(super) struct Making<'a> {
     pub(super) by: Claimant,
 }
 
-/// What became of the entries.
+/// The results of the entries.
 #[derive(Default)]
 struct Gathered {
     links: Vec<Link>,
     needs: Vec<Request>,
-    /// Entries of which it is not known where they lead: what they made stays as it is.
+    /// Entries whose targets are unknown: their copies stay unchanged.
     unknown: BTreeSet<String>,
-    /// Pairs that are waited with.
+    /// Pairs that wait.
     waiting: BTreeSet<LinkId>,
 }
 
@@ -55,7 +54,7 @@ impl Making<'_> {
         let leaving = self.anchor.in_deletion();
         let mut made = Gathered::default();
         if let Some(local) = local {
-            let in_step = self.is_in_step(local);
+            let in_step = self.is_in_step(&subject, local);
             for entry in &self.compiled.related {
                 self.entry(entry, (local, in_step), &mut made);
             }
@@ -69,11 +68,15 @@ impl Making<'_> {
                 return Err(made.needs);
             }
         }
-        Ok(self.gathered(subject, made))
+        let mut subject = self.gathered(subject, made);
+        if leaving {
+            self.remembered().note_ends(&mut subject.links)?;
+        }
+        Ok(subject)
     }
 
-    /// The links where the entries lead nowhere that can be read: nothing more is made, and what was
-    /// made stays until the subject goes.
+    /// The links if the entries cannot be resolved: nothing more is created, and existing copies stay until the subject
+    /// goes.
     pub(super) fn as_remembered(&self, subject: Subject) -> Subject {
         let known = self.memory.entries.keys().filter_map(Identity::read);
         let made = Gathered {
@@ -83,7 +86,7 @@ impl Making<'_> {
         self.gathered(subject, made)
     }
 
-    /// The subject with the links of the entries, and with those of what is left.
+    /// The subject with the links of the entries and of the remains.
     fn gathered(&self, mut subject: Subject, mut made: Gathered) -> Subject {
         let leaving = self.anchor.in_deletion();
         // Who neither made a copy nor can make one has no share in what others made.
@@ -102,7 +105,9 @@ impl Making<'_> {
         } else {
             // What of an unknown entry was made is wanted until it is known better.
             let kept: BTreeSet<_> = self.unclear(&made, |_| true).collect();
-            let existing = self.existing(&made).chain(self.unclear(&made, is_made));
+            let existing = self
+                .existing(&made)
+                .chain(self.unclear(&made, CopyRecord::is_made));
             let existing = existing.collect();
             let all = wanted.union(&kept).cloned().collect();
             self.around.ledger.wants(&self.by, all, existing);
@@ -118,22 +123,25 @@ impl Making<'_> {
         subject
     }
 
-    /// Whether the copy of the published object says what that says now.
+    /// Whether the copy of the published object is up to date.
     ///
-    /// One that is behind gives original and copy names that do not belong together. Where nothing is
-    /// remembered, now is the time to find out what was.
-    fn is_in_step(&self, local: &Object) -> bool {
+    /// A stale copy gives original and copy names that do not belong together. If nothing is remembered yet, the state
+    /// is determined now.
+    fn is_in_step(&self, subject: &Subject, local: &Object) -> bool {
         if self.memory.entries.is_empty() {
             return true;
         }
-        let Some(known) = self.memory.entries.get(&LinkId::new(PRIMARY)) else {
+        let primary = subject.links.iter().find(|link| &*link.id.0 == PRIMARY);
+        let known = primary.and_then(|link| Some((link, self.memory.entries.get(&link.id)?)));
+        let Some((primary, known)) = known else {
             return false;
         };
-        let desired = self.rules.desired(self.anchor, Some(local));
+        let facts = self.view.facts();
+        let desired = facts.desired(primary, self.anchor, Some(local));
         let snapshot = known.snapshot.as_ref().zip(desired.ok());
-        let outstanding = known.announced.as_ref();
+        let outstanding = known.pending.as_ref();
         snapshot.is_some_and(|(snapshot, desired)| snapshot.remembers(&desired))
-            && !outstanding.is_some_and(|announced| announced.is_outstanding(local))
+            && !outstanding.is_some_and(|pending| pending.is_outstanding(local))
     }
 
     fn entry(&self, entry: &Arc<Entry>, (local, in_step): (&Object, bool), made: &mut Gathered) {
@@ -183,7 +191,7 @@ impl Making<'_> {
         }
     }
 
-    /// Where an entry led when that was known last.
+    /// The last known targets of an entry.
     fn as_before(&self, entry: &Entry) -> Result<(Resolved, (RelatedKind, RelatedKind)), Reason> {
         let known = self.memory.entries.keys().filter_map(Identity::read);
         let own = known.filter(|identity| {
@@ -247,7 +255,7 @@ impl Making<'_> {
     fn pair(
         &self,
         entry: &Arc<Entry>,
-        pair: &Pair,
+        pair: &RelatedNames,
         local: &Object,
         kinds: (&RelatedKind, &RelatedKind),
         made: &mut Gathered,
@@ -269,15 +277,15 @@ impl Making<'_> {
         };
         let is_primary = |key: &Key| same_object(key, &self.rules.anchor());
         if is_primary(&source) || is_primary(&target) {
-            let said = "the published object cannot be its own related one";
+            let said = "the published object cannot be its own related object";
             return Err(Reason::new(Code::ReferenceInvalid, said));
         }
         let mut owned = Ok(());
         match entry.origin {
             Origin::Service => {
                 guard.place(&source)?;
-                if let Some(holder) = self.around.ledger.stranger(&self.by, &source) {
-                    let said = format!("{source} is of the workspace {}", holder.cluster);
+                if let Some(holder) = self.around.ledger.foreign_owner(&self.by, &source) {
+                    let said = format!("{source} belongs to the workspace {}", holder.cluster);
                     return Err(Reason::new(Code::NotLinked, said));
                 }
                 if let Seen::Present(object) = self.view.get(&source) {
@@ -294,7 +302,7 @@ impl Making<'_> {
                     .ledger
                     .claim(&self.by, &target)
                     .map_err(|holder| {
-                        let said = format!("{target} is of the workspace {}", holder.cluster);
+                        let said = format!("{target} belongs to the workspace {}", holder.cluster);
                         Reason::new(Code::NameConflict, said)
                     })?;
             }
@@ -315,7 +323,7 @@ impl Making<'_> {
             status_apart: kinds.1.status,
         };
         let policy = Policy {
-            hold: (entry.origin == Origin::Kcp).then(|| Finalizer::new(&finalizer)),
+            source_finalizer: (entry.origin == Origin::Kcp).then(|| Finalizer::new(&finalizer)),
             adoption: self.adoption(entry, &target),
             ..policy(entry)
         };
@@ -329,11 +337,11 @@ impl Making<'_> {
         })
     }
 
-    /// What belongs to the copy of a published object of another workspace is that one's, whichever kind
-    /// that is of.
+    /// Objects that belong to the copy of another workspace's published object are that workspace's, whichever kind it
+    /// is.
     fn owners(&self, key: &Key, object: &Object) -> Result<(), Reason> {
         let types = self.compiled.types();
-        let own = Published {
+        let own = PublishedKind {
             group: types.local.group.clone(),
             kind: types.local.kind.clone(),
             watched: Some((
@@ -354,7 +362,7 @@ impl Making<'_> {
             let others = others.filter(|one| (&one.group, &one.kind) != (&own.group, &own.kind));
             for published in others.chain([&own]).filter(|one| one.is_named_by(owner)) {
                 let Some((kind, namespaced)) = &published.watched else {
-                    let said = format!("{key} belongs to an object of which nothing is known yet");
+                    let said = format!("{key} belongs to an object that is not known yet");
                     return Err(Reason::new(Code::NotSeen, said));
                 };
                 let namespace = key.namespace.as_deref().filter(|_| *namespaced);
@@ -373,7 +381,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Whoever makes an object usually writes its status at once: our finalizer does not come between.
+    /// The creator of an object usually writes its status at once: the finalizer must not come in between.
     fn settled(
         &self,
         entry: &Entry,
@@ -407,8 +415,8 @@ impl Making<'_> {
         }
     }
 
-    /// Finds out about originals that are not there and to which an entry does not lead any more for
-    /// that reason alone, maybe: labels that nobody sees select nothing.
+    /// Reads originals that are absent and to which an entry may not lead any more for that reason alone: labels that
+    /// nobody sees select nothing.
     fn vanished(&self, made: &mut Gathered) {
         let left = self.remembered();
         for (id, identity, _) in left.records() {
@@ -425,7 +433,7 @@ impl Making<'_> {
         }
     }
 
-    /// What the memory tells of and no entry leads to.
+    /// The records of the memory that no entry leads to.
     fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
         let remembered = self.remembered();
@@ -444,7 +452,7 @@ impl Making<'_> {
         left
     }
 
-    /// Whether a copy can come of a link that has made none yet.
+    /// Whether a link without a copy can create one.
     fn can_make(&self, link: &Link) -> bool {
         let present = |key: &Key| match self.view.get(key) {
             Seen::Present(object) => Some(object),
@@ -463,32 +471,32 @@ impl Making<'_> {
             Adoption::Keep | Adoption::Overwrite => true,
             Adoption::Never => false,
             Adoption::Equal(_) => {
-                let desired = link.rules.desired(&source, Some(&there));
+                let desired = self.view.facts().desired(link, &source, Some(&there));
                 desired.is_ok_and(|desired| equals(&desired, &there))
             }
         })
     }
 
-    /// The copies that are wanted and of which the memory says that they were made.
+    /// The wanted copies that the memory records as created.
     fn existing(&self, made: &Gathered) -> impl Iterator<Item = Wish> {
         let links = made.links.iter();
         let known = links.filter(|link| {
             let record = self.memory.entries.get(&link.id);
-            record.is_some_and(|record| is_made(&record.copy))
+            record.is_some_and(|record| record.copy.is_made())
         });
         known.filter_map(copy)
     }
 
-    /// What may be done about an object in the place of a copy of which no memory tells.
+    /// The treatment of an object in the place of a copy that no memory records.
     ///
-    /// Copies are made after it is remembered that they will be, so that one of which nothing is known,
-    /// while the memory is there, is not ours, unless another object of the same workspace made it. What
-    /// is not ours is taken where it says the same already, and stays when it is wanted no more.
+    /// A copy is created after the memory records it. So an object without a record, while the memory exists, is not
+    /// Hawser's, unless another object of the same workspace created it. It is adopted if its content is the desired
+    /// one already, and stays when it is no longer wanted.
     fn adoption(&self, entry: &Entry, target: &Key) -> Adoption {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let is_known = |(id, record): (&LinkId, &hawser_sync::Entry)| {
             let known = Identity::read(id).map(|identity| identity.target(sides, remote));
-            is_made(&record.copy) && known.is_some_and(|known| same_object(&known, target))
+            record.copy.is_made() && known.is_some_and(|known| same_object(&known, target))
         };
         let ours = self.memory.entries.is_empty()
             || self.memory.entries.iter().any(is_known)
@@ -502,7 +510,7 @@ impl Making<'_> {
         }
     }
 
-    /// What is wanted of what is not known well enough to be judged.
+    /// The claims of pairs that are not known well enough to be judged.
     fn unclear(
         &self,
         made: &Gathered,
@@ -517,7 +525,7 @@ impl Making<'_> {
             made.waiting.contains(id) || identity.is_some_and(unknown)
         });
         let ends: Vec<_> = unclear
-            .filter_map(|id| Ends::read(id, sides, remote))
+            .filter_map(|id| RelatedEnds::read(id, sides, remote))
             .collect();
         ends.into_iter()
             .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
@@ -532,33 +540,28 @@ fn copy(link: &Link) -> Option<Wish> {
     }
 }
 
-/// The original of a link, as far as it holds it.
+/// The original of a link, if the link adds a finalizer to it.
 fn held(link: &Link) -> Option<Wish> {
-    let finalizer = link.policy.hold.as_ref()?;
+    let finalizer = link.policy.source_finalizer.as_ref()?;
     Some(Wish::held(link.source.key()?, &finalizer.0))
 }
 
-/// The last one who wants an object takes it away, and lets go of its original.
+/// The last claimant of an object deletes it, and releases its original.
 pub(super) fn count(ledger: &Ledger, by: &Claimant, link: &mut Link) {
     unless(link, |wish| ledger.is_shared(by, wish));
-}
-
-/// Whether a copy, if there is one, was not there before.
-pub(super) fn is_made(copy: &CopyRecord) -> bool {
-    !matches!(copy, CopyRecord::Adopted { .. })
 }
 
 fn wishes(link: &Link) -> impl Iterator<Item = Wish> {
     copy(link).into_iter().chain(held(link))
 }
 
-/// Leaves what others want too: the copy stays, and its original stays held.
+/// Leaves what others claim too: the copy stays, and its original keeps the finalizer.
 fn unless(link: &mut Link, wanted: impl Fn(&Wish) -> bool) {
     if copy(link).is_some_and(|wish| wanted(&wish)) {
         link.policy.claims = Claims::Shared;
     }
     if held(link).is_some_and(|wish| wanted(&wish)) {
-        link.policy.hold = None;
+        link.policy.source_finalizer = None;
     }
 }
 
@@ -595,12 +598,12 @@ pub(super) fn policy(entry: &Entry) -> Policy {
     }
 }
 
-/// The entry of a link that only says why nothing is done.
+/// The entry of a link that only explains why nothing is done.
 pub(super) fn refused_entry(id: &LinkId) -> Option<&str> {
     id.0.rsplit_once(": ").map(|(entry, _)| entry)
 }
 
-/// A link that only says why nothing is done.
+/// A link that only explains why nothing is done.
 fn refusal(kcp: &Side, entry: &Entry, number: &str, reason: &Reason) -> Link {
     let detail = format!("related {:?}: {}", entry.identifier, reason.detail);
     let reason = Reason::new(reason.code, detail);

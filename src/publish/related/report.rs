@@ -1,19 +1,18 @@
-//! The annotations by which a published object tells its owner what came with it.
+//! The annotations by which a published object lists its related objects for its owner.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::identity::Identity;
-use crate::publish::gojson;
 use crate::publish::marks;
 use crate::publish::types::Origin;
 use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Intent, Key, Outcome, Request, Step, Subject, Target};
+use kube_lang::go_json;
 use kube_lang::object::Object;
 
-/// The patch that puts right what the published object says of its related ones; none where it says
-/// it already, or where not everything has come to rest.
+/// The patch that updates these annotations; `None` if they are up to date, or if not everything is at rest.
 pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> Option<Step> {
     if anchor.in_deletion() || subject.intent != Intent::Sync {
         return None;
@@ -72,12 +71,12 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
     })
 }
 
-/// The copy by its name, and its kind as the original's side calls it.
+/// The copy by its name, and by the kind on the original's side.
 fn text(source: &Key, target: &Key) -> String {
     let mut text = String::from("{");
     if let Some(namespace) = &target.namespace {
         text.push_str("\"namespace\":");
-        gojson::write_text(&mut text, namespace);
+        go_json::write_text(&mut text, namespace);
         text.push(',');
     }
     for (field, value) in [
@@ -85,9 +84,9 @@ fn text(source: &Key, target: &Key) -> String {
         ("apiVersion", &*source.kind.api_version()),
         ("kind", &*source.kind.kind),
     ] {
-        gojson::write_text(&mut text, field);
+        go_json::write_text(&mut text, field);
         text.push(':');
-        gojson::write_text(&mut text, value);
+        go_json::write_text(&mut text, value);
         text.push(',');
     }
     text.pop();

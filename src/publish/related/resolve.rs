@@ -1,5 +1,4 @@
-//! From an entry and the published object on both sides to pairs of names: which original, and what
-//! its copy is called.
+//! Resolves an entry, given the published object on both sides, to pairs of names: the original and its copy.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,16 +9,16 @@ use serde_json::{Value, json};
 use super::entry::{Entry, NameRule, Selecting, Values, Word};
 use crate::publish::names;
 use crate::publish::types::Origin;
-use hawser_sync::subject::Labels;
+use hawser_sync::Labels;
 use hawser_sync::{Code, Found, Key, Reason, Request, Scope, View};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;
 use kube_lang::template::Template;
 
-/// How many objects one entry may lead to, where it does not say.
+/// The default maximum of objects of an entry.
 pub const FAN_OUT: usize = 64;
 
-/// What resolving stands on.
+/// The inputs of resolving.
 pub(super) struct Ground<'a> {
     /// The published object in its workspace, and its copy on the service cluster.
     pub(super) remote: &'a Object,
@@ -29,11 +28,11 @@ pub(super) struct Ground<'a> {
     pub(super) view: &'a dyn View,
     /// Of the kind of the originals, on their side.
     pub(super) originals: Scope,
-    /// Whether originals and copies live in namespaces.
+    /// Whether originals and copies are namespaced.
     pub(super) namespaced: (bool, bool),
 }
 
-/// Why an entry leads nowhere for now.
+/// The reason why an entry leads nowhere for now.
 pub(super) enum Trouble {
     Needs(Request),
     Refused(Reason),
@@ -47,21 +46,20 @@ impl From<Reason> for Trouble {
 
 /// The name of an original and that of its copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pair {
+pub(super) struct RelatedNames {
     pub(super) source: (Option<String>, String),
     pub(super) target: (Option<String>, String),
 }
 
-/// What an entry leads to.
+/// The targets of an entry.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     /// Sorted by the original, as the original agent sorts them.
-    pub(super) pairs: Vec<Pair>,
+    pub(super) pairs: Vec<RelatedNames>,
     pub(super) refused: Vec<Reason>,
 }
 
-/// How many there may be, and whether there were more: of what a consumer makes long, no more is
-/// looked at than can be used.
+/// The maximum number, and whether there were more: of a long list by a consumer, no more is examined than can be used.
 struct Most(usize, bool);
 
 impl Most {
@@ -74,7 +72,7 @@ impl Most {
     }
 }
 
-/// What a template renders where a field is missing: nothing is meant yet.
+/// Go's rendering of a missing field: there is no value yet.
 const NO_VALUE: &str = "<no value>";
 
 impl Ground<'_> {
@@ -109,7 +107,7 @@ impl Ground<'_> {
                 None => most.of(self.names(entry, from.as_deref())?),
             };
             for (original, copy) in names {
-                let pair = Pair {
+                let pair = RelatedNames {
                     source: (from.clone(), original),
                     target: (to.clone(), copy),
                 };
@@ -119,7 +117,7 @@ impl Ground<'_> {
                 }
             }
         }
-        let joined = |pair: &Pair| {
+        let joined = |pair: &RelatedNames| {
             let (namespace, name) = &pair.source;
             format!("{}/{name}", namespace.as_deref().unwrap_or_default())
         };
@@ -172,7 +170,7 @@ impl Ground<'_> {
         self.values(&entry.names, entry, &self.originals, namespace)
     }
 
-    /// Pairs of values, without those of which a half is empty.
+    /// Pairs of values, without pairs with an empty half.
     fn values(
         &self,
         values: &Values,
@@ -274,7 +272,7 @@ impl Ground<'_> {
         Ok(pairs)
     }
 
-    /// The labels to look for. They are made anew for each object and kept nowhere.
+    /// The labels to select by. They are made anew for each object and not kept.
     fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
         let data = Cell::new(None);
         let word = |word: &Word| match word {
@@ -334,8 +332,8 @@ impl Ground<'_> {
     }
 }
 
-impl Pair {
-    /// What is wrong with the names, for which only this pair is left out.
+impl RelatedNames {
+    /// The problem of the names; only this pair is left out.
     fn problem(&self) -> Option<Reason> {
         for (namespace, name) in [&self.source, &self.target] {
             if !names::is_subdomain(name) {
@@ -351,7 +349,7 @@ impl Pair {
     }
 }
 
-/// What a field says, trimmed: each element of a list, or the one value.
+/// The value of a field, trimmed: each element of a list, or the one value.
 fn referred(object: &Object, path: &str) -> Result<Vec<String>, String> {
     let found = paths::get(object.as_value(), path).map_err(|error| error.to_string())?;
     if !found.exists() {
@@ -373,7 +371,7 @@ fn refused(what: &str) -> Reason {
     Reason::new(Code::ReferenceInvalid, shortened(what))
 }
 
-/// A text of a consumer as it may stand in messages.
+/// A text of a consumer, in a form for messages.
 fn shortened(text: &str) -> String {
     const LENGTH: usize = 80;
     let mut short: String = text.chars().take(LENGTH).collect();

@@ -1,5 +1,4 @@
-//! What the engine asks about a related object. Its copy carries nothing of ours: that it is ours is
-//! remembered on the agent's side only.
+//! The rules of a related object. Its copy has no marks: only the memory records that it is Hawser's.
 
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use super::entry::Entry;
 use crate::mutation::MutationError;
 use crate::mutation::Pipeline;
 use crate::publish::marks;
+use crate::publish::rules::renamed;
 use crate::publish::types::Origin;
 use hawser_sync::{Code, Key, Made, Marks, Owner, Reason, Rules};
 use kube_lang::object::{Gvk, Object, numbers};
@@ -18,7 +18,7 @@ use kube_lang::object::{Gvk, Object, numbers};
 pub(super) struct PairRules {
     pub(super) entry: Arc<Entry>,
     pub(super) target: Key,
-    /// Whether copies serve a status apart.
+    /// Whether copies have a status subresource.
     pub(super) status_apart: bool,
 }
 
@@ -34,10 +34,11 @@ impl PairRules {
         }
         let value = pipeline.apply(object.as_value(), Some(other.as_value()));
         let value = value.map_err(|error| self.failed(&error))?;
-        Object::new(value).map_err(|_| Reason::new(Code::MutationFailed, "the result is no object"))
+        Object::new(value)
+            .map_err(|_| Reason::new(Code::MutationFailed, "the result is not an object"))
     }
 
-    /// What went wrong, without anything of what is in the object: it may be a Secret.
+    /// The error without contents of the object, which may be a Secret.
     fn failed(&self, error: &MutationError) -> Reason {
         let step = match error {
             MutationError::Step { step, .. } => format!("step {step}"),
@@ -49,16 +50,13 @@ impl PairRules {
 
     /// The copy as it would be made without mutations.
     fn imagined(&self, source: &Object) -> Object {
-        let mut copy = source.clone();
-        marks::strip(&mut copy);
-        copy.set_gvk(&self.target.kind);
-        let metadata = copy.metadata_mut();
-        metadata.insert("name".into(), Value::from(&*self.target.name));
-        match &self.target.namespace {
-            Some(namespace) => metadata.insert("namespace".into(), Value::from(&**namespace)),
-            None => metadata.remove("namespace"),
-        };
-        copy
+        let Key {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &self.target;
+        renamed(source, kind, namespace.as_deref(), name)
     }
 }
 
@@ -67,24 +65,25 @@ impl Rules for PairRules {
         Ok(self.target.clone())
     }
 
-    fn desired(&self, source: &Object, live: Option<&Object>) -> Result<Object, Reason> {
-        let imagined;
-        let other = if let Some(live) = live {
-            live
-        } else {
-            imagined = self.imagined(source);
-            &imagined
+    fn mutated(&self, source: &Object, copy: Option<&Object>) -> Result<Option<Object>, Reason> {
+        if self.entry.spec.is_empty() {
+            return Ok(None);
+        }
+        let mutated = match copy {
+            Some(copy) => self.mutate(&self.entry.spec, source, copy),
+            None => self.mutate(&self.entry.spec, source, &self.imagined(source)),
         };
-        let mut desired = self.mutate(&self.entry.spec, source, other)?;
-        marks::strip(&mut desired);
-        desired.set_gvk(&source.gvk());
-        let metadata = desired.metadata_mut();
-        metadata.remove("generateName");
-        metadata.insert("name".into(), source.name().into());
-        match source.namespace() {
-            Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
-            None => metadata.remove("namespace"),
-        };
+        mutated.map(Some)
+    }
+
+    fn desired(
+        &self,
+        source: &Object,
+        mutated: &Object,
+        _: Option<&Object>,
+    ) -> Result<Object, Reason> {
+        let mut desired = renamed(mutated, &source.gvk(), source.namespace(), source.name());
+        desired.metadata_mut().remove("generateName");
         if self.status_apart || self.entry.choices.sync_status {
             desired.root_mut().remove("status");
         }
@@ -122,7 +121,7 @@ impl Rules for PairRules {
         }
     }
 
-    fn status(&self, from: &Object, to: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, from: &Object, to: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         let mutated = self.mutate(&self.entry.status, from, to)?;
         let mut status = mutated.root().get("status").cloned();
         status.iter_mut().for_each(numbers::unify);
@@ -130,7 +129,7 @@ impl Rules for PairRules {
     }
 }
 
-/// The rules of what is not wanted any more: nothing is made by them.
+/// The rules of an unwanted object: they create nothing.
 #[derive(Clone, Debug)]
 pub(super) struct LeftRules {
     pub(super) target: Key,
@@ -141,7 +140,7 @@ impl Rules for LeftRules {
         Ok(self.target.clone())
     }
 
-    fn desired(&self, _source: &Object, _live: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(&self, _: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         Err(Code::Kept.into())
     }
 
@@ -153,7 +152,7 @@ impl Rules for LeftRules {
         Owner::Nobody
     }
 
-    fn status(&self, _from: &Object, _to: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, _: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Ok(None)
     }
 }

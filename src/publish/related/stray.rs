@@ -1,7 +1,7 @@
-//! References that no object can answer: their paths lead where the schema of the published kind has
-//! no field.
+//! References that no object can satisfy: their paths lead to fields that the schema of the published kind does not
+//! have.
 //!
-//! In an object a field that is missing is nothing to tell of: it may be optional, or filled later.
+//! A field that is missing in an object is not reported: it may be optional, or be set later.
 
 use serde_json::Value;
 
@@ -16,15 +16,15 @@ pub struct Stray {
     pub path: String,
     /// The first part of the path that no version has.
     pub part: String,
-    /// What is there instead, if that is not too much.
+    /// The existing fields in its place, unless they are too many.
     pub instead: Vec<String>,
 }
 
-/// How many fields are named in the place of one that is not there.
+/// The number of fields that are suggested.
 const NAMED: usize = 12;
 
 impl Stray {
-    /// What is wrong, and what there is.
+    /// The problem, and the existing fields.
     pub fn explain(&self) -> String {
         let mut said = format!(
             "{:?} leads nowhere: the schema of the published kind has no {:?}",
@@ -58,7 +58,7 @@ pub fn strays(spec: &PublishedResourceSpec, crd: &Crd) -> Vec<Stray> {
     found
 }
 
-/// The schema of a version; null where it says nothing.
+/// The schema of a version; null if it says nothing.
 fn schema(version: &CrdVersion) -> Value {
     let text = version.schema.as_ref().and_then(|s| s.open_api.as_ref());
     let schema = text.and_then(|text| serde_json::from_str(text.get()).ok());
@@ -80,8 +80,8 @@ fn stray(schemas: &[Value], path: &str, field: String) -> Option<Stray> {
     })
 }
 
-/// The first part that a schema does not have, and what it has in its place; none where the path is
-/// fine, or nobody can tell.
+/// The first part of a path that a schema does not have, and the fields in its place; `None` if the path is valid or
+/// cannot be checked.
 fn missing(schema: &Value, parts: &[&str]) -> Option<(usize, Vec<String>)> {
     let mut here = schema;
     for (depth, part) in parts.iter().enumerate() {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::publish::compiled::Compiled;
-use crate::publish::compiled::{Agent, Types};
+use crate::publish::compiled::{AgentIdentity, Types};
 use crate::publish::marks;
 use crate::publish::naming::LocalScope;
 use crate::publish::rehearsal::Rehearsal;
@@ -31,7 +31,7 @@ pub(super) struct Stage {
     pub(super) compiled: Arc<Compiled>,
     pub(super) kinds: Kinds,
     pub(super) ledger: Ledger,
-    pub(super) published: Vec<Published>,
+    pub(super) published: Vec<PublishedKind>,
     pub(super) quiet: bool,
 }
 
@@ -80,7 +80,7 @@ fn compiled(spec: &Value) -> Arc<Compiled> {
     let mut spec = spec.clone();
     spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
     let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
-    let agent = Agent {
+    let agent = AgentIdentity {
         name: "agent".into(),
         namespace: "hawser".into(),
     };

@@ -7,6 +7,7 @@ use serde_json::{Map, json};
 
 use super::tests::{CLUSTER, Stage};
 use super::*;
+use hawser_sync::Facts;
 
 /// Any JSON, with numbers of all spellings and sizes.
 pub(super) fn content() -> impl Strategy<Value = Value> {
@@ -49,9 +50,9 @@ proptest! {
         let place = subject.memory.as_ref().unwrap();
         let stored = stage.hands.object(&place.key).unwrap();
         let memory = place.codec.read(&stored, &subject.links);
-        let desired = subject.links[0].rules.desired(&stage.source(&subject), None).unwrap();
+        let desired = Facts::default().desired(&subject.links[0], &stage.source(&subject), None).unwrap();
         let entry = memory.entries[&subject.links[0].id].clone();
-        prop_assert_eq!(entry.snapshot.as_ref().unwrap().object(), &desired);
+        prop_assert_eq!(entry.snapshot.as_ref().unwrap().object(), &*desired);
         let changes = BTreeMap::from([(subject.links[0].id.clone(), Some(entry))]);
         let again = place.codec.write(Some(&stored), &subject.links, &changes).unwrap();
         prop_assert_eq!(&again, &*stored);

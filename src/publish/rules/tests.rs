@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
-use crate::publish::compiled::{Agent, Types};
+use crate::publish::compiled::{AgentIdentity, Types};
+use crate::publish::naming::LocalScope;
 use crate::publish::rehearsal::Rehearsal;
 use crate::publish::types::PublishedResourceSpec;
 use hawser_sync::{Request, reason::Class};
@@ -37,7 +38,7 @@ impl Stage {
     pub(super) fn of(mut spec: Value, types: Types) -> Self {
         spec["resource"] = json!({"apiGroup": "local.com", "kind": "Thing"});
         let spec: PublishedResourceSpec = serde_json::from_value(spec).unwrap();
-        let agent = Agent {
+        let agent = AgentIdentity {
             name: "agent".into(),
             namespace: "hawser".into(),
         };
@@ -107,75 +108,6 @@ impl Stage {
 }
 
 #[test]
-fn what_mutations_make_of_an_object_is_worked_out_once_for_each_of_its_states() {
-    let stage = Stage::new(json!({
-        "mutation": {
-            "spec": [{"regex": {"path": "spec.image", "pattern": "^", "replacement": "reg/"}}],
-            "status": [{"regex": {"path": "status.phase", "pattern": "^", "replacement": "is "}}],
-        },
-    }));
-    let remote = Remote {
-        cluster: CLUSTER.into(),
-        namespace: Some("default".into()),
-        name: "a".into(),
-    };
-    let rules = ObjectRules::new(&stage.compiled, &Sides::default(), remote, None);
-    let object = |uid: &str, version: Value, image: &str| {
-        let metadata =
-            json!({"name": "a", "namespace": "default", "uid": uid, "resourceVersion": version});
-        let body = json!({
-            "apiVersion": "remote.com/v1alpha1", "kind": "RemoteThing", "metadata": metadata,
-            "spec": {"image": image}, "status": {"phase": "fine"},
-        });
-        Object::new(body).unwrap()
-    };
-    let image = |source: &Object, live: &Object| {
-        let desired = rules.desired(source, Some(live)).unwrap();
-        desired.as_value()["spec"]["image"].clone()
-    };
-    let times = || {
-        rules
-            .worked
-            .times
-            .swap(0, std::sync::atomic::Ordering::Relaxed)
-    };
-
-    let (source, live) = (object("s", json!("1"), "one"), object("l", json!("7"), ""));
-    for _ in 0..5 {
-        assert_eq!(image(&source, &live), "reg/one");
-        assert_eq!(
-            rules.status(&live, &source).unwrap().unwrap()["phase"],
-            "is fine"
-        );
-    }
-    assert_eq!(times(), 2);
-    for _ in 0..3 {
-        rules.place(&source).unwrap();
-        rules.desired(&source, None).unwrap();
-    }
-    assert_eq!(times(), 1);
-
-    // Another state of either, and another object of the same name.
-    assert_eq!(image(&object("s", json!("2"), "two"), &live), "reg/two");
-    assert_eq!(
-        image(
-            &object("s", json!("2"), "two"),
-            &object("l", json!("8"), "")
-        ),
-        "reg/two"
-    );
-    assert_eq!(image(&object("t", json!("2"), "three"), &live), "reg/three");
-    assert_eq!(times(), 3);
-
-    // Objects that do not say which state they are in.
-    for image_of in ["four", "five"] {
-        let source = object("t", Value::Null, image_of);
-        assert_eq!(image(&source, &live), format!("reg/{image_of}"));
-    }
-    assert_eq!(times(), 2);
-}
-
-#[test]
 fn a_new_object_gets_its_finalizer_its_state_and_its_copy_in_one_pass() {
     let stage = Stage::new(json!({}));
     let subject = stage.create(
@@ -239,6 +171,24 @@ fn paths_are_noted_only_where_they_are_wanted() {
     let (key, copy) = stage.copy();
     assert_eq!(copy.annotation(marks::WORKSPACE_PATH), Some("root:org"));
     assert_eq!(&*key.name, "root-org");
+}
+
+#[test]
+fn a_name_that_depends_on_the_path_is_not_made_up_without_it() {
+    let path_is_needed = |name: &str| {
+        let stage = Stage::new(json!({"enableWorkspacePaths": true, "naming": {"name": name}}));
+        let remote = Remote {
+            cluster: CLUSTER.into(),
+            namespace: Some("default".into()),
+            name: "a".into(),
+        };
+        let rules = ObjectRules::new(&stage.compiled, &Sides::default(), remote, None);
+        let source = Object::new(json!({"metadata": {"name": "a", "namespace": "default"}}));
+        let place = rules.place(&source.unwrap());
+        place.err().map(|reason| reason.code) == Some(Code::NamingFailed)
+    };
+    assert!(path_is_needed("c-{{ .ClusterPath | sha256sum | trunc 8 }}"));
+    assert!(!path_is_needed("c-{{ .ClusterName }}"));
 }
 
 #[test]

@@ -5,19 +5,22 @@ use serde_json::{Number, Value};
 
 use super::PublishedResource;
 
+#[cfg(test)]
 const HEADER: &str = "# Generated from the types in src/publish/types.rs; do not edit.\n\
 # To write it anew: HAWSER_WRITE_GENERATED=1 cargo test generated_\n";
 
-/// Where the manifest lies, below the root of the project.
+/// The path of the manifest in the repository.
+#[cfg(test)]
 pub const PATH: &str = "crds/syncagent.kcp.io_publishedresources.yaml";
 
-/// Where the chart has it: a chart holds no files of outside.
+/// Its path in the chart, which cannot contain files from outside.
+#[cfg(test)]
 pub const CHART_PATH: &str = "charts/hawser/files/syncagent.kcp.io_publishedresources.yaml";
 
 /// The manifest as JSON.
 ///
-/// Optional fields are *not* nullable there: the API server then prunes a null, as Go clients like
-/// to send it, and the rules that ask for the presence of a field see none.
+/// Optional fields are *not* nullable: the API server then prunes a null, as Go clients send it, and validation rules
+/// that require a field see none.
 pub fn crd() -> Value {
     let mut crd = serde_json::to_value(PublishedResource::crd())
         .expect("a CustomResourceDefinition is made of maps with string keys");
@@ -33,7 +36,8 @@ pub fn crd() -> Value {
     crd
 }
 
-/// The manifest as YAML, as it lies in the project.
+/// The manifest as YAML, as it is in the repository.
+#[cfg(test)]
 pub fn yaml() -> String {
     let body = serde_saphyr::to_string(&crd())
         .expect("a CustomResourceDefinition is made of maps with string keys");

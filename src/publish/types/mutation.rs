@@ -10,7 +10,7 @@ use super::null;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MutationSpec {
-    /// Applied to what is copied from the source, all of it but its status.
+    /// Applied to the object without its status.
     #[serde(
         default,
         deserialize_with = "null::or_default",
@@ -26,15 +26,15 @@ pub struct MutationSpec {
     pub status: Vec<ResourceMutation>,
 }
 
-/// One step. Exactly one of its fields is to be set; of several, the first in the order delete,
-/// regex, template, cel is used.
+/// One step. Set exactly one field; of several, the first in the order delete, regex, template,
+/// cel is used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMutation {
     /// Removes a field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete: Option<DeleteMutation>,
-    /// Replaces what a regular expression matches in a field.
+    /// Replaces the matches of a regular expression in a field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<RegexMutation>,
     /// Sets a field to the result of a Go template.
@@ -52,7 +52,7 @@ pub struct DeleteMutation {
     pub path: String,
 }
 
-/// Replaces what a regular expression matches in a field.
+/// Replaces the matches of a regular expression in a field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegexMutation {
     /// The dotted path of the field.
@@ -64,7 +64,7 @@ pub struct RegexMutation {
         skip_serializing_if = "String::is_empty"
     )]
     pub pattern: String,
-    /// What replaces each match; `$1` and `${name}` stand for what groups matched.
+    /// The replacement of each match; `$1` and `${name}` are groups.
     #[serde(
         default,
         deserialize_with = "null::or_default",
@@ -78,8 +78,8 @@ pub struct RegexMutation {
 pub struct TemplateMutation {
     /// The dotted path of the field.
     pub path: String,
-    /// The template; `.Value` is the present value, `.LocalObject` the object that is changed,
-    /// `.RemoteObject` the one on the other side.
+    /// The template; `.Value` is the current value, `.LocalObject` the changed object,
+    /// `.RemoteObject` the object on the other side.
     pub template: String,
 }
 
@@ -88,7 +88,7 @@ pub struct TemplateMutation {
 pub struct CelMutation {
     /// The dotted path of the field.
     pub path: String,
-    /// The expression; `value` is the present value, `self` the object that is changed, `other` the
-    /// one on the other side.
+    /// The expression; `value` is the current value, `self` the changed object, `other` the
+    /// object on the other side.
     pub expression: String,
 }

@@ -1,4 +1,4 @@
-//! `null` for a field means what leaving it out means, as it does after the API server has pruned it.
+//! `null` for a field means the same as omitting it, as it does after the API server has pruned it.
 
 use serde::{Deserialize, Deserializer};
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LabelSelector, MutationSpec, Requirement, is_false, null};
 
-/// Objects that travel along with a published one.
+/// Objects that are copied with a published object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -25,9 +25,9 @@ use super::{LabelSelector, MutationSpec, Requirement, is_false, null};
         .message("with origin service, syncStatus needs watch"),
 )]
 pub struct RelatedSpec {
-    /// Tells this entry from the others; a part of annotation keys.
+    /// Unique name of this entry; a part of annotation keys.
     pub identifier: String,
-    /// The side whose object is the original.
+    /// The side of the original.
     pub origin: Origin,
     /// The API group of the original.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct RelatedSpec {
     /// The kind, for ConfigMaps and Secrets. Deprecated: use version and resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<LegacyKind>,
-    /// The identity of the APIExport that the type comes from, where it is not the agent's own.
+    /// The identity of the APIExport that the type comes from, if it is not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_hash: Option<String>,
     /// Deletes the copies together with the published object. Originals are never touched.
@@ -51,15 +51,15 @@ pub struct RelatedSpec {
         skip_serializing_if = "is_false"
     )]
     pub cleanup: bool,
-    /// What the type is called on the other side, where it differs.
+    /// The name of the type on the other side, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projection: Option<RelatedProjection>,
-    /// How the original is found and what its copy is called.
+    /// How the original is found, and the name of its copy.
     pub object: RelatedObject,
-    /// Changes to the content on its way.
+    /// Changes to the copied content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation: Option<MutationSpec>,
-    /// How a change of the original leads back to the published object.
+    /// How a change of the original triggers the published object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<RelatedWatch>,
     /// Copies the status too, in the same direction.
@@ -69,31 +69,32 @@ pub struct RelatedSpec {
         skip_serializing_if = "is_false"
     )]
     pub sync_status: bool,
-    /// Namespaces of the service cluster that values chosen by consumers may lead to, besides the
-    /// one that the published object's copy lives in.
+    /// Namespaces of the service cluster that consumers may choose, besides the namespace of the
+    /// published object's copy.
     #[serde(
         default,
         deserialize_with = "null::or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub allowed_namespaces: Vec<String>,
-    /// Takes only originals on the service cluster that show that they belong to the published
-    /// object, by an owner reference to its copy or by the agent's label.
+    /// Accepts only originals on the service cluster that belong to the published object, by an
+    /// owner reference to its copy or by the agent's labels.
     #[serde(
         default,
         deserialize_with = "null::or_default",
         skip_serializing_if = "is_false"
     )]
     pub require_link: bool,
-    /// Writes over an existing object with the name of the copy, even if the agent did not make it.
+    /// Overwrites an existing object with the name of the copy, even if the agent did not create
+    /// it.
     #[serde(
         default,
         deserialize_with = "null::or_default",
         skip_serializing_if = "is_false"
     )]
     pub adopt: bool,
-    /// How many objects the entry may lead to; what is beyond is left out and reported. 64, if not
-    /// given.
+    /// The maximum number of objects of the entry; further ones are left out and reported.
+    /// Default: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_objects: Option<NonZeroU16>,
 }
@@ -137,7 +138,7 @@ pub struct RelatedObject {
     /// Reads the value from a field of the published object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceSpec>,
-    /// Finds originals by their labels.
+    /// Selects originals by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<SelectorSpec>,
     /// Renders the value.
@@ -165,7 +166,7 @@ pub struct RelatedObjectSpec {
     /// Reads the value from a field of the published object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceSpec>,
-    /// Finds originals by their labels.
+    /// Selects originals by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<SelectorSpec>,
     /// Renders the value.
@@ -176,7 +177,7 @@ pub struct RelatedObjectSpec {
 /// Reads values from a field, on each side from the object of that side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferenceSpec {
-    /// The dotted path of the field; a list there leads to several objects.
+    /// The dotted path of the field; a list gives several objects.
     pub path: String,
     /// Changes each value that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,7 +204,7 @@ pub struct SelectorSpec {
     )]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<Requirement>,
-    /// What a copy is called.
+    /// The name of a copy.
     pub rewrite: Rewrite,
 }
 
@@ -220,7 +221,7 @@ impl SelectorSpec {
 /// Turns the name of an original into that of its copy. Of both, `regex` is used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rewrite {
-    /// Replaces what a regular expression matches in the name.
+    /// Replaces the matches of a regular expression in the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<RegexRewrite>,
     /// Renders the name.
@@ -238,7 +239,7 @@ pub struct RegexRewrite {
         skip_serializing_if = "String::is_empty"
     )]
     pub pattern: String,
-    /// What replaces each match; `$1` and `${name}` stand for what groups matched.
+    /// The replacement of each match; `$1` and `${name}` are groups.
     #[serde(
         default,
         deserialize_with = "null::or_default",
@@ -259,7 +260,7 @@ pub struct TemplateSpec {
     pub template: String,
 }
 
-/// How a change of the original leads back to the published object.
+/// How a change of the original triggers the published object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -270,7 +271,7 @@ pub struct RelatedWatch {
     /// By the owner reference of the original to the published object or its copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_owner: Option<ByOwner>,
-    /// Every published object with these labels is looked at again.
+    /// Triggers all published objects with these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_selector: Option<LabelSelector>,
 }

@@ -18,10 +18,7 @@ async fn await_told(world: &World, published: &str) {
             .get(&format!("{PUBLISHED}/{published}"))
             .await?;
         let conditions = found["status"]["conditions"].to_string();
-        ensure!(
-            conditions.contains("something else takes back"),
-            "{conditions}"
-        );
+        ensure!(conditions.contains("another writer undoes"), "{conditions}");
         Ok(())
     })
     .await;
@@ -41,7 +38,7 @@ async fn a_consumer_who_insists_on_a_status_is_told_and_so_is_the_provider(
     let told = |events: &[Value]| {
         events.iter().any(|event| {
             let message = event["message"].as_str().unwrap_or_default();
-            event["involvedObject"]["name"] == "lamp" && message.contains("takes back")
+            event["involvedObject"]["name"] == "lamp" && message.contains("undoes")
         })
     };
     // As a program that writes what it wants as soon as it is otherwise.
@@ -58,7 +55,11 @@ async fn a_consumer_who_insists_on_a_status_is_told_and_so_is_the_provider(
     .await;
     ensure!((4..=6).contains(&writes), "{writes}");
     await_told(world, &stage.published).await;
-    ensure!(world.logged()?.contains("changes status.phase each time"));
+    ensure!(
+        world
+            .logged()?
+            .contains("changes status.phase after each write")
+    );
     // What the service says next is news.
     world.service.merge(&on_copy, status("done")).await?;
     stage

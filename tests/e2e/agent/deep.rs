@@ -6,7 +6,7 @@ use testbed::eventually;
 
 use super::SOON;
 use super::stage::Stage;
-use super::world::World;
+use super::world::{World, has};
 
 on_our_ground!(
     an_object_that_is_too_deep_stops_nobody,
@@ -75,7 +75,7 @@ async fn an_object_that_is_too_deep_stops_nobody(world: &World) -> Result<()> {
     world.await_marker(kind, team).await;
     ensure!(world.copy(kind, stage.of("deep")).await?.is_none());
     let copy = stage.copy("lamp").await;
-    ensure!(copy["spec"] == json!({"size": 1}), "{copy}");
+    has(&copy, "/spec", &json!({"size": 1}))?;
 
     // Its end, and its becoming readable, are seen.
     let leaving = kind.at("default", "leaving");

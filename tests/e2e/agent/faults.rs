@@ -10,7 +10,7 @@ use testbed::eventually;
 
 use super::SOON;
 use super::stage::Stage;
-use super::world::{Counted as _, World};
+use super::world::{Counted as _, PUBLISHED, World};
 
 on_the_playground!(
     conflicts_are_overcome,
@@ -24,6 +24,7 @@ on_the_playground!(
     a_watch_that_falls_silent_is_replaced,
     stale_lists_take_nothing_away,
     the_owners_writes_are_tried_again,
+    a_kind_that_cannot_be_watched_in_kcp_is_told_by_the_condition,
 );
 
 const OBJECTS: usize = 20;
@@ -245,6 +246,45 @@ fn watches(stage: &Stage<'_>) -> Vec<Matcher> {
             ..Matcher::default()
         })
         .collect()
+}
+
+async fn a_kind_that_cannot_be_watched_in_kcp_is_told_by_the_condition(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.marker("before").await;
+    stage.agent.stop(SOON).await?;
+    let faults = world.playground.faults();
+    for verb in ["list", "watch"] {
+        // In all workspaces at once, where copies are in none.
+        let matcher = Matcher {
+            cluster: Some("*".to_owned()),
+            verb: Some(verb.to_owned()),
+            resource: Some(stage.kind.plural.clone()),
+            ..Matcher::default()
+        };
+        let (code, when) = (500, When::Before);
+        faults.add(Fault::new(matcher, Action::Status { code, when }));
+    }
+    let _agent = world.start_agent()?;
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    eventually(SOON, "the owner is told", async || {
+        let found = world.service.get(&at).await?;
+        let ready = &found["status"]["conditions"][0];
+        let message = ready["message"].as_str().unwrap_or_default();
+        ensure!(
+            ready["status"] == "False"
+                && ready["reason"] == "NotWatched"
+                && message.contains("Gadget in kcp"),
+            "{ready}"
+        );
+        Ok(())
+    })
+    .await;
+    faults.clear();
+    stage.marker("after").await;
+    world.await_conditions(&stage.published).await;
+    Ok(())
 }
 
 /// Faults of watches are there before the watches are.

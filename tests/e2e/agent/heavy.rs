@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use testbed::eventually;
 
 use super::SOON;
-use super::world::World;
+use super::world::{World, has};
 
 on_the_playground!(large_objects_of_a_workspace_cost_neither_others_their_turn_nor_the_lease,);
+
+on_our_ground!(objects_as_large_as_servers_take_are_kept_in_step,);
 
 /// As large as servers take them.
 const ITEMS: usize = 5_000;
@@ -60,5 +62,60 @@ async fn large_objects_of_a_workspace_cost_neither_others_their_turn_nor_the_lea
         Ok(())
     })
     .await;
+    Ok(())
+}
+
+/// What is remembered of most of these would be too large for a Secret.
+async fn objects_as_large_as_servers_take_are_kept_in_step(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let text = |bytes: usize| json!({"first": "x".repeat(bytes), "second": 1, "third": 1});
+    let list = |bytes: usize| {
+        let items: Vec<Value> = (0..bytes / 40)
+            .map(|n| json!({"note": format!("{n:029}")}))
+            .collect();
+        json!({"first": items, "second": 1, "third": 1})
+    };
+    // Servers keep an account of each field of a map, which is as large again.
+    let map = |bytes: usize| {
+        let of = (0..bytes / 15).map(|n| (format!("k{n:08}"), json!(1)));
+        json!({"first": of.collect::<serde_json::Map<_, _>>(), "second": 1, "third": 1})
+    };
+    let mut specs = vec![("map", map(600_000))];
+    for (name, bytes) in [("s", 700_000), ("m", 1_000_000), ("l", 1_400_000)] {
+        specs.extend([(name, text(bytes))]);
+    }
+    for (name, bytes) in [
+        ("list-s", 700_000),
+        ("list-m", 1_000_000),
+        ("list-l", 1_400_000),
+    ] {
+        specs.extend([(name, list(bytes))]);
+    }
+    for (name, spec) in &specs {
+        let (_, copy) = stage.made(name, spec.clone()).await;
+        has(&copy, "/spec", spec)?;
+    }
+    for (name, _) in &specs {
+        // What was taken out is missed only by who remembers it.
+        let change = json!({"spec": {"second": 2, "third": null}});
+        stage.team.patch(&stage.kind, name, change).await?;
+    }
+    for (name, _) in &specs {
+        let copy = stage.await_in_copy(name, "/spec/second", json!(2)).await;
+        ensure!(
+            copy["spec"]["third"].is_null(),
+            "{name} has kept what is gone"
+        );
+        let status = format!("{}/status", stage.place(&copy));
+        let said = json!({"status": {"phase": "Ready"}});
+        world.service.merge(&status, said).await?;
+    }
+    for (name, _) in &specs {
+        let (team, kind) = (&stage.team, &stage.kind);
+        team.await_in(kind, name, "/status/phase", json!("Ready"))
+            .await;
+        team.delete(kind, name).await?;
+        team.await_gone(kind, name).await;
+    }
     Ok(())
 }

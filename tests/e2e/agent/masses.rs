@@ -19,17 +19,17 @@ on_both_grounds!(
 on_the_playground!(
     many_deletions_at_once_wait_for_an_approval,
     the_deletion_brake_can_be_switched_off,
-    a_consumer_who_clears_a_workspace_is_not_held_up,
+    who_clears_one_workspace_or_two_is_not_held_up_and_holds_up_nobody,
 );
 
-const OBJECTS: usize = 40;
+const OBJECTS: usize = 80;
 const APPROVAL: &str = "hawser.dev/approve-deletions";
 
-/// Four workspaces, each with as many lamps as the others.
-async fn four_teams(stage: &Stage<'_>) -> Result<Vec<Team>> {
+/// Eight workspaces, each with as many lamps as the others.
+async fn eight_teams(stage: &Stage<'_>) -> Result<Vec<Team>> {
     let mut teams = vec![stage.team.clone()];
-    for name in ["second", "third", "fourth"] {
-        teams.push(stage.world.team(name).await?);
+    for number in 2..=8 {
+        teams.push(stage.world.team(&format!("team{number}")).await?);
     }
     for (team, name) in lamps(&teams) {
         team.make(&stage.kind, &name, json!({})).await;
@@ -67,7 +67,7 @@ async fn left(stage: &Stage<'_>) -> Result<usize> {
 
 async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    let teams = four_teams(&stage).await?;
+    let teams = eight_teams(&stage).await?;
     delete_all(&stage, &teams).await?;
     let at = format!("{PUBLISHED}/{}", stage.published);
     let condition = eventually(SOON, "deletions are held", async || {
@@ -101,7 +101,7 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
     })
     .await;
     ensure!(
-        held - markers + 1 >= OBJECTS / 2,
+        held - markers + 1 >= OBJECTS * 2 / 5,
         "{held} are left with {markers} markers"
     );
 
@@ -124,7 +124,7 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
 
 async fn the_deletion_brake_can_be_switched_off(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    let teams = four_teams(&stage).await?;
+    let teams = eight_teams(&stage).await?;
     stage.agent.stop(SOON).await?;
     let _agent = world.launch()?.arg("--deletion-brake=off").spawn()?;
     delete_all(&stage, &teams).await?;
@@ -132,16 +132,24 @@ async fn the_deletion_brake_can_be_switched_off(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn a_consumer_who_clears_a_workspace_is_not_held_up(world: &World) -> Result<()> {
+async fn who_clears_one_workspace_or_two_is_not_held_up_and_holds_up_nobody(
+    world: &World,
+) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    let one = [stage.team.clone()];
-    for (team, name) in lamps(&one) {
+    let two = [stage.team.clone(), world.team("second").await?];
+    let others = [world.team("third").await?, world.team("fourth").await?];
+    for team in &others {
+        team.make(&stage.kind, "only", json!({})).await;
+    }
+    for (team, name) in lamps(&two) {
         team.make(&stage.kind, &name, json!({})).await;
     }
-    for (team, name) in lamps(&one) {
-        world.await_copy(&stage.kind, team.of(&name)).await;
+    await_left(&stage, OBJECTS + others.len()).await;
+    delete_all(&stage, &two).await?;
+    await_left(&stage, others.len()).await;
+    for team in &others {
+        team.delete(&stage.kind, "only").await?;
     }
-    delete_all(&stage, &one).await?;
     await_left(&stage, 0).await;
     Ok(())
 }

@@ -8,7 +8,7 @@ use testbed::eventually;
 use super::SOON;
 use super::plane::{Kind, Plane};
 use super::stage::Stage;
-use super::world::{PUBLISHED, World};
+use super::world::{PUBLISHED, World, has};
 
 on_the_playground!(
     what_was_refused_is_looked_at_as_soon_as_its_rules_change,
@@ -142,7 +142,7 @@ async fn a_claim_on_what_nobody_knows_keeps_nothing_else_back(world: &World) -> 
         &stage,
         "one",
         "ReconcilingError",
-        "its kind is not known here",
+        "its kind is not served here",
     )
     .await;
     let mut crd = super::definition(&world.group, "sprockets", "Sprocket");
@@ -179,7 +179,7 @@ async fn a_status_that_has_nowhere_to_go_is_told(world: &World) -> Result<()> {
         .service
         .get(&plain.at(&stage.team.cluster, "bulb"))
         .await?;
-    ensure!(copy["spec"] == json!({"watts": 5}), "{copy}");
+    has(&copy, "/spec", &json!({"watts": 5}))?;
     Ok(())
 }
 

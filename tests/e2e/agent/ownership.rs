@@ -321,7 +321,7 @@ async fn names_of_consumers_lead_neither_to_the_system_nor_to_the_agent(
     let stage = world.stage(as_consumers_say()).await?;
     for (namespace, name) in [("kube-system", "lamp"), (&world.namespace, "lantern")] {
         let met = stage.meets(namespace, name).await?;
-        let told = "does not open that place";
+        let told = "does not allow that namespace";
         stage.await_said(name, told, "NamespaceClosed").await;
         stage.leaves(namespace, &met).await?;
     }
@@ -331,7 +331,7 @@ async fn names_of_consumers_lead_neither_to_the_system_nor_to_the_agent(
     let object = stage.kind.object("torch", json!({}));
     let place = stage.kind.within(&namespace);
     stage.team.make_at(&place, &object).await;
-    let told = "does not open that place";
+    let told = "does not allow that namespace";
     stage.await_said("torch", told, "NamespaceClosed").await;
     let at = format!("/api/v1/namespaces/{namespace}");
     ensure!(world.service.find(&at).await?.is_none());
@@ -358,7 +358,7 @@ async fn names_of_consumers_lead_to_default_and_to_what_nobody_owns(world: &Worl
     // What is not there yet is made in either.
     stage.made("lantern", json!({})).await;
     // The owner is warned.
-    let message = "consumers have a say in the namespace of copies";
+    let message = "consumers influence the namespace of copies";
     ensure!(stage.agent.log().contains(message), "no warning");
     Ok(())
 }
@@ -371,7 +371,7 @@ async fn guarded_names_of_consumers_take_nothing_over_and_stay_out_of_default(
     let stage = world.stage(guarded).await?;
     let shared = unique("shared");
     let met = stage.meets(&shared, "lamp").await?;
-    let told = "the service has something of this name already";
+    let told = "an object of this name already exists in the service";
     stage.await_said("lamp", told, "AdoptionRefused").await;
     let object = stage.kind.object("lantern", json!({"of": "consumer"}));
     stage
@@ -383,7 +383,7 @@ async fn guarded_names_of_consumers_take_nothing_over_and_stay_out_of_default(
         .await;
     stage.leaves(&shared, &met).await?;
     let met = stage.meets("default", "torch").await?;
-    let told = "does not open that place";
+    let told = "does not allow that namespace";
     stage.await_said("torch", told, "NamespaceClosed").await;
     stage.leaves("default", &met).await
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::SOON;
+use super::world::{with_planted_data, with_planted_status};
 
 /// Where requests go: a server, and what stands before each path.
 #[derive(Clone)]
@@ -63,6 +64,14 @@ impl Plane {
         Self {
             client: self.client.clone(),
             prefix: format!("/clusters/{cluster}"),
+        }
+    }
+
+    /// What is below an address of the same server.
+    pub(super) fn below(&self, prefix: &str) -> Self {
+        Self {
+            client: self.client.clone(),
+            prefix: prefix.to_owned(),
         }
     }
 
@@ -157,12 +166,30 @@ impl Plane {
     }
 
     pub(super) async fn create(&self, path: &str, object: &Value) -> Result<Value, Refused> {
-        self.ask("POST", path, "application/json", Some(object))
+        let object = with_planted_data(object);
+        self.ask("POST", path, "application/json", Some(&object))
             .await
     }
 
     pub(super) async fn merge(&self, path: &str, patch: Value) -> Result<Value, Refused> {
+        let patch = with_planted_status(path, patch);
         self.ask("PATCH", path, MERGE, Some(&patch)).await
+    }
+
+    pub(super) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Refused> {
+        let path = format!("{path}?fieldManager=somebody");
+        self.ask("PATCH", &path, "application/apply-patch+yaml", Some(object))
+            .await
+    }
+
+    /// The metadata alone of the objects of a list.
+    pub(super) async fn list_metadata(&self, path: &str) -> Result<Vec<Value>> {
+        const PARTIAL: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let request = http::Request::get(format!("{}{path}", self.prefix));
+        let request = request.header("accept", PARTIAL).body(Vec::new())?;
+        let mut list: Value = self.client.request(request).await?;
+        let items = list["items"].as_array_mut();
+        Ok(std::mem::take(items.context("it is no list")?))
     }
 
     pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, Refused> {

@@ -10,7 +10,7 @@ use testbed::eventually;
 use super::plane::{Kind, Plane};
 use super::service::{self, Ground};
 use super::stage::Stage;
-use super::world::{World, shown};
+use super::world::{World, has, shown};
 use super::{SOON, definition};
 
 mod deletion;
@@ -389,9 +389,9 @@ async fn any_kind_travels_and_its_status_with_it(world: &World) -> Result<()> {
     let copy = part.at(stage.home(), "bulb");
     eventually(SOON, "the part is copied", async || {
         let found = world.service.get(&copy).await?;
-        ensure!(found["spec"] == json!({"watts": 5}), "{found}");
-        ensure!(found["status"] == json!({"lit": true}), "{found}");
-        Ok(())
+        has(&found, "/spec", &json!({"watts": 5}))?;
+        has(&found, "/status", &json!({"lit": true}))?;
+        anyhow::Ok(())
     })
     .await;
     stage.team.delete(&part, "bulb").await?;

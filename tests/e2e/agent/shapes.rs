@@ -204,7 +204,7 @@ async fn a_namespaced_kind_is_published_for_the_whole_cluster(world: &World) -> 
     Ok(())
 }
 
-fn at_large(group: &str) -> Value {
+pub(super) fn at_large(group: &str) -> Value {
     let mut crd = gadgets(group);
     crd["spec"]["scope"] = "Cluster".into();
     crd

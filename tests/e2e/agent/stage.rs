@@ -92,6 +92,12 @@ impl Stage<'_> {
         (made, self.copy(name).await)
     }
 
+    /// The same where every byte of it counts.
+    pub(super) async fn made_bare(&self, name: &str, spec: Value) -> (Value, Value) {
+        let made = self.team.make_bare(&self.kind, name, spec).await;
+        (made, self.copy(name).await)
+    }
+
     pub(super) async fn copy(&self, name: &str) -> Value {
         self.world.await_copy(&self.kind, self.team.of(name)).await
     }

@@ -120,7 +120,7 @@ async fn the_state_is_kept_byte_for_byte_as_the_original_keeps_it(world: &World)
 
 async fn the_state_follows_what_the_source_says(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    let (_, copy) = stage.made("lamp", json!({"a": 1})).await;
+    let (_, copy) = stage.made_bare("lamp", json!({"a": 1})).await;
     let status = format!("{}/status", stage.place(&copy));
     world
         .service
@@ -148,7 +148,7 @@ async fn the_state_follows_what_the_source_says(world: &World) -> Result<()> {
 async fn the_state_goes_with_its_object_where_that_is_allowed(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     let at = world.secret_at(&stage.kind, stage.of("lamp"));
-    stage.made("lamp", json!({"a": 1})).await;
+    stage.made_bare("lamp", json!({"a": 1})).await;
     world.service.get(&at).await?;
     stage.team.delete(&stage.kind, "lamp").await?;
     stage.team.await_gone(&stage.kind, "lamp").await;
@@ -158,7 +158,7 @@ async fn the_state_goes_with_its_object_where_that_is_allowed(world: &World) -> 
         "{left:?}"
     );
     // One that had to stay does no harm to the next object of the name.
-    let (_, copy) = stage.made("lamp", json!({"b": 2})).await;
+    let (_, copy) = stage.made_bare("lamp", json!({"b": 2})).await;
     has(&copy, "/spec", &json!({"b": 2}))?;
     stage
         .team
@@ -170,7 +170,7 @@ async fn the_state_goes_with_its_object_where_that_is_allowed(world: &World) -> 
 
 async fn foreign_keys_of_a_state_secret_stay(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    stage.made("lamp", json!({"a": 1})).await;
+    stage.made_bare("lamp", json!({"a": 1})).await;
     let at = world.secret_at(&stage.kind, stage.of("lamp"));
     world.service.get(&at).await?;
     world
@@ -194,7 +194,7 @@ async fn foreign_keys_of_a_state_secret_stay(world: &World) -> Result<()> {
 
 async fn a_lost_state_is_made_again_from_the_source(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
-    let (_, copy) = stage.made("lamp", json!({"a": 1})).await;
+    let (_, copy) = stage.made_bare("lamp", json!({"a": 1})).await;
     stage
         .patch_copy(&copy, json!({"spec": {"a": 7, "extra": true}}))
         .await?;
@@ -238,7 +238,7 @@ async fn what_is_left_of_gone_objects_is_cleaned_up_where_that_is_ours_and_allow
 ) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     let (kind, team) = (&stage.kind, &stage.team);
-    stage.made("lamp", json!({})).await;
+    stage.made_bare("lamp", json!({})).await;
     stage.agent.stop(SOON).await?;
     let state = |name: &str, kind_name: &str| {
         format!(

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -11,12 +12,15 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_playground::Playground;
 use kcp_playground::PlaygroundOptions;
 use kcp_playground::server::{LoggedRequest, RequestLog};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use testbed::{Launch, Process, eventually, unique};
+use testbed::{Launch, Port, Process, eventually, unique};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::plane::{Kind, Plane};
+use super::process::page;
 use super::service::{self, Agency, Ground};
 use super::{SOON, sha1_hex};
 
@@ -36,8 +40,15 @@ pub(super) const RENEWED_TOKEN: &str = "renewed-token";
 const TOKENS: &str = "kcp-token,agent-in-kcp,1,\"agents\"\nservice-token,agent-on-service,2,\"agents\"\n\
                       renewed-token,agent-renewed,3,\"agents\"\n";
 
-/// A word for values of objects. No agent's log may have it in it, whatever the test.
+/// A word for values of objects. No agent may tell of it, whatever the test.
 pub(super) const CANARY: &str = "canary7Yf3bird";
+/// Where it is in every object that a test makes in a workspace.
+const CANARY_ANNOTATION: &str = "example.com/canary";
+const CANARY_FIELD: &str = "canary";
+/// The word as Secrets have it.
+const ENCODED_CANARY: &str = "Y2FuYXJ5N1lmM2JpcmQ=";
+/// How often the metrics of agents are looked through.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct World {
     pub(super) ground: Ground,
@@ -55,6 +66,10 @@ pub(super) struct World {
     pub(super) directory: TempDir,
     service_kubeconfig: PathBuf,
     agents: AtomicUsize,
+    workspaces: Mutex<Vec<String>>,
+    /// Pages of metrics that have a planted word, and who looks for them.
+    pages: Arc<Mutex<Vec<String>>>,
+    readers: Mutex<JoinSet<()>>,
 }
 
 /// A workspace of a consumer.
@@ -68,15 +83,104 @@ pub(super) struct Team {
 
 /// Runs a test in a world of its own; what the agents logged is shown if it fails.
 pub(super) async fn run(ground: Ground, test: impl AsyncFnOnce(&World) -> Result<()>) {
-    let world = World::start_with(ground, PlaygroundOptions::default())
+    run_with(ground, PlaygroundOptions::default(), test).await;
+}
+
+/// The same where kcp takes its time, as a real one does, though less of it.
+pub(super) async fn run_slowly(test: impl AsyncFnOnce(&World) -> Result<()>) {
+    let options = PlaygroundOptions {
+        kcp_delays: Duration::from_millis(300),
+        ..PlaygroundOptions::default()
+    };
+    run_with(Ground::Playground, options, test).await;
+}
+
+async fn run_with(
+    ground: Ground,
+    options: PlaygroundOptions,
+    test: impl AsyncFnOnce(&World) -> Result<()>,
+) {
+    let world = World::start_with(ground, options)
         .await
         .expect("the world is made");
     if let Err(error) = test(&world).await {
         panic!("{error:?}");
     }
-    let log = world.logged().expect("the logs are read");
-    let told = log.lines().find(|line| line.contains(CANARY));
-    assert_eq!(told, None, "the log has what an object contains");
+    let told = world.told().await.expect("what agents told is read");
+    let told: Vec<&String> = told.iter().filter(|told| is_told(told)).collect();
+    assert_eq!(told, [""; 0], "an agent tells what an object contains");
+}
+
+/// Whether a text has the planted word in it.
+fn is_told(text: &str) -> bool {
+    text.contains(CANARY) || text.contains(ENCODED_CANARY)
+}
+
+/// Puts the word into what anybody makes with data: a Secret or a ConfigMap.
+pub(super) fn with_planted_data(object: &Value) -> Value {
+    let mut object = object.clone();
+    let field = match object["kind"].as_str() {
+        Some("Secret") => "stringData",
+        Some("ConfigMap") => "data",
+        _ => return object,
+    };
+    if let Some(data) = object[field]
+        .as_object_mut()
+        .filter(|data| !data.is_empty())
+    {
+        data.insert(CANARY_FIELD.to_owned(), CANARY.into());
+    }
+    object
+}
+
+/// Puts the word into a status that somebody writes.
+pub(super) fn with_planted_status(path: &str, mut patch: Value) -> Value {
+    if path.ends_with("/status")
+        && let Some(status) = patch["status"]
+            .as_object_mut()
+            .filter(|status| !status.is_empty())
+    {
+        status.insert(CANARY_FIELD.to_owned(), CANARY.into());
+    }
+    patch
+}
+
+/// Reads the metrics of an agent for as long as the test lasts, and keeps pages with the planted word.
+async fn look_through(metrics: Port, found: Arc<Mutex<Vec<String>>>) {
+    loop {
+        if let Ok((_, text)) = page(&metrics, "/metrics").await
+            && is_told(&text)
+        {
+            found.lock().push(text);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Puts the word into an object of a consumer.
+fn planted(mut object: Value) -> Value {
+    object["metadata"]["annotations"][CANARY_ANNOTATION] = CANARY.into();
+    if let Some(spec) = object["spec"].as_object_mut() {
+        spec.insert(CANARY_FIELD.to_owned(), CANARY.into());
+    }
+    object
+}
+
+/// A document without the word that tests plant.
+pub(super) fn bare(document: &Value) -> Value {
+    match document {
+        Value::Object(map) => {
+            let planted = |key: &str| key == CANARY_ANNOTATION || key == CANARY_FIELD;
+            let others = map.iter().filter(|(key, _)| !planted(key));
+            Value::Object(
+                others
+                    .map(|(key, value)| (key.clone(), bare(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => items.iter().map(bare).collect(),
+        _ => document.clone(),
+    }
 }
 
 impl World {
@@ -85,7 +189,7 @@ impl World {
             token_file: TOKENS.to_owned(),
             ..options
         };
-        let playground = Playground::start(options).await?;
+        let playground = Playground::start_with(options).await?;
         let directory = tempfile::tempdir()?;
         let agent = unique("agent");
         let group = format!("{agent}.example.com");
@@ -133,6 +237,9 @@ impl World {
             directory,
             service_kubeconfig,
             agents: AtomicUsize::new(0),
+            workspaces: Mutex::default(),
+            pages: Arc::default(),
+            readers: Mutex::default(),
         })
     }
 
@@ -158,6 +265,10 @@ impl World {
     pub(super) fn launch(&self) -> Result<Launch> {
         let number = self.agents.fetch_add(1, Ordering::Relaxed);
         let kcp = self.kcp_kubeconfig()?;
+        let metrics = Port::reserve()?;
+        let address = format!("--metrics-address=127.0.0.1:{}", metrics.number());
+        let mut readers = self.readers.lock();
+        readers.spawn(look_through(metrics, Arc::clone(&self.pages)));
         Ok(
             Launch::new(format!("agent {number}"), env!("CARGO_BIN_EXE_hawser"))
                 .args(["agent", "--log-format=Console", "--log-debug"])
@@ -173,7 +284,7 @@ impl World {
                     "--published-resource-selector=agent={}",
                     self.agent
                 ))
-                .arg("--metrics-address=0")
+                .arg(address)
                 .log(self.log(number)),
         )
     }
@@ -189,6 +300,28 @@ impl World {
         let logs = agents.map(|number| self.log(number));
         let logs = logs.filter(|log| log.exists()).map(fs::read_to_string);
         Ok(logs.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    /// All that agents tell: logs, events, what is said of published resources, and metrics.
+    async fn told(&self) -> Result<Vec<String>> {
+        const EVENTS: &str = "/api/v1/namespaces/default/events";
+        let mut told: Vec<String> = self.logged()?.lines().map(str::to_owned).collect();
+        let mut objects = Vec::new();
+        let workspaces = self.workspaces.lock().clone();
+        for name in workspaces {
+            let workspace = self.kcp.workspace(&format!("root:org:{name}"));
+            // Some are deleted by now.
+            objects.extend(workspace.list(EVENTS).await.unwrap_or_default());
+        }
+        objects.extend(
+            self.service
+                .list("/api/v1/namespaces/default/events")
+                .await?,
+        );
+        objects.extend(self.service.list(PUBLISHED).await?);
+        told.extend(objects.iter().map(Value::to_string));
+        told.extend(self.pages.lock().iter().cloned());
+        Ok(told)
     }
 
     fn log(&self, number: usize) -> PathBuf {
@@ -261,6 +394,7 @@ impl World {
     /// A workspace that has bound nothing.
     pub(super) async fn workspace(&self, name: &str) -> Result<Team> {
         let cluster = make_workspace(&self.org, name).await?;
+        self.workspaces.lock().push(name.to_owned());
         Ok(Team {
             // By path, whereas agents come by the logical cluster: faults tell them apart by it.
             plane: self.kcp.workspace(&format!("root:org:{name}")),
@@ -484,6 +618,12 @@ impl Team {
 
     /// Makes an object in `default`, trying until the kind is served.
     pub(super) async fn make(&self, kind: &Kind, name: &str, spec: Value) -> Value {
+        let object = planted(kind.object(name, spec));
+        self.make_at(&kind.within("default"), &object).await
+    }
+
+    /// The same where every byte of it counts.
+    pub(super) async fn make_bare(&self, kind: &Kind, name: &str, spec: Value) -> Value {
         self.make_at(&kind.within("default"), &kind.object(name, spec))
             .await
     }
@@ -566,10 +706,13 @@ pub(super) fn shown(request: &LoggedRequest) -> String {
     )
 }
 
-/// True if an object has this at a JSON pointer; `null` is what is not there.
+/// True if an object has this at a JSON pointer, beside what every object has; `null` is what is not there.
 pub(super) fn has(object: &Value, pointer: &str, wanted: &Value) -> Result<()> {
     let found = object.pointer(pointer).unwrap_or(&Value::Null);
-    ensure!(found == wanted, "{pointer} is {found}");
+    ensure!(
+        found == wanted || bare(found) == *wanted,
+        "{pointer} is {found}"
+    );
     Ok(())
 }
 

@@ -1,12 +1,14 @@
-//! Runs one topic against both servers and tells what is different.
+//! Runs one topic against the playground and the real server, or what that answered before, and tells what is
+//! different.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::normal;
+use super::recorded::{Known, Recorded, Recording};
 use super::server::{Answer, Reach, Server};
 use super::step::{Ask, Step, Texts, Tolerance, Topic, When, post};
 
@@ -23,15 +25,38 @@ pub(super) struct Report {
 
 struct Pair {
     ours: Server,
-    real: Server,
+    real: Real,
+    recording: Recording,
     report: Report,
 }
 
-pub(super) async fn run(topic: Topic, ours: Reach, real: Reach) -> Report {
+/// Who is compared with.
+#[expect(clippy::large_enum_variant, reason = "there is one for each topic")]
+enum Real {
+    Live(Server),
+    Recorded(Recorded),
+}
+
+/// Runs a topic. Without a real server its recorded answers are compared with; those of one are written down
+/// if `records`.
+pub(super) async fn run(topic: Topic, ours: Reach, real: Option<Reach>, records: bool) -> Report {
+    let mut report = Report::default();
+    let real = match real {
+        Some(real) => Ok(Real::Live(Server::new(real, topic.name))),
+        None => Recorded::read(topic.name).map(Real::Recorded),
+    };
+    let real = match real {
+        Ok(real) => real,
+        Err(error) => {
+            let _ = writeln!(report.differences, "  {error:#}");
+            return report;
+        }
+    };
     let mut pair = Pair {
         ours: Server::new(ours, topic.name),
-        real: Server::new(real, topic.name),
-        report: Report::default(),
+        real,
+        recording: Recording::default(),
+        report,
     };
     let namespace = post("/api/v1/namespaces", json!({"metadata": {"name": "$ns"}}));
     let mut failed = pair.take(&Step::Do(Box::new(namespace))).await.err();
@@ -48,6 +73,8 @@ pub(super) async fn run(topic: Topic, ours: Reach, real: Reach) -> Report {
     }
     if let Some(error) = failed {
         let _ = writeln!(pair.report.differences, "  the script ended: {error:#}");
+    } else if records && let Err(error) = pair.recording.write(topic.name) {
+        let _ = writeln!(pair.report.differences, "  {error:#}");
     }
     pair.report
 }
@@ -56,16 +83,27 @@ impl Pair {
     async fn take(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Ask(ask) => {
-                let (ours, real) = tokio::join!(self.ours.ask(ask), self.real.ask(ask));
-                let (ours, real) = (
-                    ours.with_context(|| format!("ours: {}", title(ask)))?,
-                    real.with_context(|| format!("real: {}", title(ask)))?,
-                );
-                self.compare_answers(ask, ours, real);
+                let (ours, real) = match &mut self.real {
+                    Real::Live(real) => {
+                        let (ours, real) = tokio::join!(self.ours.ask(ask), real.ask(ask));
+                        (ours, Some(real))
+                    }
+                    Real::Recorded(_) => (self.ours.ask(ask).await, None),
+                };
+                let ours = ours.with_context(|| format!("ours: {}", title(ask)))?;
+                let real = real.transpose();
+                let real = real.with_context(|| format!("real: {}", title(ask)))?;
+                self.compare_answers(ask, ours, real)?;
             }
             Step::Do(ask) => {
-                let (ours, real) = tokio::join!(self.ours.ask(ask), self.real.ask(ask));
-                for (who, answer) in [("ours", ours), ("real", real)] {
+                let answers = match &mut self.real {
+                    Real::Live(real) => {
+                        let (ours, real) = tokio::join!(self.ours.ask(ask), real.ask(ask));
+                        vec![("ours", ours), ("real", real)]
+                    }
+                    Real::Recorded(_) => vec![("ours", self.ours.ask(ask).await)],
+                };
+                for (who, answer) in answers {
                     let answer = answer.with_context(|| format!("{who}: {}", title(ask)))?;
                     ensure!(
                         answer.code < 300,
@@ -76,47 +114,92 @@ impl Pair {
                 }
             }
             Step::Await(ask, condition) => {
-                let (ours, real) = tokio::join!(
-                    self.ours.wait(ask, condition),
-                    self.real.wait(ask, condition)
-                );
-                ours.context("ours")?;
-                real.context("real")?;
+                let ours = self.ours.wait(ask, condition);
+                if let Real::Live(real) = &mut self.real {
+                    let (ours, real) = tokio::join!(ours, real.wait(ask, condition));
+                    ours.context("ours")?;
+                    real.context("real")?;
+                } else {
+                    ours.await.context("ours")?;
+                }
             }
             Step::Watch(name, ask) => {
-                let (ours, real) =
-                    tokio::join!(self.ours.watch(name, ask), self.real.watch(name, ask));
-                self.compare_answers(ask, ours?, real?);
+                let ours = self.ours.watch(name, ask);
+                let (ours, real) = match &mut self.real {
+                    Real::Live(real) => {
+                        let (ours, real) = tokio::join!(ours, real.watch(name, ask));
+                        (ours, Some(real?))
+                    }
+                    Real::Recorded(_) => (ours.await, None),
+                };
+                self.compare_answers(ask, ours?, real)?;
             }
             Step::Events(wanted) => {
-                let (ours, real) = tokio::join!(self.ours.events(wanted), self.real.events(wanted));
-                let (ours, real) = (ours.context("ours")?, real.context("real")?);
+                let ours = self.ours.events(wanted);
+                let (ours, real) = match &mut self.real {
+                    Real::Live(real) => {
+                        let (ours, real) = tokio::join!(ours, real.events(wanted));
+                        (ours, Some(real.context("real")?))
+                    }
+                    Real::Recorded(_) => (ours.await, None),
+                };
                 let title = format!("events of watch {}", wanted.watch);
-                self.compare(&title, wanted.tolerance.as_ref(), ours, real);
+                self.compare(
+                    &title,
+                    wanted.tolerance.as_ref(),
+                    ours.context("ours")?,
+                    real,
+                )?;
             }
         }
         Ok(())
     }
 
-    fn compare_answers(&mut self, ask: &Ask, mut ours: Answer, mut real: Answer) {
+    fn compare_answers(
+        &mut self,
+        ask: &Ask,
+        mut ours: Answer,
+        mut real: Option<Answer>,
+    ) -> Result<()> {
         if ask.texts == Texts::Free {
-            normal::untold(&mut ours.whole["body"]);
-            normal::untold(&mut real.whole["body"]);
+            for answer in [Some(&mut ours), real.as_mut()].into_iter().flatten() {
+                normal::untold(&mut answer.whole["body"]);
+            }
         } else {
             self.report.told += 1;
         }
-        self.compare(&title(ask), ask.tolerance.as_ref(), ours.whole, real.whole);
+        let real = real.map(|real| real.whole);
+        self.compare(&title(ask), ask.tolerance.as_ref(), ours.whole, real)
     }
 
+    /// Compares an answer with that of the real server, which may have been recorded.
     fn compare(
         &mut self,
         title: &str,
         tolerance: Option<&Tolerance>,
         mut ours: Value,
-        mut real: Value,
-    ) {
+        real: Option<Value>,
+    ) -> Result<()> {
         self.report.compared += 1;
-        let different = ours != real;
+        let known = match (real, &mut self.real) {
+            (Some(real), _) => {
+                self.recording.push(title, &real, tolerance.is_some());
+                Known::Whole(real)
+            }
+            (None, Real::Recorded(recorded)) => recorded.next(title)?,
+            (None, Real::Live(_)) => bail!("{title}: no answer"),
+        };
+        let different = !known.is(&ours);
+        let Known::Whole(mut real) = known else {
+            if different {
+                let _ = writeln!(
+                    self.report.differences,
+                    "  {title}\n    is another answer than the large one that was recorded; \
+                     HAWSER_REAL_SERVER=compare shows where"
+                );
+            }
+            return Ok(());
+        };
         if let Some(tolerance) = tolerance {
             if !different {
                 if tolerance.when == When::Always {
@@ -126,7 +209,7 @@ impl Pair {
                         tolerance.reason
                     );
                 }
-                return;
+                return Ok(());
             }
             for part in &tolerance.parts {
                 normal::remove(&mut ours, part);
@@ -134,13 +217,14 @@ impl Pair {
             }
             if tolerance.parts.is_empty() || ours == real {
                 self.report.tolerated += 1;
-                return;
+                return Ok(());
             }
         }
         if different {
             let found = normal::differences(&ours, &real);
             let _ = write!(self.report.differences, "  {title}\n{found}");
         }
+        Ok(())
     }
 }
 

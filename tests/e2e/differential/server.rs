@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
-use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who, YAML};
+use super::step::{Ask, Bookmarks, Condition, Events, Managers, Order, Protocol, Until, Who};
 use super::{normal, packed};
 
 /// Headers that always have to be the same.
@@ -203,7 +203,7 @@ impl Server {
         });
         let ready = ready.await.map_err(|last| anyhow::anyhow!("{last}"))?;
         let (parts, bytes) = ready?.into_parts();
-        let mut body = document(&parts.headers, &bytes)?;
+        let mut body = document(&bytes);
         if let Some(key) = ask.keep {
             self.kept.insert(key.to_owned(), body.clone());
         }
@@ -259,7 +259,7 @@ impl Server {
         let code = parts.status.as_u16();
         if code != 200 {
             let bytes = body.collect_bytes().await?;
-            let mut body = document(&parts.headers, &bytes)?;
+            let mut body = document(&bytes);
             normal::normalise(&mut body);
             return Ok(answer(code, &parts.headers, ask, body));
         }
@@ -339,15 +339,12 @@ impl Server {
 }
 
 /// What an answer says, whatever it is written in.
-fn document(headers: &HeaderMap, bytes: &[u8]) -> Result<Value> {
-    let media_type = headers.get("content-type");
-    if media_type.is_some_and(|media_type| media_type == YAML) {
-        return from_yaml(bytes);
+fn document(bytes: &[u8]) -> Value {
+    if packed::is_packed(bytes) {
+        packed::read(bytes)
+    } else {
+        read(bytes)
     }
-    if !packed::is_packed(bytes) {
-        return Ok(read(bytes));
-    }
-    Ok(packed::read(bytes))
 }
 
 /// Takes the events that are there as a whole from the beginning of a stream.
@@ -358,18 +355,6 @@ fn take_lines(pending: &mut Vec<u8>) -> Vec<Value> {
         found.push(read(&line));
     }
     found
-}
-
-/// What is written in YAML has to be YAML, and is compared by what it says.
-fn from_yaml(bytes: &[u8]) -> Result<Value> {
-    let text = std::str::from_utf8(bytes)?;
-    ensure!(!text.starts_with('{'), "JSON is called YAML: {text:.200}");
-    if text.is_empty() {
-        return Ok(Value::Null);
-    }
-    let value: Value = serde_saphyr::from_str(text)?;
-    // Numbers of both are written alike.
-    Ok(read(value.to_string().as_bytes()))
 }
 
 fn read(bytes: &[u8]) -> Value {

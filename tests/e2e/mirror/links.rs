@@ -36,7 +36,7 @@ async fn what_happens_while_the_cloud_is_away_is_told_once_and_deletions_first()
     on.robot.create("orphan", json!({})).await?;
     on.cloud.create("early", json!({})).await?;
     let mirror = world.mirror(&[])?;
-    mirror.says("objects cannot be watched").await?;
+    mirror.says("cannot watch objects").await?;
     ensure!(on.robot.get("orphan").await?.is_some(), "nobody knows");
     world.entry.link().set(Weather::Clear).await?;
     on.robot.gone("orphan").await;
@@ -245,7 +245,7 @@ async fn a_cloud_that_answers_anything_is_asked_again_and_deletes_nothing_by_it(
         watches,
     );
     world.entry.link().cut();
-    mirror.says("deletions on the robot are held").await?;
+    mirror.says("holding deletions on the robot").await?;
     ensure!(on.robot.all().await?.len() == names.len(), "they stay");
     world.entry.link().cut();
     for name in names {

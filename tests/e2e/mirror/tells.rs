@@ -8,6 +8,7 @@ use testbed::SOON;
 use testbed::entry::What;
 
 use super::world::{LABEL, MAPS, MISSIONS, Type, VERSION, World};
+use crate::docs::check_metrics;
 
 /// Ends by itself with this code, and says this.
 #[track_caller]
@@ -34,12 +35,12 @@ fn what_cannot_be_begun_ends_with_a_code_and_a_reason() {
     check(&["-no-such-flag"], 2, "--no-such-flag");
     check(&["-timeout=soon"], 2, "--timeout");
     check(&["-use-robot-jwt=perhaps"], 2, "neither true nor false");
-    check(&["-remote-server=a/b"], 1, "no host");
+    check(&["-remote-server=a/b"], 1, "not a host");
     let server = "-remote-server=cloud.example.com";
     check(&[server, "-unclear-filter=maybe"], 1, "refuse, ignore");
     check(&[server, "-deletion-brake=2"], 1, "50%");
     // Neither a kubeconfig nor a Pod.
-    check(&[server], 1, "give --kubeconfig");
+    check(&[server], 1, "set --kubeconfig");
     check(&[server, "-kubeconfig=/none"], 1, "/none");
     let authority = ["-remote-ca-file=/none", "-kubeconfig=/none"];
     check(&[&[server][..], &authority].concat(), 1, "/none");
@@ -161,6 +162,11 @@ async fn pages_and_log_tell_what_the_original_told() -> Result<()> {
         ensure!(found == code, "{path} is {found}: {text}");
     }
     let (_, page) = mirror.page("/metrics").await?;
+    let rare = [
+        "cr_syncer_cloudrobotics_com_sync_errors_total",
+        "hawser_mirror_contested_writes_total",
+    ];
+    check_metrics(&page, "mirror.md", &rare)?;
     let resource = format!("resource=\"{}\"", MISSIONS.name());
     for source in ["event_source=\"upstream\"", "event_source=\"downstream\""] {
         let parts = [
@@ -270,7 +276,7 @@ async fn finalizers_of_old_versions_hold_nothing_up_though_the_cloud_does_not_le
     on.robot.has("a", "/metadata/finalizers", Value::Null).await;
     let held = on.cloud.get("a").await?.context("it is there")?;
     ensure!(held["metadata"]["finalizers"].is_array(), "{held}");
-    mirror.says("not allowed").await?;
+    mirror.says("cannot remove the finalizer").await?;
     on.cloud.delete("a").await?;
     on.robot.gone("a").await;
     on.cloud

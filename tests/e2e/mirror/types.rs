@@ -166,7 +166,7 @@ async fn definitions_come_and_go_on_either_side() -> Result<()> {
 
     // In the cloud: the copies stay, and so they do when the type is back without its objects.
     world.undefine(&world.cloud, &MAPS).await?;
-    mirror.says("deletions on the robot are held").await?;
+    mirror.says("holding deletions on the robot").await?;
     ensure!(on.robot.all().await?.len() == 8, "they stay");
     world.define(&world.cloud, &MAPS).await?;
     on.cloud
@@ -217,15 +217,15 @@ async fn copies_stay_over_a_restart_while_the_cloud_looks_empty() -> Result<()> 
     world.undefine(&world.cloud, &MISSIONS).await?;
     for _ in 0..2 {
         let mirror = world.mirror(&[])?;
-        mirror.says("deletions on the robot are held").await?;
+        mirror.says("holding deletions on the robot").await?;
         mirror.kill().await?;
         ensure!(maps.robot.all().await?.len() == 6, "they stay");
     }
     // The other one comes back while the mirror waits for it.
     let mirror = world.mirror(&[])?;
-    let held = mirror.says("deletions on the robot are held").await?;
+    let held = mirror.says("holding deletions on the robot").await?;
     ensure!(held.contains("maps"), "{held}");
-    mirror.says("objects cannot be watched").await?;
+    mirror.says("cannot watch objects").await?;
     world.define(&world.cloud, &MISSIONS).await?;
     missions
         .cloud

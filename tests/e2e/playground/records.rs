@@ -86,7 +86,7 @@ async fn counted(
 // One thread: whoever is told of the change has said it to the connection before that comes to write.
 #[tokio::test]
 async fn what_a_hundred_watches_of_a_connection_are_told_goes_out_together() -> Result<()> {
-    let playground = Playground::start(PlaygroundOptions {
+    let playground = Playground::start_with(PlaygroundOptions {
         // On the threads of the test, as many as there are watches at once.
         own_threads: false,
         ..PlaygroundOptions::default()

@@ -1,12 +1,18 @@
-//! The deletion brake of one kind: copies that would go in masses stay until somebody says so.
+//! The deletion brake of one kind: it holds mass deletions of copies until an owner approves them.
 //!
-//! A mass is more than a share of all copies within a window, of which no one tenant accounts for more
-//! than two thirds: a consumer who clears a workspace means it. A cause is something that makes objects
-//! look deleted although nobody deleted them: a type that vanished, a binding, an endpoint, a list that
-//! came back empty. Either makes a *hold* with an id of its own; a hold ends when its id is approved,
-//! when its cause is gone, or when none of what it holds is wanted gone any more.
+//! Deletions are a mass if they exceed a share of all copies within a window, and the same share of all tenants.
+//! Each tenant counts once, by the part of its own copies that goes; the few tenants that lose most do not count. So a
+//! consumer who clears one or two workspaces is not held up, however many copies they had.
 //!
-//! Pure. It is asked right before a deletion would be sent, and nothing it let go is asked back.
+//! A hold for a mass contains only the tenants whose deletions make the mass. While the mass continues, a tenant that
+//! loses a small part of its copies may delete them. Held tenants no longer count, and the other tenants are judged
+//! among themselves. So a consumer with most of the tenants does not hold up what others delete after the window.
+//!
+//! A cause makes objects look deleted although nobody deleted them: a type that is no longer served, a binding or an
+//! endpoint that is gone, a list that came back empty. A mass or a cause makes a *hold* with an id of its own. A hold
+//! ends when its id is approved, when its cause is gone, or when nothing it holds is due for deletion.
+//!
+//! Pure. The brake is asked right before a deletion is sent. Deletions that it has allowed are not undone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -16,11 +22,13 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrakeOptions {
-    /// More than this part of all copies, in percent, is a mass,
+    /// A mass exceeds this share of all copies, in percent,
     pub share: u8,
-    /// if it is so many at least.
+    /// and has at least this many deletions.
     pub at_least: usize,
-    /// What goes within this time goes together.
+    /// The number of tenants that do not count: those that lose most.
+    pub few: usize,
+    /// The window: deletions within this time are counted together.
     pub window: Duration,
 }
 
@@ -29,36 +37,58 @@ impl Default for BrakeOptions {
         Self {
             share: 50,
             at_least: 20,
+            few: 2,
             window: Duration::from_mins(1),
         }
     }
 }
 
-/// The brake of one kind. `K` tells its copies apart.
+/// The number of copies of the kind at the time of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stock {
+    pub copies: usize,
+    /// Copies of the tenant that owns the copy.
+    pub of_tenant: usize,
+    /// The number of tenants that have copies.
+    pub tenants: usize,
+}
+
+impl Stock {
+    /// Each copy is its own tenant.
+    pub fn of_nobody(copies: usize) -> Self {
+        Self {
+            copies,
+            of_tenant: 1,
+            tenants: copies,
+        }
+    }
+}
+
+/// The brake of one kind. `K` identifies a copy.
 #[derive(Clone, Debug)]
 pub struct Brake<K> {
     options: BrakeOptions,
-    /// What went within the window, and how many copies there were.
+    /// Deletions within the window, with the number of copies at that time.
     gone: Window<K>,
     causes: Vec<Cause>,
     holds: Vec<Held<K>>,
-    /// What holds held when they were approved.
+    /// Deletions that were held when their holds were approved.
     approved: Vec<(Why, HashSet<K>)>,
-    /// No two processes and no two holds of one have the same ids.
+    /// Makes the ids of holds unique, also between processes.
     seed: u64,
     made: u64,
 }
 
-/// What makes objects look deleted.
+/// A cause that makes objects look deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The type is not served any more.
+    /// The type is no longer served.
     Definition,
-    /// An address of the other side is gone.
+    /// An endpoint of the other side is gone.
     Endpoint(Arc<str>),
-    /// A list came back empty that was not empty before.
+    /// A list came back empty although objects were known.
     EmptiedList(Arc<str>),
-    /// A workspace is no longer bound. It holds the copies of this tenant only.
+    /// A workspace is no longer bound. Holds the copies of this tenant only.
     Binding(Arc<str>),
 }
 
@@ -77,10 +107,10 @@ pub enum Phase {
     Ends,
 }
 
-/// Why deletions are held.
+/// The reason of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Too many within the window.
+    /// Too many deletions within the window.
     Mass,
     Cause(Cause),
 }
@@ -88,8 +118,8 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mass => f.write_str("too large a share of the copies would go at once"),
-            Self::Cause(Cause::Definition) => f.write_str("the type is not served any more"),
+            Self::Mass => f.write_str("too many copies would be deleted at once"),
+            Self::Cause(Cause::Definition) => f.write_str("the type is no longer served"),
             Self::Cause(Cause::Endpoint(url)) => write!(f, "the endpoint {url} is gone"),
             Self::Cause(Cause::EmptiedList(of)) => {
                 write!(f, "the list of {of} came back empty")
@@ -101,7 +131,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Names a hold where it is approved.
+/// The id by which an owner approves a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId(pub Arc<str>);
 
@@ -118,12 +148,12 @@ pub enum Verdict {
     Held(HoldId),
 }
 
-/// A hold, for conditions, metrics and events.
+/// A hold, as conditions, metrics and events show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub id: HoldId,
     pub since: Duration,
-    /// How many deletions it holds.
+    /// The number of deletions that it holds.
     pub count: usize,
     pub why: Why,
 }
@@ -133,30 +163,56 @@ struct Held<K> {
     id: HoldId,
     since: Duration,
     why: Why,
-    keys: HashSet<K>,
-    /// A hold taken over from a process before this one waits until then for its deletions to be
-    /// asked for again.
+    /// The held copies and their tenants.
+    keys: HashMap<K, Arc<str>>,
+    /// The held tenants, and when the last of them was added.
+    tenants: HashMap<Arc<str>, HeldTenant>,
+    joined: Duration,
+    /// A hold that was taken over from an earlier process stays until this time, so that its deletions can be
+    /// requested again.
     known_by: Duration,
+}
+
+/// A tenant in a hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldTenant {
+    /// The number of its held copies.
+    held: usize,
+    /// The largest number of copies that it had.
+    had: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Window<K> {
     gone: VecDeque<(Duration, K, Arc<str>)>,
     keys: HashSet<K>,
-    tenants: HashMap<Arc<str>, usize>,
-    /// How many copies there were, decreasing: the first is the largest number within the window.
-    totals: VecDeque<(Duration, usize)>,
+    tenants: HashMap<Arc<str>, Loss>,
+    /// The number of copies, and of tenants.
+    totals: Peak,
+    populations: Peak,
 }
 
-/// The part of a mass, one in so many, that others than the busiest tenant have in it at least.
-const OTHERS: usize = 3;
+/// Deletions of one tenant within the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    gone: usize,
+    /// The largest number of copies that it had within the window.
+    had: usize,
+}
 
-/// How long a hold of a process before this one stays although nothing asks for it: lists have to be
-/// complete and every object looked at.
+/// The numbers of the window that can be its maximum: they decrease, so the first is the largest.
+#[derive(Clone, Debug, Default)]
+struct Peak(VecDeque<(Duration, usize)>);
+
+/// The vote of a tenant that loses all copies.
+const WHOLE: u64 = 1_000_000;
+
+/// The time for which a hold of an earlier process stays without requests for its deletions: lists have to be
+/// complete and every object has to be looked at.
 const TAKE_OVER: Duration = Duration::from_mins(10);
 
 impl<K: Clone + Eq + Hash> Brake<K> {
-    /// A brake that is open. The seed is any number that differs from process to process.
+    /// An open brake. The seed must differ from process to process.
     pub fn new(options: BrakeOptions, seed: u64) -> Self {
         Self {
             options,
@@ -164,7 +220,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
                 gone: VecDeque::new(),
                 keys: HashSet::new(),
                 tenants: HashMap::new(),
-                totals: VecDeque::new(),
+                totals: Peak::default(),
+                populations: Peak::default(),
             },
             causes: Vec::new(),
             holds: Vec::new(),
@@ -174,8 +231,7 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         }
     }
 
-    /// Takes over the hold for a mass that a process before this one announced, so that a restart is
-    /// no approval.
+    /// Takes over the hold for a mass that an earlier process announced, so that a restart does not approve it.
     pub fn resume(&mut self, id: &str, now: Duration) {
         if self.holds.iter().any(|hold| *hold.id.0 == *id) {
             return;
@@ -184,14 +240,16 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             id: HoldId(id.into()),
             since: now,
             why: Why::Mass,
-            keys: HashSet::new(),
+            keys: HashMap::new(),
+            tenants: HashMap::new(),
+            joined: now,
             known_by: now.saturating_add(TAKE_OVER),
         });
     }
 
-    /// Where so many of all copies are to go from the start, all of them are held that would be a mass:
-    /// nobody saw them go one by one.
-    pub fn weigh(&mut self, going: usize, total_copies: usize, now: Duration) {
+    /// Holds all deletions that are known from the start if together they are a mass: nobody saw them happen one by
+    /// one.
+    pub fn hold_from_start(&mut self, going: usize, total_copies: usize, now: Duration) {
         let share = u128::from(self.options.share) * total_copies as u128;
         let is_mass = going >= self.options.at_least && going as u128 * 100 > share;
         if is_mass && !self.holds.iter().any(|hold| hold.why == Why::Mass) {
@@ -200,48 +258,51 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         }
     }
 
-    /// Whether the deletion of a tenant's copy may be sent now, of so many copies of the kind that
-    /// there are at the moment. Asking again within the window counts once.
-    pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, total_copies: usize) -> Verdict {
+    /// Decides whether the copy of a tenant may be deleted now, given the current counts. Repeated requests within the
+    /// window count once.
+    pub fn ask(&mut self, key: &K, tenant: &str, now: Duration, stock: Stock) -> Verdict {
         self.prune(now);
         let causes = self.causes.iter().filter(|cause| cause.concerns(tenant));
         let mut whys: Vec<Why> = causes.cloned().map(Why::Cause).collect();
         // What was let go a moment ago is not held in its middle.
-        if !self.gone.keys.contains(key) && self.holds.iter().any(|hold| hold.why == Why::Mass) {
+        let mass = self.holds.iter().find(|hold| hold.why == Why::Mass);
+        if !self.gone.keys.contains(key) && mass.is_some_and(|mass| mass.holds(tenant, now)) {
             whys.push(Why::Mass);
         }
         whys.retain(|why| !self.is_approved(key, why));
         if whys.is_empty() && !self.is_approved(key, &Why::Mass) {
-            self.gone.saw(total_copies, now);
+            self.gone.totals.saw(stock.copies, now);
+            self.gone.populations.saw(stock.tenants, now);
             if self.gone.keys.contains(key) {
                 return Verdict::Go;
             }
-            if !self.is_mass(tenant) {
-                self.gone.push(key, tenant, now);
+            self.gone.push(key, tenant, stock.of_tenant, now);
+            if !self.is_mass(now) || self.is_small(tenant) {
                 return Verdict::Go;
             }
+            self.gone.pop();
             whys.push(Why::Mass);
         }
         // It is held for every reason there is, and goes when none is left.
         let mut verdict = Verdict::Go;
         for why in whys {
-            verdict = Verdict::Held(self.hold(key, why, now));
+            verdict = Verdict::Held(self.hold(key, tenant, why, now, stock));
         }
         verdict
     }
 
-    /// A pass over a copy came to its end and does not want it gone, or it is gone.
-    pub fn withdraw(&mut self, key: &K, now: Duration) {
+    /// Withdraws a deletion: a pass ended without wanting the copy gone, or the copy is gone.
+    pub(crate) fn withdraw(&mut self, key: &K, now: Duration) {
         for (_, keys) in &mut self.approved {
             keys.remove(key);
         }
         for hold in &mut self.holds {
-            hold.keys.remove(key);
+            hold.withdraw(key);
         }
         self.prune(now);
     }
 
-    /// Something begins or ceases to make objects look deleted.
+    /// A cause begins or ends.
     pub fn cause(&mut self, cause: Cause, phase: Phase) {
         match phase {
             Phase::Begins if self.causes.contains(&cause) => {}
@@ -256,8 +317,20 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         }
     }
 
-    /// Lets go what the named holds hold now; ids stand apart by commas or space. What comes later
-    /// makes a hold with another id. Says whether any of them was there.
+    /// Whether there is a cause.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.causes.is_empty()
+    }
+
+    /// Ends all causes.
+    pub(crate) fn end_causes(&mut self) {
+        for cause in std::mem::take(&mut self.causes) {
+            self.cause(cause, Phase::Ends);
+        }
+    }
+
+    /// Releases the deletions that the named holds hold now; ids are separated by commas or spaces. Later deletions
+    /// make a hold with another id. Returns whether any of the holds existed.
     pub fn approve(&mut self, ids: &str) -> bool {
         let named: Vec<&str> = ids
             .split([',', ' ', '\t', '\n'])
@@ -268,12 +341,15 @@ impl<K: Clone + Eq + Hash> Brake<K> {
             .into_iter()
             .partition(|hold| named.contains(&&*hold.id.0));
         self.holds = holds;
-        self.approved
-            .extend(approved.into_iter().map(|hold| (hold.why, hold.keys)));
+        self.approved.extend(
+            approved
+                .into_iter()
+                .map(|hold| (hold.why, hold.keys.into_keys().collect())),
+        );
         self.holds.len() < before
     }
 
-    /// What is held at the moment, the oldest hold first.
+    /// The current holds, the oldest first.
     pub fn held(&self) -> Vec<Hold> {
         let holds = self.holds.iter().map(|hold| Hold {
             id: hold.id.clone(),
@@ -284,19 +360,19 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         holds.collect()
     }
 
-    /// How many deletions are held. One held for several reasons counts once.
+    /// The number of held deletions. A deletion that is held for several reasons counts once.
     pub fn count(&self) -> usize {
         match &*self.holds {
             [] => 0,
             [hold] => hold.keys.len(),
             holds => {
-                let keys: HashSet<&K> = holds.iter().flat_map(|hold| &hold.keys).collect();
+                let keys: HashSet<&K> = holds.iter().flat_map(|hold| hold.keys.keys()).collect();
                 keys.len()
             }
         }
     }
 
-    /// Lets time pass: what left the window is forgotten, a hold without anything to hold ends.
+    /// Advances the time: forgets deletions that left the window, and ends holds without deletions.
     pub fn tick(&mut self, now: Duration) {
         self.prune(now);
     }
@@ -306,29 +382,58 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         approved.any(|(approved, keys)| approved == why && keys.contains(key))
     }
 
-    /// Whether one more of this tenant makes it a mass.
-    fn is_mass(&self, tenant: &str) -> bool {
-        let count = self.gone.keys.len() + 1;
-        let total = self.gone.largest_total();
+    /// Whether the deletions within the window are a mass, among the tenants that are not held.
+    fn is_mass(&self, now: Duration) -> bool {
+        let Self { options, gone, .. } = self;
+        let mass = self.holds.iter().find(|hold| hold.why == Why::Mass);
+        let is_held = |tenant: &str| mass.is_some_and(|mass| mass.tenants.contains_key(tenant));
+        let (held, had) = mass.map_or((0, 0), |mass| {
+            let had = mass.tenants.values().map(|tenant| tenant.had);
+            (mass.tenants.len(), had.fold(0, usize::saturating_add))
+        });
         // In 128 bits nothing overflows, whatever the numbers are.
-        let share = u128::from(self.options.share) * total as u128;
-        let others = count - self.gone.busiest_with(tenant);
-        count >= self.options.at_least && count as u128 * 100 > share && others >= count / OTHERS
+        let share = u128::from(options.share);
+        let copies = share * gone.totals.largest().saturating_sub(had) as u128;
+        let losses: Vec<_> = gone.losses(is_held).collect();
+        let count: usize = losses.iter().map(|loss| loss.gone).sum();
+        if count as u128 * 100 <= copies {
+            return false;
+        }
+        // A mass that continues needs no minimum, however few tenants are left.
+        let goes_on = mass.is_some_and(|mass| now.saturating_sub(mass.joined) < options.window);
+        let few = if goes_on { 0 } else { options.few };
+        let others = gone.populations.largest().saturating_sub(held);
+        let most = share * others.saturating_sub(few) as u128 * u128::from(WHOLE);
+        let (votes, copies) = without(&losses, few);
+        (goes_on || copies >= options.at_least) && votes * 100 > most
     }
 
-    fn hold(&mut self, key: &K, why: Why, now: Duration) -> HoldId {
+    /// Whether a tenant loses at most half of the share of its own copies: too little to be part of a mass.
+    fn is_small(&self, tenant: &str) -> bool {
+        let loss = self.gone.tenants.get(tenant);
+        let vote = loss.map_or(0, |loss| loss.counts().1);
+        u128::from(vote) * 200 <= u128::from(self.options.share) * u128::from(WHOLE)
+    }
+
+    fn hold(&mut self, key: &K, tenant: &str, why: Why, now: Duration, stock: Stock) -> HoldId {
+        let had = self.gone.tenants.get(tenant).map_or(0, |loss| loss.had);
+        let had = had.max(stock.of_tenant);
         if let Some(hold) = self.holds.iter_mut().find(|hold| hold.why == why) {
-            hold.keys.insert(key.clone());
+            hold.add(key, tenant, had, now);
             return hold.id.clone();
         }
         let id = self.next_id();
-        self.holds.push(Held {
+        let mut held = Held {
             id: id.clone(),
             since: now,
             why,
-            keys: HashSet::from([key.clone()]),
+            keys: HashMap::new(),
+            tenants: HashMap::new(),
+            joined: now,
             known_by: now,
-        });
+        };
+        held.add(key, tenant, had, now);
+        self.holds.push(held);
         id
     }
 
@@ -348,46 +453,121 @@ impl<K: Clone + Eq + Hash> Brake<K> {
 }
 
 impl<K: Clone + Eq + Hash> Window<K> {
-    fn push(&mut self, key: &K, tenant: &str, now: Duration) {
+    fn push(&mut self, key: &K, tenant: &str, had: usize, now: Duration) {
         let tenant = Arc::from(tenant);
         self.keys.insert(key.clone());
-        *self.tenants.entry(Arc::clone(&tenant)).or_default() += 1;
+        let loss = self.tenants.entry(Arc::clone(&tenant)).or_default();
+        loss.gone += 1;
+        loss.had = loss.had.max(had);
         self.gone.push_back((now, key.clone(), tenant));
     }
 
-    /// How many the busiest tenant has, with one more of this one.
-    fn busiest_with(&self, tenant: &str) -> usize {
-        let most = self.tenants.values().max().copied().unwrap_or_default();
-        most.max(1 + self.tenants.get(tenant).copied().unwrap_or_default())
-    }
-
-    fn saw(&mut self, total: usize, now: Duration) {
-        while self.totals.back().is_some_and(|(_, less)| *less <= total) {
-            self.totals.pop_back();
+    /// Undoes the last push.
+    fn pop(&mut self) {
+        if let Some((_, key, tenant)) = self.gone.pop_back() {
+            self.drop(&key, &tenant);
         }
-        self.totals.push_back((now, total));
     }
 
-    fn largest_total(&self) -> usize {
-        self.totals.front().map_or(0, |(_, total)| *total)
+    /// What each tenant lost, except for tenants that are left out.
+    fn losses(&self, left_out: impl Fn(&str) -> bool) -> impl Iterator<Item = Loss> {
+        let counted = self.tenants.iter();
+        let counted = counted.filter(move |(tenant, _)| !left_out(tenant));
+        counted.map(|(_, loss)| *loss)
     }
 
-    /// Forgets what is as old as the window is long, or older.
+    /// Forgets deletions that are as old as the window, or older.
     fn forget(&mut self, now: Duration, window: Duration) {
         let old = |at: Duration| now.saturating_sub(at) >= window;
-        while self.totals.front().is_some_and(|(at, _)| old(*at)) {
-            self.totals.pop_front();
-        }
+        self.totals.forget(old);
+        self.populations.forget(old);
         while self.gone.front().is_some_and(|(at, ..)| old(*at)) {
             if let Some((_, key, tenant)) = self.gone.pop_front() {
-                self.keys.remove(&key);
-                if let Some(count) = self.tenants.get_mut(&tenant) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.tenants.remove(&tenant);
-                    }
-                }
+                self.drop(&key, &tenant);
             }
+        }
+    }
+
+    fn drop(&mut self, key: &K, tenant: &Arc<str>) {
+        self.keys.remove(key);
+        if let Some(loss) = self.tenants.get_mut(tenant) {
+            loss.gone -= 1;
+            if loss.gone == 0 {
+                self.tenants.remove(tenant);
+            }
+        }
+    }
+}
+
+/// The votes of all tenants except the few that lose most, and the number of copies that they lose.
+fn without(losses: &[Loss], few: usize) -> (u128, usize) {
+    let mut losses: Vec<(usize, u64)> = losses.iter().map(Loss::counts).collect();
+    let others = losses.len().saturating_sub(few);
+    if (1..losses.len()).contains(&others) {
+        losses.select_nth_unstable(others);
+    }
+    let others = losses.iter().take(others);
+    others.fold((0, 0), |(votes, copies), (gone, vote)| {
+        (votes + u128::from(*vote), copies + gone)
+    })
+}
+
+impl<K: Clone + Eq + Hash> Held<K> {
+    /// Whether it holds all deletions of a tenant: of tenants with a held copy, and of all tenants as long as it is not
+    /// known what an earlier process held.
+    fn holds(&self, tenant: &str, now: Duration) -> bool {
+        now < self.known_by || self.tenants.contains_key(tenant)
+    }
+
+    fn add(&mut self, key: &K, tenant: &str, had: usize, now: Duration) {
+        let known = self.keys.insert(key.clone(), tenant.into());
+        if !self.tenants.contains_key(tenant) {
+            self.joined = now;
+        }
+        let tenant = self.tenants.entry(tenant.into()).or_default();
+        tenant.had = tenant.had.max(had);
+        tenant.held += usize::from(known.is_none());
+    }
+
+    fn withdraw(&mut self, key: &K) {
+        let Some(whose) = self.keys.remove(key) else {
+            return;
+        };
+        if let Some(tenant) = self.tenants.get_mut(&whose) {
+            tenant.held -= 1;
+            if tenant.held == 0 {
+                self.tenants.remove(&whose);
+            }
+        }
+    }
+}
+
+impl Loss {
+    /// The number and the share of its deleted copies. A tenant that creates and deletes the same copies all day loses
+    /// at most all of them.
+    fn counts(&self) -> (usize, u64) {
+        let had = self.had.max(1);
+        let gone = self.gone.min(had);
+        let vote = gone as u128 * u128::from(WHOLE) / had as u128;
+        (gone, u64::try_from(vote).unwrap_or(WHOLE))
+    }
+}
+
+impl Peak {
+    fn saw(&mut self, number: usize, now: Duration) {
+        while self.0.back().is_some_and(|(_, less)| *less <= number) {
+            self.0.pop_back();
+        }
+        self.0.push_back((now, number));
+    }
+
+    fn largest(&self) -> usize {
+        self.0.front().map_or(0, |(_, number)| *number)
+    }
+
+    fn forget(&mut self, old: impl Fn(Duration) -> bool) {
+        while self.0.front().is_some_and(|(at, _)| old(*at)) {
+            self.0.pop_front();
         }
     }
 }

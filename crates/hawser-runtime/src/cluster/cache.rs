@@ -1,37 +1,37 @@
-//! What is known of many objects: tables that feeds keep up, asked by key and by labels.
+//! The caches: tables that feeds keep current, read by key and by labels.
 //!
-//! A table is one kind as one source shows it, or that part of it which carries a label. Objects
-//! are kept as bytes with a print beside them: most events end at a comparison of prints. The
-//! newest state of an object wins, so that an answer to a write, put in at once, is never undone by
-//! an event that was on its way before it.
+//! A table holds the objects of one kind from one source, or those of them that carry a label. Objects are kept as
+//! bytes with a fingerprint, so most events end at a comparison of fingerprints. The newest version of an object wins:
+//! an event that was under way before a write cannot undo the answer to that write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use hawser_sync::decide::Question;
-use hawser_sync::subject::Labels;
-use hawser_sync::{Answer, Found, Key, Print, Prints, Request, Scope, Seen, Side, Store};
+use hawser_sync::Labels;
+use hawser_sync::Question;
+use hawser_sync::{
+    Answer, Fingerprint, FingerprintSource, Found, Key, Request, Scope, Seen, Side, Store,
+};
 use kube_lang::object::{Gvk, Object};
 
 mod table;
 
 pub use table::{Change, Coverage, Finished, Listed, Size, Table, What, version};
 
-/// Where the objects of a cluster come from: an endpoint that serves many of them, or the cluster
-/// itself.
+/// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.
 pub type SourceId = Arc<str>;
 
 /// The tables of a kind from one source, each with a part of it.
-type Shelf = Vec<Arc<Table>>;
-type Shelves = HashMap<(Side, Arc<Gvk>, SourceId), Shelf>;
+type SourceTables = Vec<Arc<Table>>;
+type Shelves = HashMap<(Side, Arc<Gvk>, SourceId), SourceTables>;
 
 /// All tables of a process.
 #[derive(Default)]
 pub struct Cache {
     shelves: RwLock<Shelves>,
-    /// Which source a cluster is served by.
+    /// The source of each cluster.
     routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
 }
 
@@ -40,13 +40,13 @@ impl Cache {
         Arc::default()
     }
 
-    /// From now on this cluster is looked for in the tables of this source.
+    /// Routes a cluster to the tables of this source.
     pub fn route(&self, side: &Side, cluster: &str, source: &SourceId) {
         let route = (side.clone(), Arc::from(cluster));
         self.routes.write().insert(route, Arc::clone(source));
     }
 
-    /// Nothing is known of this cluster any more, whatever tables still hold.
+    /// Makes all objects of this cluster unknown, even if tables still hold them.
     pub fn unroute(&self, side: &Side, cluster: &str) {
         self.routes
             .write()
@@ -58,7 +58,7 @@ impl Cache {
         routes.get(&(side.clone(), Arc::from(cluster))).cloned()
     }
 
-    /// A table that has nothing yet, which a feed fills.
+    /// Adds an empty table, which a feed fills.
     pub fn add(
         &self,
         side: &Side,
@@ -66,14 +66,14 @@ impl Cache {
         source: &SourceId,
         coverage: Coverage,
     ) -> Arc<Table> {
-        let table = Arc::new(Table::new(side, kind, coverage));
+        let table = Arc::new(Table::new(side, kind, source, coverage));
         let shelf = (side.clone(), Arc::clone(kind), Arc::clone(source));
         let mut shelves = self.shelves.write();
         shelves.entry(shelf).or_default().push(Arc::clone(&table));
         table
     }
 
-    /// Takes a table out; what it knew is unknown from now on.
+    /// Removes a table; its objects are unknown from now on.
     pub fn remove(&self, table: &Arc<Table>) {
         self.shelves.write().retain(|_, shelf| {
             shelf.retain(|other| !Arc::ptr_eq(other, table));
@@ -81,7 +81,7 @@ impl Cache {
         });
     }
 
-    /// What tables hold, for metrics.
+    /// The sizes of the tables, for metrics.
     pub fn sizes(&self) -> Vec<(Side, Arc<Gvk>, Size)> {
         let mut sizes: BTreeMap<(Side, Arc<Gvk>), Size> = BTreeMap::new();
         for ((side, kind, _), shelf) in &*self.shelves.read() {
@@ -93,26 +93,28 @@ impl Cache {
         sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
     }
 
-    /// Takes the answer to a request, and answers what became different by it.
-    pub fn take(&self, request: &Request, answer: &Answer) -> Vec<Change> {
-        let mut changes = Vec::new();
+    /// Takes in the answer to a request and returns the changes that it makes.
+    pub fn learn(&self, request: &Request, answer: &Answer) -> Vec<Change> {
+        let learn = |key: &Key, object: Option<&Arc<Object>>| {
+            let learn = |table: &Arc<Table>| match object {
+                Some(object) => table.learn(key, object),
+                None => table.learn_gone(key),
+            };
+            let tables = self.tables(&key.scope());
+            tables.iter().filter_map(learn).collect()
+        };
         match (request.key(), answer) {
-            (Some(key), Answer::Object(object)) => self.put(key, object, &mut changes),
-            (Some(key), Answer::Gone) => {
-                let tables = self.tables(&key.scope());
-                changes.extend(tables.iter().filter_map(|table| table.learn_gone(key)));
-            }
+            (Some(key), Answer::Object(object)) => learn(key, Some(object)),
+            (Some(key), Answer::Gone) => learn(key, None),
             (None, Answer::Listed(list)) => {
-                for (key, object) in list {
-                    self.put(key, object, &mut changes);
-                }
+                let learned = list.iter().map(|(key, object)| learn(key, Some(object)));
+                learned.collect::<Vec<Vec<_>>>().concat()
             }
-            _ => {}
+            _ => Vec::new(),
         }
-        changes
     }
 
-    /// How many bytes there are of an object; none where it is not known.
+    /// The size of an object in bytes; `None` if the object is not known.
     pub fn bytes(&self, key: &Key) -> usize {
         let tables = self.tables(&key.scope());
         tables
@@ -122,18 +124,12 @@ impl Cache {
             .unwrap_or(0)
     }
 
-    fn tables(&self, scope: &Scope) -> Shelf {
+    fn tables(&self, scope: &Scope) -> SourceTables {
         let Some(source) = self.source(&scope.side, &scope.cluster) else {
-            return Shelf::new();
+            return SourceTables::new();
         };
         let shelf = (scope.side.clone(), Arc::clone(&scope.kind), source);
         self.shelves.read().get(&shelf).cloned().unwrap_or_default()
-    }
-
-    /// Puts an object into the tables that it belongs into, where there are any.
-    fn put(&self, key: &Key, object: &Arc<Object>, changes: &mut Vec<Change>) {
-        let tables = self.tables(&key.scope());
-        changes.extend(tables.iter().filter_map(|table| table.learn(key, object)));
     }
 }
 
@@ -171,21 +167,19 @@ impl Store for Cache {
         let tables = self.tables(&key.scope());
         tables.iter().any(|table| table.saw_end(key))
     }
-
-    fn learn(&self, request: &Request, answer: &Answer) {
-        self.take(request, answer);
-    }
 }
 
-impl Prints for Cache {
-    fn print(&self, question: &Question) -> Option<Print> {
+impl FingerprintSource for Cache {
+    fn fingerprint(&self, question: &Question) -> Option<Fingerprint> {
         match question {
             Question::Object(key) => {
                 let mut answer = None;
                 for table in &self.tables(&key.scope()) {
-                    match table.print(key)? {
-                        Some(print) if print != Print::ABSENT => return Some(print),
-                        print => answer = answer.or(print),
+                    match table.fingerprint(key)? {
+                        Some(fingerprint) if fingerprint != Fingerprint::ABSENT => {
+                            return Some(fingerprint);
+                        }
+                        fingerprint => answer = answer.or(fingerprint),
                     }
                 }
                 answer
@@ -194,7 +188,7 @@ impl Prints for Cache {
                 let tables = self.tables(scope);
                 tables
                     .iter()
-                    .find_map(|t| t.print_of(&scope.cluster, labels))
+                    .find_map(|t| t.fingerprint_of(&scope.cluster, labels))
             }
         }
     }

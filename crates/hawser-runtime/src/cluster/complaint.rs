@@ -1,21 +1,21 @@
-//! What an API server finds wrong with the fields of an object: its message of a 422, read.
+//! The fields that an API server rejects: the message of a 422, parsed.
 //!
-//! Such a message quotes values. What is read of it is the path of each field, what is wrong with it, and the
-//! explanation, each apart from the value. Pure.
+//! Such a message quotes values. The parser separates the path of each field, the problem and the explanation from the
+//! value. Pure.
 
-/// What precedes the server's own words in the detail of a refusal.
+/// The text before the server's own message in the detail of a refusal.
 const SAID: &str = "refused as invalid: ";
-/// What stands between the object and the list of what is wrong.
+/// The separator between the object and its list of problems.
 const LIST: &str = "\" is invalid: ";
 
-/// More of a message is not read: somebody else may have made it as long as can be.
+/// The longest part of a message that is read: others may have made the message long.
 const LONGEST_MESSAGE: usize = 16 << 10;
-/// So many fields are said again.
+/// The number of fields that are repeated.
 const MOST_FIELDS: usize = 20;
-/// A field begins within so many bytes or not at all.
+/// The longest path of a field, in bytes.
 const LONGEST_HEAD: usize = 256;
 
-/// How a server words what is wrong with a field, and whether a value follows.
+/// The phrases of API servers for a problem of a field, and whether a value follows each.
 const WRONGS: &[(&str, Value)] = &[
     ("Not found", Value::Follows),
     ("Required value", Value::None),
@@ -34,31 +34,30 @@ enum Value {
     None,
 }
 
-/// One field and what is wrong with it.
+/// One field and its problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong<'t> {
-    /// `<nil>` where it is the whole object.
+    /// `<nil>` for the whole object.
     pub path: &'t str,
-    /// In the server's words, such as `Invalid value`.
+    /// The problem in the server's words, such as `Invalid value`.
     pub what: &'static str,
-    /// Whether the server says the value after that.
+    /// Whether the server quotes the value after the problem.
     pub quotes: bool,
-    /// Empty where nothing is explained, or cannot be told from the value.
+    /// The explanation; empty if there is none, or if it cannot be separated from the value.
     pub why: &'t str,
 }
 
-/// The refusal of an object as invalid.
+/// The refusal of an invalid object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint<'t> {
-    /// What is said before the server's words.
+    /// The text before the server's message.
     pub before: &'t str,
     /// The kind and name of the object.
     pub object: &'t str,
     pub wrongs: Vec<Wrong<'t>>,
 }
 
-/// Reads the detail of a refusal. None where it is of anything else, or the server's words are not those of a
-/// list of fields.
+/// Parses the detail of a refusal. `None` for other refusals, and for messages that are not a list of fields.
 pub fn read(detail: &str) -> Option<Complaint<'_>> {
     let (before, said) = detail.split_once(SAID)?;
     let (object, list) = said.split_once(LIST)?;
@@ -79,7 +78,7 @@ pub fn read(detail: &str) -> Option<Complaint<'_>> {
 }
 
 impl Complaint<'_> {
-    /// The same detail without values, and with explanations made of those that were given.
+    /// The same detail without values, with each explanation mapped by the given function.
     pub fn without_values(&self, why: impl Fn(&str) -> String) -> String {
         let mut told: Vec<String> = Vec::new();
         for wrong in &self.wrongs {
@@ -101,12 +100,12 @@ impl Complaint<'_> {
     }
 }
 
-/// As much of a text as fits into so many bytes.
+/// The longest prefix of a text that has at most this many bytes.
 fn start(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Reads a list, as far as it looks like one.
+/// Parses a list as far as it has the form of one.
 fn all(list: &str) -> Vec<Wrong<'_>> {
     let mut wrongs = Vec::new();
     let mut rest = list;
@@ -127,7 +126,7 @@ fn all(list: &str) -> Vec<Wrong<'_>> {
     wrongs
 }
 
-/// `path: What is wrong`, and what follows it.
+/// Parses `path: What is wrong`; returns what follows it.
 fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
     let colon = start(text, LONGEST_HEAD).find(": ")?;
     let (path, after) = (&text[..colon], &text[colon + 2..]);
@@ -143,7 +142,7 @@ fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
     })
 }
 
-/// The explanation of one field, and the rest of the list.
+/// Parses the explanation of one field; returns the rest of the list.
 fn explained(text: &str, value: Value) -> (&str, &str) {
     let Some(after) = text.strip_prefix(": ") else {
         return ("", text.strip_prefix(", ").unwrap_or_default());
@@ -169,7 +168,7 @@ fn explained(text: &str, value: Value) -> (&str, &str) {
     (if told { why } else { "" }, rest)
 }
 
-/// What comes after a value as a server prints one: a quoted text, a word, or something in brackets.
+/// Skips a value as a server prints it: a quoted text, a word, or something in brackets.
 fn skip_value(text: &str) -> Option<&str> {
     if text.starts_with('"') {
         return skip_quoted(text);

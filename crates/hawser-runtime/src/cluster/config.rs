@@ -1,7 +1,7 @@
-//! Where control planes are and who we are there: kubeconfigs, looked for, read, and read again.
+//! Kubeconfigs: where they are found, what they say, and when they change.
 //!
-//! Knows the order in which places are asked, how the files of a list are merged, and which other files a
-//! kubeconfig names. No environment variable counts but those of [`Environment`]. Does not connect.
+//! Knows the order in which sources are tried, how the files of a list are merged, and which other files a kubeconfig
+//! names. Only the environment variables of [`Environment`] count. Does not connect.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,54 +16,54 @@ mod watched;
 
 pub use watched::{INTERVAL, Watched};
 
-/// Where a Pod finds its service account.
+/// The directory with the service account of a Pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What a server URL of kcp has in it, before the workspace.
+/// The part of a kcp server URL that precedes the workspace.
 const WORKSPACE: &str = "/clusters/";
 
-/// What was said about a cluster's configuration.
+/// The flags and settings for a cluster's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lookup {
     pub kubeconfig: Option<PathBuf>,
-    /// Takes the place of the server's URL.
+    /// Replaces the server's URL.
     pub host_override: Option<String>,
-    /// Takes the place of the server's authority, inline or not.
+    /// Replaces the certificate authority of the server, inline or as a file.
     pub ca_file_override: Option<PathBuf>,
 }
 
-/// What of a process's environment counts.
+/// The environment variables that count.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// A list of files.
     pub kubeconfig: Option<OsString>,
     pub home: Option<PathBuf>,
-    /// Host and port of the cluster that this runs in.
+    /// Host and port of the cluster that this process runs in.
     pub service: Option<(String, String)>,
     pub service_account: PathBuf,
 }
 
-/// A place that a configuration comes from; it can be read again and again.
+/// The source of a configuration; it can be read repeatedly.
 #[derive(Clone, Debug)]
 pub struct Source {
     origin: Origin,
     host_override: Option<String>,
     ca_file_override: Option<PathBuf>,
-    kind: Kind,
+    kind: ServerKind,
 }
 
 #[derive(Clone, Debug)]
 enum Origin {
-    /// This file.
+    /// One file.
     File(PathBuf),
-    /// Those of these files that there are; the first one to say something is right.
+    /// The files of a list that exist; the first one that sets a value wins.
     List(Vec<PathBuf>),
-    /// The cluster that this runs in.
+    /// The cluster that this process runs in.
     Inside { url: String, account: PathBuf },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ServerKind {
     Cluster,
     Workspace,
 }
@@ -72,8 +72,8 @@ enum Kind {
 pub enum ConfigError {
     #[error("reading the kubeconfig {path}")]
     Read { path: PathBuf, source: io::Error },
-    /// Without the parser's words: they may quote a secret.
-    #[error("{path}, line {line}: no kubeconfig in YAML")]
+    /// Without the message of the parser, which may quote a secret.
+    #[error("{path}, line {line}: not a kubeconfig in YAML")]
     Parse { path: PathBuf, line: u64 },
     #[error("using the configuration from {origin}")]
     Use {
@@ -81,13 +81,11 @@ pub enum ConfigError {
         source: Box<KubeconfigError>,
     },
     #[error(
-        "no configuration of the service cluster: give --kubeconfig, set KUBECONFIG, run in a Pod with a service account, \
-         or have ~/.kube/config"
+        "no configuration of the service cluster: set --kubeconfig or KUBECONFIG, run in a Pod with a service account, or create ~/.kube/config"
     )]
     Nowhere,
     #[error(
-        "{path} leads to {url:?}, which is no kcp workspace: the server of its current context needs {WORKSPACE}<workspace> \
-         in its URL"
+        "{path} has the server {url:?}, which is not a kcp workspace: the URL of its current context needs {WORKSPACE}<workspace>"
     )]
     NoWorkspace { path: String, url: String },
 }
@@ -95,7 +93,7 @@ pub enum ConfigError {
 // === impl Environment ===
 
 impl Environment {
-    /// That of this process.
+    /// The environment of this process.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
@@ -106,7 +104,7 @@ impl Environment {
         }
     }
 
-    /// The cluster that this runs in, if it does.
+    /// The cluster that this process runs in, if any.
     fn inside(&self) -> Option<Origin> {
         let (host, port) = self.service.as_ref()?;
         if !self.service_account.join("token").exists() {
@@ -127,8 +125,8 @@ impl Environment {
 // === impl Source ===
 
 impl Source {
-    /// The cluster that was asked for: the file that is named, those that the environment lists, the cluster
-    /// that this runs in, the file in the home directory.
+    /// Finds the configuration: the named file, else the files in the environment, else the cluster that this process
+    /// runs in, else the file in the home directory.
     pub fn find(lookup: &Lookup, environment: &Environment) -> Result<Self, ConfigError> {
         let origin = match (&lookup.kubeconfig, &environment.kubeconfig) {
             (Some(path), _) => Origin::File(path.clone()),
@@ -150,26 +148,26 @@ impl Source {
             origin,
             host_override: lookup.host_override.clone(),
             ca_file_override: lookup.ca_file_override.clone(),
-            kind: Kind::Cluster,
+            kind: ServerKind::Cluster,
         })
     }
 
-    /// The kcp workspace that the current context of this file leads to.
+    /// The kcp workspace of the current context of this file.
     pub fn workspace(kubeconfig: &Path) -> Self {
         Self {
             origin: Origin::File(kubeconfig.to_owned()),
             host_override: None,
             ca_file_override: None,
-            kind: Kind::Workspace,
+            kind: ServerKind::Workspace,
         }
     }
 
-    /// What it says now.
+    /// Reads the current configuration.
     pub fn read(&self) -> Result<kube::Config, ConfigError> {
         self.configured(self.kubeconfig()?)
     }
 
-    /// The same in words.
+    /// The source as text.
     pub fn describe(&self) -> String {
         match &self.origin {
             Origin::File(path) => path.display().to_string(),
@@ -184,7 +182,7 @@ impl Source {
         }
     }
 
-    /// All that counts of what it says, as one kubeconfig with one context.
+    /// The relevant part of the configuration, as one kubeconfig with one context.
     fn kubeconfig(&self) -> Result<Kubeconfig, ConfigError> {
         let mut kubeconfig = match &self.origin {
             Origin::File(path) => read_file(path)?,
@@ -251,11 +249,11 @@ impl Source {
         config.read_timeout = None;
         let url = config.cluster_url.to_string();
         match self.kind {
-            Kind::Workspace if !url.contains(WORKSPACE) => Err(ConfigError::NoWorkspace {
+            ServerKind::Workspace if !url.contains(WORKSPACE) => Err(ConfigError::NoWorkspace {
                 path: self.describe(),
                 url,
             }),
-            Kind::Workspace | Kind::Cluster => Ok(config),
+            ServerKind::Workspace | ServerKind::Cluster => Ok(config),
         }
     }
 
@@ -266,7 +264,7 @@ impl Source {
         }
     }
 
-    /// The files that there is a configuration in, whether they are there or not.
+    /// The files of the configuration, whether they exist or not.
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let files = match &self.origin {
             Origin::File(path) => std::slice::from_ref(path),
@@ -303,7 +301,7 @@ fn read_file(path: &Path) -> Result<Kubeconfig, ConfigError> {
     })
 }
 
-/// The service account of a Pod, written as a kubeconfig.
+/// The service account of a Pod as a kubeconfig.
 fn inside(url: &str, account: &Path) -> Kubeconfig {
     let file = |name| Some(account.join(name).to_string_lossy().into_owned());
     let name = "inside".to_owned();
@@ -359,7 +357,7 @@ fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
         .as_mut()
 }
 
-/// Addresses without a scheme are taken as other clients take them: as https where anything speaks for it.
+/// Completes addresses without a scheme as client-go does: https if the configuration has any TLS settings.
 fn give_scheme(cluster: &mut Cluster) {
     let secure = cluster.certificate_authority.is_some()
         || cluster.certificate_authority_data.is_some()

@@ -1,7 +1,7 @@
-//! One way to talk to a control plane: a server, a path below it, credentials, and a lane.
+//! Access to a control plane: a server, a base path, credentials, and a lane.
 //!
-//! Every HTTP answer is a [`Reply`], whatever its status: what it means is decided by who asked.
-//! Calls are bounded in number and in time; nothing is tried again here.
+//! Every HTTP response is a [`Reply`], whatever its status; the caller interprets it. Calls are bounded in number and
+//! in time. Nothing is retried here.
 
 use std::fmt;
 use std::future::Future;
@@ -24,42 +24,43 @@ mod refusal;
 mod servers;
 mod stream;
 
+use crate::errors::chain;
 use lane::Lane;
 pub use page::{Page, PageEnd};
-pub use refusal::{Cause, Refusal};
+pub use refusal::{Refusal, StatusCause};
 use servers::Account;
 pub use servers::ConnectError;
 pub use stream::Streamed;
 
-/// How long a connection may take to be made.
+/// The time limit for opening a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take from the moment it is sent to the last byte of its answer.
+/// The time limit of a call, from sending it to the last byte of its response.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest answer to a call that is read. Lists are read item by item.
+/// The largest response that is read in one piece. Lists are read item by item.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// What is told of every call.
+/// Observes every call.
 pub trait Observer: Send + Sync {
-    /// `code` is none where no answer came.
+    /// `code` is `None` if there was no response.
     fn answered(&self, call: &Method, code: Option<u16>);
-    /// How long a call took to its answer, and how many bytes were sent with it.
+    /// The duration of a call until its response, and the number of bytes sent.
     fn measured(&self, _call: &Method, _code: Option<u16>, _took: Duration, _sent: usize) {}
 }
 
-/// Whether a call may be sent now, or why not.
+/// Decides whether a call may be sent now; otherwise says why not.
 pub type Guard<'g> = dyn Fn() -> Result<(), String> + Send + Sync + 'g;
 
-/// How a connection behaves.
+/// The limits of a connection.
 #[derive(Clone)]
 pub struct Limits {
-    /// Calls under way at the same time on one server, leases and watches not counted.
+    /// Concurrent calls to one server; leases and watches are not counted.
     pub in_flight: usize,
-    /// Calls a second to one server, watches counted and leases not; none for as many as there are.
+    /// Calls a second to one server; watches are counted, leases are not. `None` is unlimited.
     pub per_second: Option<NonZeroU32>,
     pub observer: Option<Arc<dyn Observer>>,
-    /// Asked right before each write is sent, those of leases excepted.
+    /// Asked right before each write is sent, except for writes of leases.
     pub guard: Option<Arc<Guard<'static>>>,
-    /// Who asks, for those who read the logs of servers.
+    /// The `User-Agent` header.
     pub agent: &'static str,
 }
 
@@ -75,19 +76,19 @@ impl Default for Limits {
     }
 }
 
-/// A server and a path on it. Cheap to clone; what is made from one shares its credentials, and
-/// what leads to the same server its sockets and its lane.
+/// A server and a base path. Cheap to clone. Connections that are derived from one share its credentials; those to the
+/// same server also share its sockets and its lane.
 #[derive(Clone)]
 pub struct Connection {
     account: Arc<Account>,
     server: Arc<Server>,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: Arc<str>,
-    /// For whom it is asked; none for nobody in particular.
+    /// The tenant on whose behalf calls are sent, if any.
     tenant: Option<Arc<str>>,
 }
 
-/// One origin as one account reaches it.
+/// One origin, as one account reaches it.
 struct Server {
     client: RwLock<kube::Client>,
     lane: Lane,
@@ -97,7 +98,7 @@ struct Server {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     pub method: Method,
-    /// With its query, beginning with a slash.
+    /// Path and query, beginning with a slash.
     pub path: String,
     pub body: Bytes,
     pub content_type: &'static str,
@@ -105,18 +106,18 @@ pub struct Call {
     pub class: CallClass,
 }
 
-/// How a call stands in line.
+/// The priority of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallClass {
-    /// Waits for its turn; given up where the server asked to be left alone.
+    /// Waits for its turn; fails if the server asked for a pause.
     Work,
-    /// Has a few turns of its own, and is dropped rather than waiting.
+    /// Has a few places of its own, and is dropped rather than queued.
     Event,
-    /// Never waits, and no guard stops it: it is about who may write.
+    /// Never waits, and no guard stops it: it decides who may write.
     Lease,
 }
 
-/// Who asks, where nothing else is said.
+/// The default `User-Agent`.
 const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
 
 const JSON: &str = "application/json";
@@ -165,14 +166,14 @@ impl Call {
         Self { class, ..self }
     }
 
-    /// Asks for another form of the answer than the whole document.
+    /// Asks for another representation of the response.
     #[must_use]
     pub fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }
     }
 }
 
-/// What a server answered.
+/// The response of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub status: u16,
@@ -185,7 +186,7 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// The document of a success, or what the server said against it.
+    /// The document of a successful response, or the refusal.
     pub fn ok(&self) -> Result<Value, Refusal> {
         if !self.is_success() {
             return Err(self.refusal());
@@ -197,7 +198,7 @@ impl Reply {
         Refusal::read(self.status, &self.body)
     }
 
-    /// Whether it is a document of the API, and not the words of something before it.
+    /// Whether the response is a document of the API, not plain text from a proxy.
     fn is_status(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct Kind {
@@ -207,29 +208,29 @@ impl Reply {
     }
 }
 
-/// Why there is no answer. Whether a write took effect is known only of what was not sent: it did not.
+/// The reason for a missing response. Only of a call that was not sent is it known that it had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("no answer within {} seconds", .0.as_secs())]
     Timeout(Duration),
     #[error("out of reach: {0}")]
     Unreachable(String),
-    /// The answer began, and did not come to its end.
-    #[error("the answer broke off: {0}")]
+    /// The response began, but is incomplete.
+    #[error("the response was incomplete: {0}")]
     Broken(String),
-    /// Not sent: the server asked to be left alone for this long.
+    /// Not sent: the server asked for a pause of this length.
     #[error("not sent: the server asked for a pause of {} ms more", .0.as_millis())]
     Held(Duration),
     #[error("not sent: too many requests to the server are unanswered")]
     NoTurn,
-    /// Not sent: a guard did not let it pass.
+    /// Not sent: a guard refused it.
     #[error("not sent: {0}")]
     Withheld(String),
-    #[error("not sent: {0:?} is no address")]
+    #[error("not sent: {0:?} is not a URL")]
     Address(String),
 }
 
-/// Either kind of not getting what was asked for.
+/// A call that failed, or that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     #[error(transparent)]
@@ -239,7 +240,7 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// The status of the answer, where there was one.
+    /// The status of the response, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(refusal) => Some(refusal.code),
@@ -249,7 +250,7 @@ impl AskError {
 }
 
 impl Connection {
-    /// To the server and path of a configuration.
+    /// Connects to the server and path of a configuration.
     pub fn new(config: kube::Config, limits: Limits) -> Result<Self, ConnectError> {
         let account = Arc::new(Account::new(config, limits));
         let url = account.url();
@@ -266,23 +267,22 @@ impl Connection {
         })
     }
 
-    /// To the same place with the credentials that this one has now, and with sockets and a lane of its own.
+    /// A second connection to the same place with the current credentials, but with sockets and a lane of its own.
     pub fn another(&self) -> Result<Self, ConnectError> {
         Self::within(Arc::new(self.account.another()), &self.url())
     }
 
-    /// Takes other credentials for this connection and everything made from it. The server and
-    /// path that each of them leads to stay.
+    /// Replaces the credentials of this connection and of everything derived from it. Servers and paths stay.
     pub fn renew(&self, config: kube::Config) -> Result<(), ConnectError> {
         self.account.renew(config)
     }
 
-    /// Where it leads, without a slash at the end.
+    /// The URL, without a trailing slash.
     pub fn url(&self) -> String {
         format!("{}{}", self.server.lane.origin(), self.base)
     }
 
-    /// The same server, further down.
+    /// The same server with a longer base path.
     #[must_use]
     pub fn below(&self, path: &str) -> Self {
         let path = path.trim_matches('/');
@@ -297,8 +297,8 @@ impl Connection {
         Self::within(Arc::clone(&self.account), url)
     }
 
-    /// The same on behalf of a tenant: of the calls under way it has a share, and what holds it up
-    /// holds up nobody else.
+    /// The same connection on behalf of a tenant. The tenant has a share of the concurrent calls, and its pauses do not
+    /// affect others.
     #[must_use]
     pub fn of(&self, tenant: &Arc<str>) -> Self {
         Self {
@@ -307,15 +307,15 @@ impl Connection {
         }
     }
 
-    /// Sends a call and reads its whole answer.
+    /// Sends a call and reads the whole response.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         self.call_if(&|| Ok(()), call).await
     }
 
-    /// The same, unless a guard forbids it when the turn of the call has come.
-    pub async fn call_if(&self, guard: &Guard<'_>, call: Call) -> Result<Reply, CallError> {
+    /// Sends a call unless the guard refuses it when its turn has come.
+    pub(crate) async fn call_if(&self, guard: &Guard<'_>, call: Call) -> Result<Reply, CallError> {
         let (tenant, class) = (&self.tenant, call.class);
-        let _turn = self.server.lane.turn(tenant, class).await?;
+        let mut turn = self.server.lane.turn(tenant, class).await?;
         guard().map_err(CallError::Withheld)?;
         if let Some(guard) = &self.account.limits.guard
             && call.method != Method::GET
@@ -325,12 +325,12 @@ impl Connection {
         }
         let begun = Instant::now();
         let (method, sent) = (call.method.clone(), call.body.len());
-        let answered = within(
-            begun + REQUEST_TIMEOUT,
-            REQUEST_TIMEOUT,
-            self.exchange(call),
-        )
-        .await;
+        let exchange = async { whole(self.send(call).await?).await };
+        let answered = tokio::select! {
+            answered = within(begun + REQUEST_TIMEOUT, REQUEST_TIMEOUT, exchange) => answered,
+            // As after a timeout, it is unknown whether the call took effect.
+            () = turn.given_up() => Err(CallError::Timeout(begun.elapsed())),
+        };
         let code = answered.as_ref().ok().map(|reply| reply.status);
         self.observe(&method, code, begun, sent);
         if let Ok(reply) = &answered {
@@ -339,13 +339,13 @@ impl Connection {
         answered
     }
 
-    /// Sends a call and reads the document that it is answered with.
+    /// Sends a call and reads the document in the response.
     pub async fn ask(&self, call: Call) -> Result<Value, AskError> {
         Ok(self.call(call).await?.ok()?)
     }
 
-    /// Asks for a list, whose items are read as they arrive. The answer may take as long as it wants,
-    /// but nothing of it may take longer than `patience`.
+    /// Requests a list, whose items are read as they arrive. The whole response may take any time, but no single read
+    /// may take longer than `patience`.
     pub async fn page(&self, call: Call, patience: Duration) -> Result<Page, AskError> {
         let (tenant, class) = (&self.tenant, call.class);
         let turn = self.server.lane.turn(tenant, class).await?;
@@ -364,7 +364,7 @@ impl Connection {
         Err(reply.refusal().into())
     }
 
-    /// Opens a watch. Whoever reads it has to notice when it falls silent.
+    /// Opens a watch. The reader has to notice when the watch falls silent.
     pub async fn stream(&self, call: Call) -> Result<Streamed, CallError> {
         self.server.lane.paced().await;
         let begun = Instant::now();
@@ -379,10 +379,6 @@ impl Connection {
             observer.answered(call, code);
             observer.measured(call, code, begun.elapsed(), sent);
         }
-    }
-
-    async fn exchange(&self, call: Call) -> Result<Reply, CallError> {
-        whole(self.send(call).await?).await
     }
 
     async fn send(&self, call: Call) -> Result<Response<Body>, CallError> {
@@ -411,13 +407,13 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A document as it travels. Twice as fast as by way of `Display`, which checks every piece.
+/// A document as bytes. Twice as fast as `Display`, which checks every piece.
 fn bytes(document: &Value) -> Bytes {
     let text = serde_json::to_vec(document);
     text.expect("a JSON value has no keys but strings").into()
 }
 
-/// An answer to its last byte.
+/// Reads a response to its last byte.
 async fn whole(response: Response<Body>) -> Result<Reply, CallError> {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
@@ -445,20 +441,6 @@ async fn within<T>(
 fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     seconds.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// An error with what caused it: the outermost alone often says no more than "service error".
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut said = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let more = cause.to_string();
-        if !said.contains(&more) {
-            said = format!("{said}: {more}");
-        }
-        next = cause.source();
-    }
-    said
 }
 
 #[cfg(test)]

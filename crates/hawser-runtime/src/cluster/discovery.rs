@@ -1,8 +1,7 @@
-//! What a control plane serves: names, scope, versions and subresources of a kind.
+//! Discovery: the names, scope, versions and subresources of the kinds that a control plane serves.
 //!
-//! Only the group that is asked for is looked at, so that an extension server of another group that
-//! does not answer is never in the way. What is there is remembered until it is declared outdated;
-//! what is not there is asked for again a few seconds later.
+//! Only the requested group is discovered, so an extension server of another group that does not respond is never in
+//! the way. Positive answers are kept until they are invalidated; negative answers expire after a few seconds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,22 +21,22 @@ mod group;
 use group::Group;
 pub use group::{Kind, KindVersion};
 
-/// How long a negative answer holds.
+/// The lifetime of a negative answer.
 pub const NEGATIVE_FOR: Duration = Duration::from_secs(5);
-/// What may stand in a segment of a path as it is. Groups are what somebody wrote into a manifest.
+/// The characters that need no escaping in a path segment. Groups come from manifests that somebody wrote.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
-/// How long those who waited for the same question share a failure, so that they do not all wait for
-/// a server that is out of reach one after the other.
+/// The time for which waiters of one question share a failure, so that they do not wait one after the other for a
+/// server that is out of reach.
 const FAILURE_FOR: Duration = Duration::from_secs(1);
 
-/// Why it is not known what is served.
+/// The reason why discovery failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
-    #[error("asking what {path} serves: {source}")]
+    #[error("discovering {path}: {source}")]
     Ask { path: String, source: Box<AskError> },
-    #[error("the answer of {path} cannot be read: {problem}")]
+    #[error("the response of {path} cannot be read: {problem}")]
     Unreadable { path: String, problem: String },
-    /// The kind may be one of the versions that did not answer.
+    /// The kind may be in one of the versions that did not respond.
     #[error("{kind} is not in the versions of group {group:?} that answered; {failures}")]
     Incomplete {
         group: String,
@@ -46,20 +45,19 @@ pub enum DiscoveryError {
     },
 }
 
-/// What one control plane serves, as far as it was asked for. Shared by all who ask.
+/// The discovered groups of one control plane. Shared by all callers.
 pub struct Discovery {
     connection: Connection,
-    groups: Mutex<HashMap<String, Arc<Slot>>>,
+    groups: Mutex<HashMap<String, Arc<GroupSlot>>>,
     /// The document of models takes tens of megabytes while it is read: one at a time.
     models: Semaphore,
     negative_for: Duration,
 }
 
-/// A tokio lock, because it is held while the group is asked for: everybody else who needs the same
-/// group waits for that one answer.
-type Slot = tokio::sync::Mutex<Option<Known>>;
+/// A tokio lock, because it is held during the request for the group: other callers wait for that one answer.
+type GroupSlot = tokio::sync::Mutex<Option<CachedGroup>>;
 
-struct Known {
+struct CachedGroup {
     answer: Result<Arc<Group>, DiscoveryError>,
     since: Instant,
 }
@@ -74,12 +72,12 @@ impl Discovery {
         }
     }
 
-    /// The kind of this name, if it is served.
+    /// Finds a kind by its name, if it is served.
     pub async fn kind(&self, group: &str, kind: &str) -> Result<Option<Kind>, DiscoveryError> {
         self.find(group, kind, |group| group.kind(kind)).await
     }
 
-    /// The kind whose objects are found below this plural in this version, if it is served.
+    /// Finds the kind of a plural in a version, if it is served.
     pub async fn resource(
         &self,
         group: &str,
@@ -90,12 +88,12 @@ impl Discovery {
             .await
     }
 
-    /// Forgets what is known of a group: something in it has changed.
+    /// Forgets a group, because something in it has changed.
     pub fn invalidate(&self, group: &str) {
         self.groups.lock().remove(group);
     }
 
-    /// The document with the models of all types. Large: read it, then drop it.
+    /// The OpenAPI document with the models of all types. Large: read it, then drop it.
     pub async fn models(&self) -> Result<Value, DiscoveryError> {
         let _turn = self.models.acquire().await;
         self.ask("/openapi/v2").await
@@ -109,7 +107,7 @@ impl Discovery {
     ) -> Result<Option<T>, DiscoveryError> {
         let slot = Arc::clone(self.groups.lock().entry(name.to_owned()).or_default());
         let mut known = slot.lock().await;
-        if let Some(Known { answer, since }) = &*known {
+        if let Some(CachedGroup { answer, since }) = &*known {
             match answer {
                 Ok(group) => {
                     let fresh = since.elapsed() < self.negative_for;
@@ -123,7 +121,7 @@ impl Discovery {
             }
         }
         let answer = self.group(name).await.map(Arc::new);
-        *known = Some(Known {
+        *known = Some(CachedGroup {
             answer: answer.clone(),
             since: Instant::now(),
         });
@@ -132,7 +130,7 @@ impl Discovery {
         settle(find(&group), &group, name, what)
     }
 
-    /// Asks for a group: one request for its versions, and one a version.
+    /// Discovers a group: one request for its versions, and one for each version.
     async fn group(&self, name: &str) -> Result<Group, DiscoveryError> {
         let below = utf8_percent_encode(name, SEGMENT);
         let (versions, preferred) = if name.is_empty() {
@@ -176,7 +174,7 @@ impl Discovery {
 }
 
 impl DiscoveryError {
-    /// The status of the answer, where there was one.
+    /// The status of the response, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Ask { source, .. } => source.code(),
@@ -185,7 +183,7 @@ impl DiscoveryError {
     }
 }
 
-/// Not found is an answer only if every version answered.
+/// Not found is an answer only if every version responded.
 fn settle<T>(
     found: Option<T>,
     group: &Group,

@@ -1,9 +1,8 @@
-//! Objects as servers send them: read whole, or as much of them as can be.
+//! Objects as servers send them, read whole or in part.
 //!
-//! A server takes objects that are nested thousands of levels deep. Parsing, copying and comparing
-//! such a document would need more stack than a thread has, so one that is nested deeper than
-//! [`DEEPEST`] is read as a fragment: its type and its metadata, from which its cluster, its version
-//! and its deletion are known.
+//! A server accepts objects that are nested thousands of levels deep. Parsing, copying and comparing such a document
+//! would need more stack than a thread has. So a document with more than [`DEEPEST`] levels is read as a fragment: its
+//! type and its metadata, which contain its cluster, version and deletion.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +11,20 @@ use serde_json::value::RawValue;
 
 use kube_lang::object::{Gvk, Object};
 
-/// How many levels an object may have to be read whole, itself counted: what the parser takes.
+/// The largest number of levels of an object that is read whole, itself counted: the limit of the parser.
 pub const DEEPEST: usize = 127;
 
-type Fields<'t> = BTreeMap<String, &'t RawValue>;
+type RawFields<'t> = BTreeMap<String, &'t RawValue>;
 
-/// The object of a document; an error says what is wrong with one that is none.
+/// Reads the object of a document; the error says why it is not an object.
 pub fn object(text: &str, kind: &Gvk) -> Result<Object, String> {
     if let Ok(document) = serde_json::from_str(text) {
         return typed(document, kind);
     }
-    let mut fields: Fields<'_> = read(text)?;
+    let mut fields: RawFields<'_> = read(text)?;
     let metadata = fields.get("metadata").ok_or("it has no metadata")?;
     // Who wrote which field is nested deeper than the fields themselves.
-    let mut metadata: Fields<'_> = read(metadata.get())?;
+    let mut metadata: RawFields<'_> = read(metadata.get())?;
     metadata.remove("managedFields");
     let metadata = RawValue::from_string(written(&metadata)).map_err(|e| e.to_string())?;
     fields.insert("metadata".to_owned(), &metadata);
@@ -41,12 +40,11 @@ fn read<'t, T: serde::Deserialize<'t>>(text: &'t str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-fn written(fields: &Fields<'_>) -> String {
+fn written(fields: &RawFields<'_>) -> String {
     serde_json::to_string(fields).expect("documents by names that are texts")
 }
 
-/// An object as passes take it: with its type, which items of lists may lack, and without the
-/// bookkeeping of who wrote which field.
+/// The object as passes use it: with its type, which items of lists may lack, and without managed fields.
 pub fn typed(mut document: Value, kind: &Gvk) -> Result<Object, String> {
     if let Value::Object(root) = &mut document {
         root.entry("apiVersion")

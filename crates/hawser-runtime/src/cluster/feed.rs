@@ -1,8 +1,8 @@
-//! Keeping a table up: one list, then a watch for as long as it is wanted.
+//! Feeds. A feed keeps a table current: it lists once, then watches until it is dropped.
 //!
-//! Lists are streamed where the server can, else they come in pages. A watch that ends is opened
-//! again where it was; one that falls silent is replaced; one that is too far behind is begun anew
-//! by a list. Whatever fails is tried again with back-off, and what was known stays known.
+//! Lists are streamed if the server can do that, else paged. A watch that ends is opened again at the same version; a
+//! watch that falls silent is replaced; a version that is too old leads to a new list. Failures are retried with
+//! back-off, and the table keeps what it has.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ use names::Names;
 pub use pace::Pace;
 use pace::{Backoff, PageSize};
 
-/// What a feed asks for.
+/// The objects that a feed requests.
 #[derive(Clone)]
 pub struct Selection {
     /// At the cluster, or at all clusters of an endpoint.
@@ -46,7 +46,7 @@ pub struct Selection {
     pub content: Content,
 }
 
-/// How much of each object is wanted.
+/// The part of each object that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Whole,
@@ -61,7 +61,7 @@ impl Content {
         }
     }
 
-    /// What is wanted of an object, whether or not the server left the rest out.
+    /// Reduces an object to the requested part, in case the server sent more.
     fn cut(self, object: Object, kind: &Gvk) -> Object {
         if self == Self::Whole {
             return object;
@@ -72,47 +72,50 @@ impl Content {
     }
 }
 
-/// Objects and lists of them without anything but their metadata, where the server has these forms.
+/// `Accept` for objects and lists of them as metadata only, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// How it is known which cluster an object is of.
+/// The source of an object's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Clusters {
-    /// All are of this one.
+    /// All objects are of this one.
     One(Arc<str>),
-    /// An annotation says so.
+    /// An annotation of the object names it.
     Annotation(&'static str),
 }
 
-/// Who is told of what changed. Called from the task that reads the watch: it must not take long.
-pub trait Listener: Send + Sync {
-    fn changed(&self, change: Change);
-    /// The first list is complete, and everything in it was told.
+/// Handles what feeds report about their tables. Called from the task that reads the watch: it must return quickly.
+pub trait EventHandler: Send + Sync {
+    fn changed(&self, table: &Arc<Table>, change: Change);
+    /// The first list is complete, and all its objects were reported.
     fn completed(&self, _table: &Arc<Table>) {}
-    /// A list came back empty where so many objects were known. Their going is told next.
+    /// A list came back empty although this many objects were known. Their removal is reported next.
     fn emptied(&self, _table: &Arc<Table>, _of: usize) {}
     /// The server answered a list or a watch with this status.
     fn refused(&self, _table: &Arc<Table>, _code: u16) {}
-    /// What was wrong with the feed is over.
-    fn well(&self, _table: &Arc<Table>) {}
+    /// The feed works again after a problem.
+    fn recovered(&self, _table: &Arc<Table>) {}
 }
 
-/// Where a feed stands.
+/// The condition of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct FeedHealth {
     pub complete: bool,
-    /// What is wrong now, for the owner.
+    /// The current problem, as text for owners.
     pub problem: Option<String>,
-    /// The server does not allow it.
+    /// The time since which there is a problem.
+    pub since: Option<Instant>,
+    /// The server forbids the list or the watch.
     pub forbidden: bool,
 }
 
 /// A running feed. It ends when this is dropped.
 pub struct Feed {
     table: Arc<Table>,
-    health: watch::Receiver<Health>,
+    health: watch::Receiver<FeedHealth>,
     expected: watch::Sender<Option<Instant>>,
+    doubted: watch::Sender<()>,
     _running: DropGuard,
 }
 
@@ -120,11 +123,12 @@ impl Feed {
     pub fn start(
         selection: Selection,
         table: Arc<Table>,
-        listener: Arc<dyn Listener>,
+        handler: Arc<dyn EventHandler>,
         pace: Pace,
     ) -> Self {
-        let (health, known) = watch::channel(Health::default());
+        let (health, known) = watch::channel(FeedHealth::default());
         let (expected, expects) = watch::channel(None);
+        let (doubted, doubts) = watch::channel(());
         let token = CancellationToken::new();
         let reader = Reader {
             path: collection(
@@ -134,12 +138,13 @@ impl Feed {
             ),
             selection,
             table: Arc::clone(&table),
-            listener,
+            handler,
             health,
             backoff: Backoff::new(pace.retry),
             reopening: Backoff::new(pace.retry),
             pace,
             expects,
+            doubts,
             paged: false,
             page: PageSize::default(),
             blind: false,
@@ -154,6 +159,7 @@ impl Feed {
             table,
             health: known,
             expected,
+            doubted,
             _running: token.drop_guard(),
         }
     }
@@ -162,16 +168,21 @@ impl Feed {
         &self.table
     }
 
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> FeedHealth {
         self.health.borrow().clone()
     }
 
-    /// What is not served now may be served any moment: for a while it is looked for often.
+    /// Looks often, for a while, for a kind that may be served any moment.
     pub fn expect(&self) {
         self.expected.send_replace(Some(Instant::now() + EXPECTED));
     }
 
-    /// Resolves once the first list is complete; never where the feed ended before.
+    /// Replaces the open watch, because it may have stopped sending events without ending.
+    pub fn doubt(&self) {
+        self.doubted.send_replace(());
+    }
+
+    /// Resolves once the first list is complete; never if the feed ends before.
     pub async fn completed(&self) {
         let mut health = self.health.clone();
         if health.wait_for(|health| health.complete).await.is_err() {
@@ -184,35 +195,37 @@ struct Reader {
     selection: Selection,
     path: String,
     table: Arc<Table>,
-    listener: Arc<dyn Listener>,
-    health: watch::Sender<Health>,
+    handler: Arc<dyn EventHandler>,
+    health: watch::Sender<FeedHealth>,
     pace: Pace,
     backoff: Backoff,
-    /// The same for watches that end as soon as they were opened, with nothing wrong about them.
+    /// The back-off for watches that end as soon as they were opened, without an error.
     reopening: Backoff,
-    /// Until when a kind that is not served is looked for often.
+    /// Until this time, a kind that is not served is looked for often.
     expects: watch::Receiver<Option<Instant>>,
+    /// Notified when the open watch is to be replaced.
+    doubts: watch::Receiver<()>,
     /// The server does not stream lists.
     paged: bool,
     page: PageSize,
-    /// It allows lists and no watch: what is known is as old as the last list.
+    /// The server allows lists but no watch: the table is as old as the last list.
     blind: bool,
-    /// The last trouble was that nothing was heard of it.
+    /// The last problem was silence.
     unheard: bool,
     /// Names of clusters and namespaces.
     names: Names,
-    /// The highest version that a list or a watch came to.
+    /// The highest version of a list or a watch.
     highest: u64,
-    /// How many lists in a row were older than that.
+    /// The number of consecutive lists that were older than that.
     behind: u32,
 }
 
-/// How long a kind is expected to be served any moment, and how often it is looked for meanwhile.
+/// The time for which a kind is expected to be served any moment, and how often it is looked for meanwhile.
 const EXPECTED: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(400);
-/// A source whose lists stay older than what it showed before was restored, and counts anew.
+/// A source whose lists stay older than before was restored from a backup: its versions are accepted.
 const RESTORED_AFTER: u32 = 5;
-/// A watch that ends sooner than this was none: the next one waits.
+/// A watch that ends sooner counts as failed: the next one waits.
 const SHORT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -221,15 +234,15 @@ enum Trouble {
     Call(#[from] CallError),
     #[error("refused with {0}")]
     Refused(Refusal),
-    #[error("the watch said {0}")]
+    #[error("the watch reported {0}")]
     Broken(String),
     #[error("the server does not stream lists")]
     NotStreamed,
-    #[error("the list is older than what was seen before")]
+    #[error("the list is older than the known state")]
     Behind,
-    #[error("what happened since is no longer known")]
+    #[error("the watch's resourceVersion is too old")]
     TooOld,
-    #[error("nothing was heard for {} seconds", .0.as_secs())]
+    #[error("no event or bookmark for {} seconds", .0.as_secs())]
     Silent(Duration),
 }
 
@@ -243,7 +256,7 @@ impl From<AskError> for Trouble {
 }
 
 impl Trouble {
-    /// Whether a smaller page might have come through.
+    /// Whether a smaller page might succeed.
     fn is_for_size(&self) -> bool {
         match self {
             Self::Call(CallError::Timeout(_) | CallError::Broken(_)) => true,
@@ -275,7 +288,7 @@ impl Reader {
                 Ok((stream, since)) => {
                     // Lists do not make up for a watch: they are made less and less often.
                     if !self.blind {
-                        self.well();
+                        self.recovered();
                     }
                     self.follow(stream, since).await;
                 }
@@ -284,24 +297,25 @@ impl Reader {
         }
     }
 
-    fn well(&mut self) {
+    fn recovered(&mut self) {
         self.backoff.reset();
-        self.tell_well();
+        self.report_recovery();
     }
 
-    fn tell_well(&self) {
+    fn report_recovery(&self) {
         let was_ill = self.health.send_if_modified(|health| {
             health.forbidden = false;
+            health.since = None;
             health.problem.take().is_some()
         });
         if was_ill {
-            self.listener.well(&self.table);
+            self.handler.recovered(&self.table);
         }
     }
 
     async fn wait(&mut self, trouble: &Trouble) {
         if let Trouble::Refused(refusal) = trouble {
-            self.listener.refused(&self.table, refusal.code);
+            self.handler.refused(&self.table, refusal.code);
         }
         let pause = self.backoff.next();
         let (side, kind) = (self.table.side(), self.table.kind());
@@ -310,21 +324,22 @@ impl Reader {
             let new = health.problem.as_ref() != Some(&said);
             health.forbidden = matches!(trouble, Trouble::Refused(refusal) if refusal.code == 403);
             health.problem = Some(said.clone());
+            health.since.get_or_insert_with(Instant::now);
             new
         });
         if first {
-            warn!(%side, %kind, at, problem = said, "objects cannot be watched, trying again");
+            warn!(%side, %kind, at, problem = said, "cannot watch objects; retrying");
         } else {
-            debug!(%side, %kind, at, problem = said, "still not watched");
+            debug!(%side, %kind, at, problem = said, "still cannot watch objects");
         }
-        if matches!(trouble, Trouble::Refused(refusal) if refusal.code == 404) {
+        if matches!(trouble, Trouble::Refused(_)) {
             self.await_served(pause).await;
         } else {
             sleep(pause).await;
         }
     }
 
-    /// Waits until it is worth while to look again for a kind that is not served.
+    /// Waits until it is time to look again for a kind that is not served.
     async fn await_served(&mut self, pause: Duration) {
         let until = *self.expects.borrow_and_update();
         if until.is_some_and(|until| until > Instant::now()) {
@@ -343,7 +358,7 @@ impl Reader {
         }
     }
 
-    /// A whole list, and the watch that goes on after it where it came from one.
+    /// Reads a whole list; returns the watch that continues it, if the list came from one.
     async fn list(&mut self) -> Result<(Option<Streamed>, u64), Trouble> {
         if self.paged {
             return Ok((None, self.pages().await?));
@@ -370,6 +385,7 @@ impl Reader {
                 Ok(line) => line?,
                 Err(_) => return Err(Trouble::NotStreamed),
             };
+            self.table.heard();
             let Some(line) = line else {
                 return Err(Trouble::Broken(
                     "nothing more before the list ended".to_owned(),
@@ -377,8 +393,10 @@ impl Reader {
             };
             let Event { kind, object } = read(&line)?;
             match &*kind {
-                "ADDED" | "MODIFIED" => self.listed(object.get(), &mut listed),
-                "DELETED" => self.deleted(object.get()),
+                "ADDED" | "MODIFIED" | "DELETED" => {
+                    let taken = self.take(&kind, object.get());
+                    listed.extend(taken.and_then(|(_, key)| key));
+                }
                 "BOOKMARK" => {
                     let (since, ends) = bookmark(object);
                     if ends {
@@ -408,7 +426,7 @@ impl Reader {
             if end.next.is_empty() {
                 let since = end.resource_version.parse().unwrap_or_default();
                 self.finish(&listed, since)?;
-                self.page.relax();
+                self.page.list_succeeded();
                 return Ok(since);
             }
             next = format!("&continue={}", encoded(&end.next));
@@ -425,30 +443,36 @@ impl Reader {
         let patience = self.pace.silence.min(REQUEST_TIMEOUT);
         let mut page = self.selection.connection.page(call, patience).await?;
         while let Some(item) = page.item().await? {
-            self.listed(&String::from_utf8_lossy(&item), listed);
+            self.table.heard();
+            let taken = self.take("ADDED", &String::from_utf8_lossy(&item));
+            listed.extend(taken.and_then(|(_, key)| key));
         }
+        self.table.heard();
         Ok(page.end()?)
     }
 
-    fn listed(&mut self, object: &str, listed: &mut HashSet<Key>) {
-        let Some(object) = self.object(object).filter(|o| self.was_wanted(o)) else {
-            return;
+    /// Takes in an object from a list or an event, and reports it if it changed. Returns its version, and its key if it
+    /// exists and matches the request.
+    fn take(&mut self, event: &str, object: &str) -> Option<(u64, Option<Key>)> {
+        let shown = self.object(object)?;
+        // What left the selection may be shown as it is now.
+        let is_deleted = event == "DELETED";
+        let is_wanted = !is_deleted && self.table.accepts(&shown);
+        let change = if is_deleted {
+            self.table.delete(&shown)
+        } else if is_wanted {
+            self.table.upsert(&shown)
+        } else {
+            // Something on the way left out what was asked for.
+            let (kind, name) = (self.table.kind(), &*shown.key.name);
+            debug!(%kind, name, "the server returned an object that does not match the request");
+            None
         };
-        let change = self.table.upsert(&object);
-        listed.insert(object.key);
         // Of a first list all is told when it is whole.
-        if let (true, Some(change)) = (self.table.is_complete(), change) {
-            self.listener.changed(change);
+        if let Some(change) = change.filter(|_| self.table.is_complete()) {
+            self.handler.changed(&self.table, change);
         }
-    }
-
-    fn deleted(&mut self, object: &str) {
-        let change = self
-            .object(object)
-            .and_then(|object| self.table.delete(&object));
-        if let (true, Some(change)) = (self.table.is_complete(), change) {
-            self.listener.changed(change);
-        }
+        Some((shown.version, is_wanted.then_some(shown.key)))
     }
 
     fn finish(&mut self, listed: &HashSet<Key>, since: u64) -> Result<(), Trouble> {
@@ -458,7 +482,7 @@ impl Reader {
                 return Err(Trouble::Behind);
             }
             let kind = self.table.kind();
-            warn!(%kind, "the server shows an older state than before, which now counts");
+            warn!(%kind, "the server went back to an older state (restored from a backup?); accepting it");
             self.highest = since;
             self.table.distrust_versions();
             // What the list showed was taken for old news until now.
@@ -468,24 +492,25 @@ impl Reader {
         self.highest = since;
         let finished = self.table.finish(listed, since);
         if listed.is_empty() && !finished.gone.is_empty() {
-            self.listener.emptied(&self.table, finished.gone.len());
+            self.handler.emptied(&self.table, finished.gone.len());
         }
         for change in finished.gone {
-            self.listener.changed(change);
+            self.handler.changed(&self.table, change);
         }
         if finished.first {
-            self.table.tell_all(|change| self.listener.changed(change));
+            self.table
+                .tell_all(|change| self.handler.changed(&self.table, change));
         }
         // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
             .send_if_modified(|health| !std::mem::replace(&mut health.complete, true));
         if finished.first {
-            self.listener.completed(&self.table);
+            self.handler.completed(&self.table);
         }
         Ok(())
     }
 
-    /// Follows what happens after a list, until a list is needed again.
+    /// Follows the events after a list, until a list is needed again.
     async fn follow(&mut self, stream: Option<Streamed>, mut since: u64) {
         let mut stream = stream;
         loop {
@@ -496,8 +521,8 @@ impl Reader {
             };
             self.highest = self.highest.max(since);
             match followed {
-                Ok(()) | Err(Trouble::Silent(_)) => self.breathe(opened).await,
-                Err(Trouble::TooOld) => return self.breathe(opened).await,
+                Ok(()) | Err(Trouble::Silent(_)) => self.pause_if_short(opened).await,
+                Err(Trouble::TooOld) => return self.pause_if_short(opened).await,
                 Err(trouble) => {
                     self.blind |= matches!(trouble, Trouble::Refused(_));
                     self.wait(&trouble).await;
@@ -512,8 +537,8 @@ impl Reader {
         }
     }
 
-    /// Keeps a server that ends every watch at once from being asked without end.
-    async fn breathe(&mut self, opened: Instant) {
+    /// Delays the next watch if a server ends every watch at once.
+    async fn pause_if_short(&mut self, opened: Instant) {
         if opened.elapsed() < SHORT {
             sleep(self.reopening.next()).await;
         } else {
@@ -530,12 +555,13 @@ impl Reader {
         let stream = self.selection.connection.stream(call).await?;
         match stream.status {
             200 => {
+                self.table.heard();
                 if std::mem::take(&mut self.blind) {
-                    self.well();
+                    self.recovered();
                 }
                 // The server is heard again, whenever it will have something to say.
                 if std::mem::take(&mut self.unheard) {
-                    self.tell_well();
+                    self.report_recovery();
                 }
                 self.read(stream, since).await
             }
@@ -547,39 +573,34 @@ impl Reader {
     async fn read(&mut self, mut stream: Streamed, since: &mut u64) -> Result<(), Trouble> {
         loop {
             let silent = Trouble::Silent(self.pace.silence);
-            let line = timeout(self.pace.silence, stream.line()).await;
+            let line = tokio::select! {
+                line = timeout(self.pace.silence, stream.line()) => line,
+                Ok(()) = self.doubts.changed() => return Ok(()),
+            };
             let Some(line) = line.map_err(|_| silent)?? else {
                 return Ok(());
             };
+            self.table.heard();
             let Event { kind, object } = read(&line)?;
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
-                    let Some(listed) = self.object(object.get()) else {
+                    let Some((version, _)) = self.take(&kind, object.get()) else {
                         continue;
                     };
-                    *since = (*since).max(listed.version);
-                    let change = match &*kind {
-                        // What left the selection may be shown as it is now.
-                        "DELETED" => self.table.delete(&listed),
-                        _ if !self.was_wanted(&listed) => continue,
-                        _ => self.table.upsert(&listed),
-                    };
-                    if let Some(change) = change {
-                        self.listener.changed(change);
-                    }
+                    *since = (*since).max(version);
                 }
                 "BOOKMARK" => *since = (*since).max(bookmark(object).0),
                 _ => return Err(said(object)),
             }
-            self.well();
+            self.recovered();
         }
     }
 
-    /// An object as tables take it; what is none, or of no cluster, is left out.
+    /// The object as tables take it; `None` for other documents and for objects without a cluster.
     fn object(&mut self, text: &str) -> Option<Listed> {
         let kind = self.table.kind();
         let object = document::object(text, kind)
-            .inspect_err(|problem| debug!(%kind, problem, "what the server shows is no object"))
+            .inspect_err(|problem| debug!(%kind, problem, "the server returned something that is not an object"))
             .ok()?;
         let version = version(&object)?;
         let cluster = match &self.selection.clusters {
@@ -598,26 +619,17 @@ impl Reader {
         Some(Listed {
             key,
             version,
-            object,
+            object: object.into(),
         })
-    }
-
-    /// Something on the way may leave out what was asked for.
-    fn was_wanted(&self, listed: &Listed) -> bool {
-        let wanted = self.table.accepts(listed);
-        if !wanted {
-            let (kind, name) = (self.table.kind(), &*listed.key.name);
-            debug!(%kind, name, "the server shows an object that was not asked for");
-        }
-        wanted
     }
 }
 
 fn read(line: &[u8]) -> Result<Event<'_>, Trouble> {
-    serde_json::from_slice(line).map_err(|error| Trouble::Broken(format!("no event: {error}")))
+    serde_json::from_slice(line)
+        .map_err(|error| Trouble::Broken(format!("not a watch event: {error}")))
 }
 
-/// The version a bookmark stands for, and whether it ends the initial events.
+/// The version of a bookmark, and whether it ends the initial events.
 fn bookmark(object: &RawValue) -> (u64, bool) {
     let object: Value = serde_json::from_str(object.get()).unwrap_or_default();
     let metadata = &object["metadata"];
@@ -633,7 +645,11 @@ fn said(status: &RawValue) -> Trouble {
         return Trouble::TooOld;
     }
     let message = status["message"].as_str();
-    Trouble::Broken(message.unwrap_or("an error without words").to_owned())
+    Trouble::Broken(
+        message
+            .unwrap_or("error event without a message")
+            .to_owned(),
+    )
 }
 
 fn encoded(token: &str) -> String {

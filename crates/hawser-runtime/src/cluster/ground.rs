@@ -1,4 +1,4 @@
-//! What tests of requests stand on: a playground in process, and connections to both of its sides.
+//! The environment of tests that send requests: a playground in process, and connections to both of its sides.
 
 #![allow(clippy::unwrap_used, reason = "tests stand on it")]
 
@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::connection::{Connection, Limits};
 use kcp_playground::Playground;
-use kcp_playground::PlaygroundOptions;
 use kcp_playground::server::{Action, Fault, Matcher};
 
 pub struct Ground {
@@ -27,9 +26,7 @@ async fn config(kubeconfig: Value) -> kube::Config {
 
 impl Ground {
     pub async fn start() -> Self {
-        let playground = Playground::start(PlaygroundOptions::default())
-            .await
-            .unwrap();
+        let playground = Playground::start().await.unwrap();
         let connect = |config| Connection::new(config, Limits::default()).unwrap();
         Self {
             kcp: connect(config(playground.kcp_kubeconfig()).await),
@@ -47,7 +44,7 @@ impl Ground {
     }
 }
 
-/// A fault that strikes this verb on this resource, always.
+/// A fault that always affects this verb on this resource.
 pub fn fault(verb: &str, resource: &str, action: Action) -> Fault {
     let matcher = Matcher {
         verb: Some(verb.to_owned()),

@@ -1,12 +1,12 @@
-//! The fair queue: what is worked on next, when something comes back, and who waits for whom.
+//! The fair queue: it decides which key is worked on next, and when a key comes back.
 //!
-//! A key waits at most once. Adding it again while it waits can only bring it forward; adding it while
-//! it runs makes it ready right after, so nothing that happened is lost and no key ever runs twice at
-//! once. Tenants take turns, so that one with ten thousand keys delays another one's single key by one
-//! turn; live changes go before initial and resync work, which still get every eighth turn.
+//! A key waits at most once. Adding a waiting key again can only bring it forward. Adding a running key makes it ready
+//! right after the run, so no change is lost and no key runs twice at once. Tenants take turns: a tenant with ten
+//! thousand keys delays another one's single key by one turn. Live changes come before initial and resync work, which
+//! still get every eighth turn.
 //!
-//! [`Fair`] is the pure part and knows no clock; [`Queue`] is the handle that workers wait on. Neither
-//! knows what a key means.
+//! [`Fair`] is the pure part and has no clock; [`Queue`] is the handle that workers wait on. Neither knows what a key
+//! means.
 
 mod backoff;
 mod fair;
@@ -24,29 +24,29 @@ use tokio::time::Instant;
 pub use backoff::LONGEST;
 pub use fair::{Fair, Take, Taken};
 
-/// Why a key is to be looked at, the most urgent first.
+/// The reason to look at a key, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Somebody changed something just now.
+    /// Something changed just now.
     Live,
-    /// It was found by a first list, or it comes back after a wait.
+    /// The key comes from a first list, or returns after a wait.
     Initial,
-    /// To be sure.
+    /// A periodic check.
     Resync,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is left to do until something happens.
+    /// Nothing is left to do until something changes.
     Settled,
-    /// All is well, and it is to be looked at again after this time.
+    /// Successful; the key is looked at again after this time.
     Again(Duration),
-    /// Again with back-off, and not before this time where a server named one.
+    /// Failed: retried with back-off, and not before this time if a server named one.
     Failed(Option<Duration>),
 }
 
-/// How many keys wait, by what they wait for.
+/// The number of waiting keys, by the reason for the wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     pub live: usize,
@@ -57,61 +57,83 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// How many could be worked on now, had a worker the time.
+    /// The number of keys that could run now if a worker were free.
     pub fn ready(self) -> usize {
         self.live + self.initial + self.resync
     }
 }
 
-/// A queue that any number of tasks add to and workers take from. Clones are handles to one queue.
-pub struct Queue<K> {
-    shared: Arc<Shared<K>>,
+/// The numbers of a queue, now and since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueState {
+    /// Keys that could run now.
+    pub ready: usize,
+    /// The time for which the oldest of them has been ready.
+    pub oldest: Duration,
+    /// Keys that run.
+    pub busy: usize,
+    /// The time for which they have been running, in total and the longest.
+    pub unfinished: Duration,
+    pub longest: Duration,
+    /// The number of times that a key became ready; adding a ready key again does not count.
+    pub adds: u64,
+    /// The number of times that a key came back because it had failed.
+    pub retries: u64,
 }
 
-struct Shared<K> {
+/// A queue that any number of tasks add to and workers take from. Clones are handles to one queue.
+pub struct Queue<K> {
+    shared: Arc<QueueShared<K>>,
+}
+
+struct QueueShared<K> {
     /// Held for one operation at a time, never over an await.
-    state: Mutex<State<K>>,
-    /// Wakes one worker. Whoever stops waiting wakes the next one, which then looks for itself.
+    state: Mutex<LockedQueue<K>>,
+    /// Wakes one worker. A worker that stops waiting wakes the next one, which then looks for itself.
     changed: Notify,
     random: RandomState,
     start: Instant,
 }
 
-struct State<K> {
+struct LockedQueue<K> {
     fair: Fair<K>,
     closed: bool,
 }
 
-/// A key in the hands of a worker, to be given back with [`Queue::done`]. One that is dropped, by a
-/// panic or an aborted task, counts as failed.
+/// A key that a worker runs, to be returned with [`Queue::done`]. If it is dropped, by a panic or an aborted task, the
+/// run counts as failed.
 pub struct Work<K: Clone + Eq + Hash> {
     pub key: K,
     pub tenant: Arc<str>,
     pub urgency: Urgency,
-    /// How long it was ready before a worker had time.
+    /// The time for which it was ready before a worker took it.
     pub waited: Duration,
     /// One more than the failures in a row before.
     pub attempt: u32,
-    shared: Arc<Shared<K>>,
+    shared: Arc<QueueShared<K>>,
     outcome: Outcome,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// A queue for so many workers. One tenant can hold a quarter of them, and all tenants together
-    /// whose keys take long half, so that the others always find one free soon.
+    /// A queue for this many workers. One tenant can hold a quarter of them, and all tenants with long runs together
+    /// half, so that the others soon find a free one.
     pub fn new(workers: usize) -> Self {
-        Self::of(Fair::new(workers / 4).with_slow(workers / 2))
+        Self::of(
+            Fair::new(workers / 4)
+                .with_slow(workers / 2)
+                .with_workers(workers),
+        )
     }
 
-    /// A queue of which one tenant can hold so many workers, and at least one.
+    /// A queue in which one tenant can hold this many workers, at least one.
     pub fn with_share(per_tenant: usize) -> Self {
         Self::of(Fair::new(per_tenant))
     }
 
     fn of(fair: Fair<K>) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
+            shared: Arc::new(QueueShared {
+                state: Mutex::new(LockedQueue {
                     fair,
                     closed: false,
                 }),
@@ -122,30 +144,45 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Something happened to a key.
+    /// Adds a key, because something happened to it.
     pub fn add(&self, key: K, tenant: &Arc<str>, urgency: Urgency) {
         let now = self.shared.now();
         self.shared
             .change(|fair| fair.add(key, tenant, urgency, now));
     }
 
-    /// A key is to be looked at after a time, or earlier when something happens.
+    /// Adds a key for a later time; it runs earlier if something happens to it.
     pub fn add_after(&self, key: K, tenant: &Arc<str>, urgency: Urgency, after: Duration) {
         let at = self.shared.now().saturating_add(after);
         self.shared
             .change(|fair| fair.add_after(key, tenant, urgency, at));
     }
 
-    /// The next key, as soon as there is one; none once the queue is closed. Dropping the future
-    /// loses nothing.
+    /// The next key, as soon as there is one; `None` once the queue is closed. Cancel-safe.
     pub async fn next(&self) -> Option<Work<K>> {
-        let _baton = Baton(&self.shared.changed);
+        let shared = &self.shared;
+        let _baton = Baton(&shared.changed);
         loop {
-            let changed = self.shared.changed.notified();
-            match self.shared.take()? {
-                Take::Key(taken) => return Some(self.work(taken)),
+            let changed = shared.changed.notified();
+            let take = {
+                let mut state = shared.state.lock();
+                let now = shared.now();
+                (!state.closed).then(|| state.fair.take(now))?
+            };
+            match take {
+                Take::Key(taken) => {
+                    return Some(Work {
+                        key: taken.key,
+                        tenant: taken.tenant,
+                        urgency: taken.urgency,
+                        waited: taken.waited,
+                        attempt: taken.attempt,
+                        shared: Arc::clone(shared),
+                        outcome: Outcome::Failed(None),
+                    });
+                }
                 Take::Empty => changed.await,
-                Take::Wait(until) => match self.shared.start.checked_add(until) {
+                Take::Wait(until) => match shared.start.checked_add(until) {
                     // At the time itself or at a change before it: both mean to look again.
                     Some(until) => drop(tokio::time::timeout_at(until, changed).await),
                     // Beyond what the clock can tell.
@@ -155,25 +192,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Gives a key back.
+    /// Returns a key after its run.
     pub fn done(&self, mut work: Work<K>, outcome: Outcome) {
         work.outcome = outcome;
         // Dropping it says so, to the queue that it came from.
         drop(work);
     }
 
-    /// Drops every waiting key that the caller names; one that runs does not come back.
+    /// Drops every waiting key that the caller selects; a running one does not come back.
     pub fn forget(&self, gone: impl FnMut(&K) -> bool) {
         self.shared.change(|fair| fair.forget(gone));
     }
 
-    /// Lets keys that failed come back at once: what they failed for has changed.
+    /// Drops every key of one tenant, like [`Queue::forget`].
+    pub fn forget_tenant(&self, tenant: &str) {
+        self.shared.change(|fair| fair.forget_tenant(tenant));
+    }
+
+    /// Makes failed keys ready at once, because the cause of their failures has changed.
     pub fn retry(&self, meant: impl FnMut(&K) -> bool) {
         let now = self.shared.now();
         self.shared.change(|fair| fair.retry(meant, now));
     }
 
-    /// Hands out nothing more: every worker that waits or comes back is told to end.
+    /// Closes the queue: every worker that waits or returns is told to end.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.changed.notify_waiters();
@@ -184,27 +226,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.state.lock().fair.depth()
     }
 
-    /// How long the oldest ready key has been waiting.
-    pub fn oldest(&self) -> Option<Duration> {
+    pub fn state(&self) -> QueueState {
         let now = self.shared.now();
-        self.shared.state.lock().fair.oldest(now)
+        self.shared.state.lock().fair.state(now)
     }
 
-    /// How many keys are in the hands of workers.
+    /// The number of running keys.
     pub fn busy(&self) -> usize {
         self.shared.state.lock().fair.busy()
-    }
-
-    fn work(&self, taken: Taken<K>) -> Work<K> {
-        Work {
-            key: taken.key,
-            tenant: taken.tenant,
-            urgency: taken.urgency,
-            waited: taken.waited,
-            attempt: taken.attempt,
-            shared: Arc::clone(&self.shared),
-            outcome: Outcome::Failed(None),
-        }
     }
 }
 
@@ -222,7 +251,7 @@ impl<K> fmt::Debug for Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Shared<K> {
+impl<K: Clone + Eq + Hash> QueueShared<K> {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -230,13 +259,6 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     fn change(&self, change: impl FnOnce(&mut Fair<K>)) {
         change(&mut self.state.lock().fair);
         self.changed.notify_one();
-    }
-
-    /// What to do now; none once the queue is closed.
-    fn take(&self) -> Option<Take<K>> {
-        let mut state = self.state.lock();
-        let now = self.now();
-        (!state.closed).then(|| state.fair.take(now))
     }
 }
 
@@ -260,8 +282,8 @@ impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Work<K> {
     }
 }
 
-/// Wakes the next worker when one stops waiting, with a key or without: a change that woke one may
-/// have been for two, and a worker that leaves may have been the only one to know when to wake up.
+/// Wakes the next worker when one stops waiting, with or without a key: one notification may stand for two changes, and
+/// a worker that leaves may have been the only one that knew when to wake up.
 struct Baton<'a>(&'a Notify);
 
 impl Drop for Baton<'_> {

@@ -1,9 +1,9 @@
-//! What is logged of objects that cannot be kept in step: each trouble once, at a bounded rate, and without
-//! anything that the objects contain.
+//! The log of objects that cannot be synchronized: each problem once, at a bounded rate, and without contents of the
+//! objects.
 //!
-//! Servers, templates and expressions quote values in what they say. A log is read by others than an object
-//! is, so a message is logged without the words that are found in the objects it may be about. Names of
-//! objects and of fields stay.
+//! Servers, templates and expressions quote values in their messages, and a log has other readers than an object. So a
+//! message is logged without the words that occur in the objects that it may be about. Names of objects and of fields
+//! stay.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -21,43 +21,43 @@ use hawser_sync::reason::Class;
 use hawser_sync::{Code, Key, Reason};
 use kube_lang::object::Object;
 
-/// A tenant has so many lines at once,
+/// The burst of log lines of a tenant,
 const BURST: u32 = 50;
-/// and afterwards one in this time.
+/// and the interval of further ones.
 const REFILL: Duration = Duration::from_secs(1);
-/// A trouble that was not met for so long is over: what is not well is tried again far sooner.
+/// A problem that did not recur for this time is over: failed objects are retried far sooner.
 const KEPT: Duration = Duration::from_hours(1);
-/// So many troubles are known apart; others are not logged.
+/// The number of problems that are distinguished; others are not logged.
 const MOST: usize = 100_000;
-/// How often what is over is forgotten.
+/// The interval of the clean-up.
 const SWEEP: Duration = Duration::from_mins(10);
 
-/// The troubles that were logged.
+/// The problems that were logged.
 #[derive(Debug)]
 pub struct Troubles {
     started: Instant,
-    known: Mutex<Known>,
+    known: Mutex<TroubleMemory>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// By what they are about: a print of what was said, and when it was met last.
+struct TroubleMemory {
+    /// By subject: a hash of the message, and the time of the last occurrence.
     troubles: HashMap<u64, (u64, Duration)>,
-    tenants: HashMap<Arc<str>, Tenant>,
+    tenants: HashMap<Arc<str>, TenantBudget>,
     swept: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Tenant {
-    /// When it will have its whole burst again.
+struct TenantBudget {
+    /// The time at which the whole burst is available again.
     full_at: Duration,
     left_out: u64,
 }
 
-/// A trouble that is to be logged.
+/// A problem that is to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct News {
-    /// How many of the tenant's were not logged before, because there were too many.
+pub struct DueTrouble {
+    /// The number of problems of the tenant that were not logged before, because there were too many.
     pub left_out: u64,
 }
 
@@ -71,22 +71,27 @@ impl Default for Troubles {
 }
 
 impl Troubles {
-    /// Takes note of how something stands; whether it is in trouble that was not logged yet.
-    pub fn weigh(&self, about: &impl Hash, tenant: &Arc<str>, reason: &Reason) -> Option<News> {
+    /// Notes the state of a subject; returns a problem that was not logged yet.
+    pub fn note(
+        &self,
+        about: &impl Hash,
+        tenant: &Arc<str>,
+        reason: &Reason,
+    ) -> Option<DueTrouble> {
         self.known
             .lock()
-            .weigh(hash(about), tenant, reason, self.started.elapsed())
+            .note(hash(about), tenant, reason, self.started.elapsed())
     }
 }
 
-impl Known {
-    fn weigh(
+impl TroubleMemory {
+    fn note(
         &mut self,
         about: u64,
         tenant: &Arc<str>,
         reason: &Reason,
         now: Duration,
-    ) -> Option<News> {
+    ) -> Option<DueTrouble> {
         let print = match reason.code.class() {
             // Numbers may differ each time: versions, times.
             Class::Refused => hash(&(reason.code, without_numbers(&reason.detail))),
@@ -113,7 +118,7 @@ impl Known {
         tenant.full_at = full_at;
         let left_out = std::mem::take(&mut tenant.left_out);
         self.troubles.insert(about, (print, now));
-        Some(News { left_out })
+        Some(DueTrouble { left_out })
     }
 
     fn sweep(&mut self, now: Duration) {
@@ -138,12 +143,12 @@ fn without_numbers(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// More of a message is not told.
+/// The longest message.
 const LONGEST: usize = 4096;
-/// Words that are shorter than this tell nothing of an object.
+/// Shorter words reveal nothing about an object.
 const SHORTEST: usize = 4;
 
-/// A reason without what the objects contain that it may be about. Names stay, which are not theirs.
+/// A reason without contents of the objects that it may be about. Names stay, because they are no contents.
 pub fn clean<'o>(
     reason: &Reason,
     names: impl Iterator<Item = &'o Key>,
@@ -165,12 +170,12 @@ pub fn clean<'o>(
     Reason::new(reason.code, detail)
 }
 
-/// As much of a text as fits into so many bytes.
+/// The longest prefix of a text that has at most this many bytes.
 fn start(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// The words of a text that objects contain.
+/// The words of a text that occur in objects.
 struct Mask(BTreeSet<String>);
 
 impl Mask {
@@ -221,7 +226,7 @@ impl Mask {
     }
 }
 
-/// The words of a text. What a backslash escapes is none of them.
+/// The words of a text. Escape sequences are not words.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |c: char| {
@@ -234,7 +239,7 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
     .filter(|word| !word.is_empty())
 }
 
-/// What of the metadata tells nothing but which object it is.
+/// The metadata that only identifies the object.
 const IDENTITY: [&str; 10] = [
     "name",
     "namespace",
@@ -248,7 +253,7 @@ const IDENTITY: [&str; 10] = [
     "finalizers",
 ];
 
-/// All words of all values of an object, in small letters.
+/// All words in the values of an object, in lower case.
 fn contained(object: &Object, mut found: impl FnMut(&str)) {
     let mut values: Vec<&Value> = Vec::new();
     let is_secret = object.gvk().kind == "Secret";
@@ -287,7 +292,7 @@ fn contained(object: &Object, mut found: impl FnMut(&str)) {
     }
 }
 
-/// The words of a text, which may be a document whose fields are no values.
+/// The words of a text, which may be a document; names of fields are left out.
 fn inside(text: &str, all: &mut impl FnMut(&str)) {
     let document: Option<Value> = text
         .starts_with(['{', '['])
@@ -308,7 +313,7 @@ fn inside(text: &str, all: &mut impl FnMut(&str)) {
     }
 }
 
-/// A text without what stands in quotes in it.
+/// A text without its quoted parts.
 fn without_quotes(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut before = ' ';
@@ -332,7 +337,7 @@ fn without_quotes(text: &str) -> String {
     told
 }
 
-/// Words of servers and of ours that say what is wrong, whether or not an object has them too.
+/// Words that servers and Hawser use to describe problems, whether or not an object contains them too.
 const VOCABULARY: &[&str] = &[
     "admission",
     "already",

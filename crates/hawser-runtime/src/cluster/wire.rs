@@ -1,4 +1,4 @@
-//! The engine's requests as calls, and answers as the engine understands them.
+//! Translates the engine's requests into calls, and responses into answers of the engine.
 
 use std::sync::Arc;
 
@@ -10,45 +10,26 @@ use super::connection::{
     AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
 };
 use super::document;
-use hawser_sync::subject::Labels;
-use hawser_sync::{Answer, Cluster, Failure, Key, Request, Scope};
+use hawser_sync::Labels;
+use hawser_sync::{Answer, Failure, Key, Request, Scope};
 use kube_lang::object::{Gvk, Object};
 
-/// Where the objects of a scope are served.
+/// The endpoint that serves the objects of a scope.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Endpoint {
     /// At the cluster of the scope.
     pub connection: Connection,
-    /// The name of the resource in paths.
+    /// The plural name of the resource in paths.
     pub resource: Arc<str>,
 }
 
-/// What knows where scopes are served.
-pub trait Atlas: Send + Sync {
-    /// None where it is not known, such as a workspace that is no longer bound.
-    fn place(&self, scope: &Scope) -> Option<Place>;
+/// Maps scopes to endpoints.
+pub trait Router: Send + Sync {
+    /// `None` if the scope is unknown, such as a workspace that is no longer bound.
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint>;
 }
 
-impl<T: Atlas + ?Sized> Atlas for Arc<T> {
-    fn place(&self, scope: &Scope) -> Option<Place> {
-        (**self).place(scope)
-    }
-}
-
-/// Sends the requests of passes.
-pub struct Wire<A> {
-    atlas: A,
-}
-
-/// The wire on behalf of a tenant, for as long as a guard lets its requests pass. It is asked right
-/// before each is sent.
-pub struct Errand<'w, A> {
-    wire: &'w Wire<A>,
-    tenant: Option<&'w Arc<str>>,
-    guard: &'w Guard<'w>,
-}
-
-/// What may stand in a segment of a path as it is.
+/// The characters that need no escaping in a path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -57,7 +38,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'*');
 
-/// Objects a page of a list.
+/// The page size of lists.
 const PAGE: usize = 500;
 
 fn segment(text: &str) -> impl std::fmt::Display + '_ {
@@ -78,120 +59,81 @@ pub fn collection(kind: &Gvk, namespace: Option<&str>, resource: &str) -> String
     }
 }
 
-/// A selector of labels that are all there with these values, for a query.
-pub fn label_query(labels: &Labels) -> String {
+/// A label selector for a query: all these labels with these values.
+pub(crate) fn label_query(labels: &Labels) -> String {
     let pairs: Vec<_> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     format!("labelSelector={}", segment(&pairs.join(",")))
 }
 
-impl<A: Atlas> Wire<A> {
-    pub fn new(atlas: A) -> Self {
-        Self { atlas }
+/// Sends a request to the endpoint of its scope, unless the guard refuses it when its turn has come. Requests of a
+/// tenant have a share of the concurrent calls; those without a tenant have none.
+pub async fn send(
+    router: &dyn Router,
+    tenant: Option<&Arc<str>>,
+    guard: &Guard<'_>,
+    request: &Request,
+) -> Answer {
+    let scope = request.scope();
+    let Some(mut endpoint) = router.endpoint(&scope) else {
+        return nowhere(&scope);
+    };
+    if let Some(tenant) = tenant {
+        endpoint.connection = endpoint.connection.of(tenant);
     }
-
-    pub fn atlas(&self) -> &A {
-        &self.atlas
+    let key = match request {
+        Request::Find { labels, .. } => return list(&endpoint, &scope, labels).await,
+        Request::Read { key }
+        | Request::Create { key, .. }
+        | Request::Patch { key, .. }
+        | Request::Replace { key, .. }
+        | Request::ReplaceStatus { key, .. }
+        | Request::Delete { key, .. } => key,
+    };
+    let call = call(request, key, &endpoint.resource);
+    match endpoint.connection.call_if(guard, call).await {
+        Ok(reply) => answer(request, key, &reply),
+        Err(error) => unanswered(&error),
     }
+}
 
-    pub fn errand<'w>(&'w self, tenant: &'w Arc<str>, guard: &'w Guard<'w>) -> Errand<'w, A> {
-        Errand {
-            wire: self,
-            tenant: Some(tenant),
-            guard,
+async fn list(endpoint: &Endpoint, scope: &Scope, labels: &Labels) -> Answer {
+    let path = collection(&scope.kind, None, &endpoint.resource);
+    let query = label_query(labels);
+    let mut found = Vec::new();
+    let mut next = String::new();
+    loop {
+        let path = format!("{path}?{query}&limit={PAGE}{next}");
+        match page(endpoint, path, scope, &mut found).await {
+            Ok(token) if token.is_empty() => return Answer::Listed(found),
+            Ok(token) => next = format!("&continue={}", segment(&token)),
+            Err(answer) => return answer,
         }
     }
 }
 
-impl<A: Atlas> Errand<'_, A> {
-    fn place(&self, scope: &Scope) -> Option<Place> {
-        let place = self.wire.atlas.place(scope)?;
-        Some(match self.tenant {
-            Some(tenant) => Place {
-                connection: place.connection.of(tenant),
-                ..place
-            },
-            None => place,
-        })
-    }
-
-    async fn list(&self, scope: &Scope, labels: &Labels) -> Answer {
-        let Some(place) = self.place(scope) else {
-            return nowhere(scope);
-        };
-        let path = collection(&scope.kind, None, &place.resource);
-        let query = label_query(labels);
-        let mut found = Vec::new();
-        let mut next = String::new();
-        loop {
-            let page = format!("{path}?{query}&limit={PAGE}{next}");
-            match self.page(&place, page, scope, &mut found).await {
-                Ok(token) if token.is_empty() => return Answer::Listed(found),
-                Ok(token) => next = format!("&continue={}", segment(&token)),
-                Err(answer) => return answer,
-            }
+/// One page, and the token for the next one.
+async fn page(
+    endpoint: &Endpoint,
+    path: String,
+    scope: &Scope,
+    found: &mut Vec<(Key, Arc<Object>)>,
+) -> Result<String, Answer> {
+    let unasked = |error| match error {
+        AskError::Call(error) => unanswered(&error),
+        // What is not served holds nothing that could be concluded from.
+        AskError::Refused(refusal) if refusal.code == 404 => {
+            unavailable(format!("the resource is not served: {refusal}"))
         }
+        AskError::Refused(refusal) => Answer::Failed(failure(&refusal)),
+    };
+    let page = endpoint.connection.page(Call::get(path), REQUEST_TIMEOUT);
+    let mut page = page.await.map_err(unasked)?;
+    while let Some(item) = page.item().await.map_err(|error| unanswered(&error))? {
+        let object = read(&item, &scope.kind)?;
+        let key = scope.key(object.namespace(), object.name());
+        found.push((key, Arc::new(object)));
     }
-
-    /// One page, and what the next one is asked for by.
-    async fn page(
-        &self,
-        place: &Place,
-        path: String,
-        scope: &Scope,
-        found: &mut Vec<(Key, Arc<Object>)>,
-    ) -> Result<String, Answer> {
-        let unasked = |error| match error {
-            AskError::Call(error) => unanswered(&error),
-            // What is not served holds nothing that could be concluded from.
-            AskError::Refused(refusal) if refusal.code == 404 => {
-                unavailable(format!("the resource is not served: {refusal}"))
-            }
-            AskError::Refused(refusal) => Answer::Failed(failure(&refusal)),
-        };
-        let page = place.connection.page(Call::get(path), REQUEST_TIMEOUT);
-        let mut page = page.await.map_err(unasked)?;
-        while let Some(item) = page.item().await.map_err(|error| unanswered(&error))? {
-            let object = read(&item, &scope.kind)?;
-            let key = scope.key(object.namespace(), object.name());
-            found.push((key, Arc::new(object)));
-        }
-        Ok(page.end().map_err(|error| unanswered(&error))?.next)
-    }
-}
-
-impl<A: Atlas> Cluster for Wire<A> {
-    async fn send(&self, request: &Request) -> Answer {
-        let errand = Errand {
-            wire: self,
-            tenant: None,
-            guard: &|| Ok(()),
-        };
-        errand.send(request).await
-    }
-}
-
-impl<A: Atlas> Cluster for Errand<'_, A> {
-    async fn send(&self, request: &Request) -> Answer {
-        let key = match request {
-            Request::Find { scope, labels } => return self.list(scope, labels).await,
-            Request::Read { key }
-            | Request::Create { key, .. }
-            | Request::Patch { key, .. }
-            | Request::Replace { key, .. }
-            | Request::ReplaceStatus { key, .. }
-            | Request::Delete { key, .. } => key,
-        };
-        let scope = key.scope();
-        let Some(place) = self.place(&scope) else {
-            return nowhere(&scope);
-        };
-        let call = call(request, key, &place.resource);
-        let reply = place.connection.call_if(self.guard, call).await;
-        match reply {
-            Ok(reply) => answer(request, key, &reply),
-            Err(error) => unanswered(&error),
-        }
-    }
+    Ok(page.end().map_err(|error| unanswered(&error))?.next)
 }
 
 fn call(request: &Request, key: &Key, resource: &str) -> Call {
@@ -240,7 +182,7 @@ fn is_status(body: &[u8]) -> bool {
 fn read(body: &[u8], kind: &Gvk) -> Result<Object, Answer> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string());
     let object = text.and_then(|text| document::object(text, kind));
-    object.map_err(|problem| unavailable(format!("the answer is no object: {problem}")))
+    object.map_err(|problem| unavailable(format!("the response is not an object: {problem}")))
 }
 
 fn refused(request: &Request, key: &Key, refusal: &Refusal) -> Answer {
@@ -258,7 +200,7 @@ fn refused(request: &Request, key: &Key, refusal: &Refusal) -> Answer {
     Answer::Failed(failure(refusal))
 }
 
-/// What follows from a refusal other than 404.
+/// The failure for a refusal other than 404.
 fn failure(refusal: &Refusal) -> Failure {
     let caused_by = |reason: &str| refusal.causes.iter().any(|cause| cause.reason == reason);
     let said = || refusal.message.clone();

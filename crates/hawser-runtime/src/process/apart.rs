@@ -1,4 +1,4 @@
-//! A thread of its own for what must not wait for anything else of a process: who leads, and who asks whether it lives.
+//! A thread of its own for tasks that must not wait for anything else: leader election and probes.
 
 use std::future::Future;
 use std::io;
@@ -9,8 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A thread with a runtime of its own, which ends with the last clone of this. Nothing that computes for long belongs
-/// there.
+/// A thread with a runtime of its own, which ends with the last clone. Long computations do not belong there.
 #[derive(Clone, Debug)]
 pub struct Apart {
     handle: Handle,
@@ -36,7 +35,7 @@ impl Apart {
         })
     }
 
-    /// Does something there that goes on by itself until the handle is dropped.
+    /// Runs a task there until the handle is dropped.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -44,7 +43,7 @@ impl Apart {
         AbortOnDropHandle::new(self.handle.spawn(work))
     }
 
-    /// Does something there, and answers what comes of it.
+    /// Runs a future there and returns its result.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -55,7 +54,7 @@ impl Apart {
         }
     }
 
-    /// Makes something whose tasks are to be there.
+    /// Creates something whose tasks run there.
     pub fn within<T>(&self, make: impl FnOnce() -> T) -> T {
         let _here = self.handle.enter();
         make()

@@ -1,8 +1,7 @@
-//! Who of several processes works: the one that holds a Lease.
+//! Leader election: the process that holds the Lease works.
 //!
-//! Knows how a Lease is asked for, kept, given up and lost. All waiting is measured on a clock that only goes
-//! forward; what clocks on walls show is written and never read. A [`Fence`] tells every write whether it may
-//! still begin. Does not know what the work is.
+//! Acquires, renews, releases and loses a Lease. All waiting is measured on a monotonic clock; wall-clock times are
+//! written and never read. A [`Fence`] tells every write whether it may still begin. Does not know what the work is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,34 +20,33 @@ mod record;
 mod term;
 
 pub use fence::{Fence, Fenced};
-use term::{Asked, End, Term, announce};
+use term::{AcquireResult, End, Term, announce};
 
-/// How long things take.
+/// The timing of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Others wait this long for a holder that says nothing.
+    /// Others wait this long for a holder that does not renew.
     pub duration: Duration,
     /// A holder that could not renew for this long gives up.
     pub renew_deadline: Duration,
-    /// Between two attempts, at most.
+    /// The longest pause between two attempts.
     pub retry: Duration,
 }
 
-/// What is elected by.
+/// The options of the election.
 #[derive(Clone)]
 pub struct LeaseOptions {
     pub namespace: String,
     pub name: String,
-    /// Nobody else's, ever.
+    /// Unique for each process.
     pub identity: String,
     pub terms: Terms,
-    /// Opened when the Lease is held, for as long as nobody else can hold it.
+    /// Open while this process holds the Lease and nobody else can.
     pub fence: Fence,
     pub metrics: Arc<Metrics>,
 }
 
-/// The right to work, for as long as it lasts. Dropping it is giving in without a word: others have to wait
-/// until the Lease runs out.
+/// The right to work, while it lasts. Dropping it releases nothing: others have to wait until the Lease expires.
 pub struct Leadership {
     fence: Fence,
     lost: CancellationToken,
@@ -58,7 +56,7 @@ pub struct Leadership {
     options: Arc<LeaseOptions>,
 }
 
-/// Waits until this process holds the Lease. Can be dropped at any time.
+/// Waits until this process holds the Lease. Cancel-safe.
 pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership {
     let options = Arc::new(options);
     options.metrics.stands_by(&options.name);
@@ -66,30 +64,26 @@ pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership 
     let mut told = String::new();
     loop {
         match term.ask().await {
-            Asked::Held { sent } => {
+            AcquireResult::Held { sent } => {
                 tracing::info!(lease = options.name, identity = options.identity, "leading");
                 options.metrics.leads(&options.name);
                 return Leadership::start(term, connection, options, sent);
             }
-            Asked::Theirs { holder } => {
+            AcquireResult::Theirs { holder } => {
                 if holder != told {
                     tracing::info!(lease = options.name, holder, "standing by");
                     told = holder;
                 }
             }
-            Asked::Failed { problem } => {
-                tracing::warn!(
-                    lease = options.name,
-                    problem,
-                    "the lease could not be taken"
-                );
+            AcquireResult::Failed { problem } => {
+                tracing::warn!(lease = options.name, problem, "cannot acquire the lease");
             }
         }
         sleep(shortened(options.terms.retry)).await;
     }
 }
 
-/// Who this process is among others: where it runs, and that it is no other one there.
+/// The identity of this process: where it runs, and a unique part.
 pub fn identity() -> String {
     let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
         .iter()
@@ -105,15 +99,15 @@ pub fn identity() -> String {
 // === impl Terms ===
 
 impl Terms {
-    /// Those that agents of all kinds share.
+    /// The defaults that agents of all kinds share.
     pub const USUAL: Self = Self {
         duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry: Duration::from_secs(2),
     };
 
-    /// Until when nobody else can have taken a Lease over that we asked for at this time, with a fifth of its
-    /// duration for clocks that run at different speeds and writes that are on their way.
+    /// The time until which nobody else can have taken over a Lease that was renewed at this time, less a fifth of its
+    /// duration for differences between clocks and for writes under way.
     fn safe_until(&self, sent: Instant) -> Instant {
         sent + self.duration - self.duration / 5
     }
@@ -153,13 +147,13 @@ impl Leadership {
                         tracing::error!(
                             lease = options.name,
                             holder,
-                            "leadership is lost to another"
+                            "lost leadership to another process"
                         );
                     }
                     End::Expired => {
                         tracing::error!(
                             lease = options.name,
-                            "leadership is lost: it could not be renewed"
+                            "lost leadership: the lease could not be renewed"
                         );
                     }
                 }
@@ -178,18 +172,18 @@ impl Leadership {
         }
     }
 
-    /// What every write has to ask before it begins.
+    /// Every write has to ask it before it begins.
     pub fn fence(&self) -> &Fence {
         &self.fence
     }
 
-    /// Is cancelled when another one may lead. There is no way back.
+    /// Cancelled when another process may lead. Final.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 
-    /// Lets the next one work at once. To be called when nothing is written any more; takes no longer than the
-    /// time that there is to renew.
+    /// Lets the next process lead at once. Call it when nothing is written any more; takes no longer than the renew
+    /// deadline.
     pub async fn release(mut self) {
         self.fence.close();
         self.stop.cancel();
@@ -204,13 +198,13 @@ impl Leadership {
         }
         match term.give_up_in_time().await {
             Ok(()) => {
-                tracing::info!("the lease is released");
+                tracing::info!("released the lease");
                 announce(&self.connection, &self.options, "stopped leading").await;
             }
             Err(problem) => {
                 tracing::warn!(
                     problem,
-                    "the lease could not be released, others wait until it runs out"
+                    "cannot release the lease; others wait until it expires"
                 );
             }
         }
@@ -234,7 +228,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// A little less than this, so that those who started together do not ask together.
+/// A random duration a little shorter than this, so that processes that started together do not ask together.
 fn shortened(period: Duration) -> Duration {
     let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
     period * (1024 - chance) / 1024

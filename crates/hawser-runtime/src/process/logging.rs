@@ -1,8 +1,7 @@
-//! The log: one line an event on stderr, as JSON for machines or separated by tabs for people.
+//! The log: one line for each event on stderr, as JSON for machines or separated by tabs for people.
 //!
-//! Knows the keys that readers of the logs rely on. Does not know who logs what: a name for the logger
-//! comes with the event, as its target (`syncagent…`) or as its field `logger`. What stands in the spans
-//! around an event stands in its line as well.
+//! Knows the keys that readers of the logs rely on. The logger's name comes with the event, as its target
+//! (`syncagent…`) or as its field `logger`. Fields of the surrounding spans are in the line as well.
 
 use std::error::Error;
 use std::fmt;
@@ -18,16 +17,19 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use crate::errors::chain;
 
 /// Events with a target like this name their logger by it.
 const LOGGERS: &str = "syncagent";
 
-/// Where events of our own come from; of everybody else's only warnings are told.
+/// The targets of Hawser's own events; other crates log warnings and errors only.
 const OURS: &[&str] = &["hawser", LOGGERS];
 
-/// Tells without a word on whom or what for that a request failed, which whoever sent it tells with both.
+/// A target that logs failed requests without their context, which the sender logs too.
 const REPEATED: &str = "kube_client::client::builder";
 
 /// The keys of a line that are not fields of its event.
@@ -36,7 +38,7 @@ const RESERVED: &[&str] = &["level", "time", "logger", "caller", "msg"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     Json,
-    /// With the keys that log collectors of clouds look for: `timestamp`, `severity`, `source`, `message`.
+    /// With the keys that log collectors of clouds expect: `timestamp`, `severity`, `source`, `message`.
     Cloud,
     Console,
 }
@@ -56,7 +58,7 @@ pub struct LogOptions {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no log format {0:?}, only JSON and Console")]
+#[error("unknown log format {0:?}: use JSON or Console")]
 pub struct UnknownFormat(String);
 
 /// Writes each event as one line.
@@ -67,19 +69,19 @@ struct Lines<W> {
 
 /// The fields of an event or a span, in the order they were given.
 #[derive(Clone, Default)]
-struct Fields {
+struct LogFields {
     message: String,
     logger: Option<String>,
     fatal: bool,
     others: Vec<(String, Value)>,
 }
 
-/// From now on every event of this process goes to stderr, panics too.
+/// Sends every event of this process to stderr from now on, also panics.
 pub fn start(options: LogOptions) -> Result<(), SetGlobalDefaultError> {
     start_into(options, io::stderr())
 }
 
-/// As [`start`], for where stderr belongs to something else.
+/// Like [`start`], with another output.
 pub fn start_into(
     options: LogOptions,
     sink: impl Write + Send + 'static,
@@ -88,40 +90,45 @@ pub fn start_into(
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let what = panic.payload_as_str().unwrap_or("no message");
-        tracing::error!(panic = what, place, "a part of the process failed");
+        tracing::error!(panic = what, place, "a task of the process failed");
     }));
     Ok(())
 }
 
-/// Says that the process ends because of this error.
+/// Logs the error that ends the process.
 pub fn fatal(message: &str, error: &dyn Error) {
     tracing::error!(fatal = true, error = chain(error), "{message}");
-}
-
-/// An error with all that led to it.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let reason = error.to_string();
-        // Some errors repeat their reason.
-        if !text.ends_with(&reason) {
-            text.push_str(": ");
-            text.push_str(&reason);
-        }
-        source = error.source();
-    }
-    text
 }
 
 fn subscriber<W: Write + Send + 'static>(
     options: LogOptions,
     sink: W,
 ) -> impl Subscriber + Send + Sync {
-    Registry::default().with(Lines {
+    let lines = Lines {
         options,
         sink: Arc::new(Mutex::new(sink)),
-    })
+    };
+    Registry::default()
+        .with(lines)
+        .with(targets(options.verbosity))
+}
+
+/// The level filter of each target.
+fn targets(verbosity: Verbosity) -> Targets {
+    let (ours, others) = match verbosity {
+        Verbosity::Error => (LevelFilter::ERROR, LevelFilter::ERROR),
+        Verbosity::Warn => (LevelFilter::WARN, LevelFilter::WARN),
+        Verbosity::Info => (LevelFilter::INFO, LevelFilter::WARN),
+        Verbosity::Debug => (LevelFilter::DEBUG, LevelFilter::WARN),
+    };
+    let repeated = match verbosity {
+        Verbosity::Debug => others,
+        _ => LevelFilter::OFF,
+    };
+    Targets::new()
+        .with_default(others)
+        .with_targets(OURS.iter().map(|name| (*name, ours)))
+        .with_target(REPEATED, repeated)
 }
 
 // === impl LogFormat ===
@@ -141,33 +148,9 @@ impl FromStr for LogFormat {
 // === impl Lines ===
 
 impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines<W> {
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        let target = metadata.target();
-        let ours = OURS.iter().any(|name| target.starts_with(name));
-        if target.starts_with(REPEATED) && self.options.verbosity != Verbosity::Debug {
-            return false;
-        }
-        *metadata.level()
-            <= match (ours, self.options.verbosity) {
-                (true, Verbosity::Debug) => Level::DEBUG,
-                (true, Verbosity::Info) => Level::INFO,
-                (_, Verbosity::Error) => Level::ERROR,
-                (true, Verbosity::Warn) | (false, _) => Level::WARN,
-            }
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match self.options.verbosity {
-            Verbosity::Debug => LevelFilter::DEBUG,
-            Verbosity::Info => LevelFilter::INFO,
-            Verbosity::Warn => LevelFilter::WARN,
-            Verbosity::Error => LevelFilter::ERROR,
-        })
-    }
-
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            let mut fields = Fields::default();
+            let mut fields = LogFields::default();
             attributes.record(&mut fields);
             span.extensions_mut().insert(fields);
         }
@@ -175,18 +158,18 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<LogFields>()
         {
             record.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         for span in context.event_scope(event).into_iter().flatten() {
             // From the innermost outwards: what stands nearer to the event stays.
-            if let Some(outer) = span.extensions().get::<Fields>() {
-                fields.surround_by(outer);
+            if let Some(outer) = span.extensions().get::<LogFields>() {
+                fields.add_outer(outer);
             }
         }
         event.record(&mut fields);
@@ -200,7 +183,7 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
     }
 }
 
-fn json_line(metadata: &Metadata<'_>, fields: Fields) -> String {
+fn json_line(metadata: &Metadata<'_>, fields: LogFields) -> String {
     let mut line = vec![
         ("level".to_owned(), level(metadata, &fields).into()),
         ("time".to_owned(), now().into()),
@@ -216,7 +199,7 @@ fn json_line(metadata: &Metadata<'_>, fields: Fields) -> String {
     text
 }
 
-fn cloud_line(metadata: &Metadata<'_>, fields: Fields) -> String {
+fn cloud_line(metadata: &Metadata<'_>, fields: LogFields) -> String {
     let severity = match *metadata.level() {
         Level::ERROR => "ERROR",
         Level::WARN => "WARN",
@@ -238,7 +221,7 @@ fn cloud_line(metadata: &Metadata<'_>, fields: Fields) -> String {
     text
 }
 
-fn console_line(metadata: &Metadata<'_>, fields: &Fields) -> String {
+fn console_line(metadata: &Metadata<'_>, fields: &LogFields) -> String {
     let level = level(metadata, fields).to_uppercase();
     let mut parts = vec![now(), level];
     parts.extend(logger(metadata, fields).map(str::to_owned));
@@ -252,7 +235,7 @@ fn console_line(metadata: &Metadata<'_>, fields: &Fields) -> String {
     line
 }
 
-fn level(metadata: &Metadata<'_>, fields: &Fields) -> &'static str {
+fn level(metadata: &Metadata<'_>, fields: &LogFields) -> &'static str {
     match *metadata.level() {
         Level::ERROR if fields.fatal => "fatal",
         Level::ERROR => "error",
@@ -262,7 +245,7 @@ fn level(metadata: &Metadata<'_>, fields: &Fields) -> &'static str {
     }
 }
 
-fn logger<'a>(metadata: &'a Metadata<'_>, fields: &'a Fields) -> Option<&'a str> {
+fn logger<'a>(metadata: &'a Metadata<'_>, fields: &'a LogFields) -> Option<&'a str> {
     let target = metadata.target();
     fields
         .logger
@@ -274,7 +257,7 @@ fn now() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
-/// The file with the directory it is in, and the line.
+/// The file with its directory, and the line.
 fn caller(metadata: &Metadata<'_>) -> String {
     let file = metadata.file().unwrap_or(metadata.target());
     let start = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
@@ -284,7 +267,7 @@ fn caller(metadata: &Metadata<'_>) -> String {
     }
 }
 
-/// Keeps a message that has line breaks in one line.
+/// Escapes line breaks in a message.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for char in message.chars() {
@@ -315,8 +298,8 @@ fn in_order(fields: &[(String, Value)]) -> String {
 
 // === impl Fields ===
 
-impl Fields {
-    fn surround_by(&mut self, outer: &Self) {
+impl LogFields {
+    fn add_outer(&mut self, outer: &Self) {
         if self.logger.is_none() {
             self.logger.clone_from(&outer.logger);
         }
@@ -327,7 +310,7 @@ impl Fields {
         }
     }
 
-    /// A field that is said again takes its own place.
+    /// A repeated field replaces the earlier one.
     fn set(&mut self, key: String, value: Value) {
         match self.others.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value,
@@ -352,7 +335,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}").into());
     }

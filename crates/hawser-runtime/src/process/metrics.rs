@@ -1,42 +1,32 @@
-//! What a process counts about itself, under the names that dashboards of the original know and under ours.
+//! The metrics of a process, under the names that dashboards of the original use and under those of Hawser.
 //!
-//! Knows every metric and its labels. No label has values without bound: no workspace, no object is named.
+//! Defines every metric and its labels. Label values are bounded: they name no workspace and no object.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 pub mod system;
 pub mod text;
 
+use crate::cluster::cache::Size;
 use crate::cluster::connection::Observer;
-use text::{Counter, Family, Gauge, Histogram, Name};
+use crate::cluster::queue::{Outcome, QueueState};
+use text::{Counter, Family, Gauge, Histogram, Name, SECONDS};
 
-/// Of what kind the text is that metrics are served as.
+/// The content type of the metrics page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How the work on one item of a controller ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reconciled {
-    Success,
-    /// To be looked at again, at once or at a time.
-    Requeue,
-    RequeueAfter,
-    Error,
-}
-
-/// Which way a change travelled.
+/// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Spec,
     Status,
 }
 
-/// What became of an event for the people who own an object.
+/// The fate of an event for owners of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFate {
     Sent,
@@ -44,23 +34,11 @@ pub enum EventFate {
     Refused,
 }
 
-/// A queue as it is now.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct QueueState {
-    pub depth: usize,
-    /// How long the item has waited that has waited longest.
-    pub oldest: Duration,
-    /// What is being worked on: for how long in all, and the longest of it.
-    pub unfinished: Duration,
-    pub longest: Duration,
-}
-
 macro_rules! metrics {
     ($($field:ident: $number:ident = $name:literal [$($label:literal),*] $help:literal;)*) => {
-        /// All numbers. Methods only count; they never wait for whoever reads.
+        /// All metrics. Methods only count; they never wait for readers.
         pub struct Metrics {
             $($field: Family<$number>,)*
-            heard: Mutex<Vec<Heard>>,
         }
 
         impl Metrics {
@@ -71,8 +49,8 @@ macro_rules! metrics {
                         text: $name,
                         help: $help,
                         labels: &[$($label),*],
+                        bounds: SECONDS,
                     }),)*
-                    heard: Mutex::default(),
                 }
             }
 
@@ -82,7 +60,7 @@ macro_rules! metrics {
             }
         }
 
-        /// The name of each metric of ours, with its labels.
+        /// The name of each of Hawser's metrics, with its labels.
         #[cfg(test)]
         const NAMES: &[(&str, &[&str])] = &[$(($name, &[$($label),*]),)*];
     };
@@ -90,70 +68,63 @@ macro_rules! metrics {
 
 metrics! {
     published: Gauge = "sync_agent_published_resource" []
-        "PublishedResources that this agent serves.";
+        "Number of PublishedResources that this agent serves.";
     reconciles: Counter = "controller_runtime_reconcile_total" ["controller", "result"]
-        "Items that were worked on, by how it ended.";
+        "Total number of reconciles, by result.";
     reconcile_errors: Counter = "controller_runtime_reconcile_errors_total" ["controller"]
-        "Items that could not be finished.";
+        "Total number of failed reconciles.";
     reconcile_panics: Counter = "controller_runtime_reconcile_panics_total" ["controller"]
-        "Items that broke what worked on them.";
+        "Total number of reconciles that panicked.";
     reconcile_seconds: Histogram = "controller_runtime_reconcile_time_seconds" ["controller"]
-        "Time that the work on an item took.";
+        "Duration of reconciles in seconds.";
     max_workers: Gauge = "controller_runtime_max_concurrent_reconciles" ["controller"]
-        "Items that can be worked on at the same time.";
+        "Maximum number of concurrent reconciles.";
     active_workers: Gauge = "controller_runtime_active_workers" ["controller"]
-        "Items that are being worked on.";
+        "Number of running reconciles.";
     queue_depth: Gauge = "workqueue_depth" ["name", "controller"]
-        "Items that wait.";
+        "Number of queued items.";
     queue_adds: Counter = "workqueue_adds_total" ["name", "controller"]
-        "Items that were put in line.";
+        "Total number of queued items.";
     queue_retries: Counter = "workqueue_retries_total" ["name", "controller"]
-        "Items that were put in line again after a failure.";
+        "Total number of items queued again after a failure.";
     queue_waits: Histogram = "workqueue_queue_duration_seconds" ["name", "controller"]
-        "Time that items waited.";
+        "Time that items were queued, in seconds.";
     queue_works: Histogram = "workqueue_work_duration_seconds" ["name", "controller"]
-        "Time that items were worked on.";
+        "Duration of reconciles in seconds.";
     queue_unfinished: Gauge = "workqueue_unfinished_work_seconds" ["name", "controller"]
-        "Time that items have been worked on that are not finished, in all.";
+        "Sum of the ages of running reconciles in seconds.";
     queue_longest: Gauge = "workqueue_longest_running_processor_seconds" ["name", "controller"]
-        "Time that the item has been worked on that is worked on longest.";
+        "Age of the longest-running reconcile in seconds.";
     requests: Counter = "rest_client_requests_total" ["code", "method", "host"]
-        "Requests, by status, method and server.";
+        "Total number of requests, by status, method and server.";
     leading: Gauge = "leader_election_master_status" ["name"]
-        "1 where this process is the one that works, 0 where it stands by.";
+        "1 if this process leads, 0 if it stands by.";
     build: Gauge = "hawser_build_info" ["version"]
         "Always 1.";
     passes: Counter = "hawser_passes_total" ["outcome", "reason"]
-        "Passes over an object, by outcome and reason.";
+        "Total number of passes over an object, by outcome and reason.";
     pass_seconds: Histogram = "hawser_pass_seconds" ["outcome"]
-        "Time that passes took.";
+        "Duration of passes in seconds.";
     side_requests: Counter = "hawser_requests_total" ["side", "verb", "code"]
-        "Requests, by side, verb and status; the status is empty where no answer came.";
+        "Total number of requests, by side, verb and status; the status is empty without an answer.";
     orphaned_copies: Gauge = "hawser_orphaned_copies" ["kind"]
-        "Copies of workspaces that do not bind the API any more.";
+        "Number of copies of workspaces that no longer bind the API.";
     queue_oldest: Gauge = "hawser_queue_oldest_seconds" ["name"]
-        "Time that the item has waited that waits longest.";
+        "Age of the oldest queued item in seconds.";
     latency: Histogram = "hawser_latency_seconds" ["direction"]
-        "Time from a change being seen on one side to its being written to the other.";
+        "Time from seeing a change on one side to writing it to the other, in seconds.";
     cache_entries: Gauge = "hawser_cache_entries" ["side", "kind"]
-        "Objects in a cache.";
+        "Number of objects in a cache.";
     cache_bytes: Gauge = "hawser_cache_bytes" ["side", "kind"]
-        "Bytes of the objects in a cache.";
+        "Size of the objects in a cache in bytes.";
     unreadable: Gauge = "hawser_unreadable_objects" ["side", "kind"]
-        "Objects that are nested too deeply to be read.";
-    cache_age: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
-        "Time since the server last said anything about a kind.";
+        "Number of objects that are nested too deeply to be read.";
+    cache_silence: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
+        "Seconds since the last event or bookmark of a kind.";
     held_deletions: Gauge = "hawser_held_deletions" ["kind"]
-        "Deletions of copies that wait for approval.";
+        "Number of deletions of copies that wait for approval.";
     events: Counter = "hawser_events_total" ["result"]
-        "Events for owners of objects, by what became of them.";
-}
-
-/// When something was last heard of a kind.
-struct Heard {
-    side: &'static str,
-    kind: String,
-    at: Instant,
+        "Total number of events for owners of objects, by result.";
 }
 
 /// Counts the requests of one side to one server.
@@ -172,13 +143,9 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All of it as text.
+    /// All metrics as text.
     pub fn render(&self) -> String {
         self.build.of(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        for heard in self.heard.lock().iter() {
-            let age = heard.at.elapsed().as_secs_f64();
-            self.cache_age.of(&[heard.side, &heard.kind]).set(age);
-        }
         let mut out = String::new();
         // Writing to a text does not fail.
         let _ = self.write(&mut out);
@@ -186,72 +153,62 @@ impl Metrics {
         out
     }
 
-    /// How many PublishedResources are served.
+    /// Sets the number of served PublishedResources.
     #[allow(clippy::doc_markdown)]
     pub fn published(&self, count: usize) {
         self.published.of(&[]).set(number(count));
     }
 
-    pub fn reconciled(&self, controller: &str, result: Reconciled, took: Duration) {
-        let label = match result {
-            Reconciled::Success => "success",
-            Reconciled::Requeue => "requeue",
-            Reconciled::RequeueAfter => "requeue_after",
-            Reconciled::Error => "error",
+    /// Counts an item: its wait, its duration and its result; `None` if the work panicked.
+    pub fn worked(
+        &self,
+        controller: &str,
+        waited: Duration,
+        took: Duration,
+        outcome: Option<Outcome>,
+    ) {
+        let result = match outcome {
+            Some(Outcome::Settled) => "success",
+            Some(Outcome::Again(Duration::ZERO)) => "requeue",
+            // What was refused waits for somebody to change it: no error of the process.
+            Some(Outcome::Again(_) | Outcome::Failed(Some(_))) => "requeue_after",
+            Some(Outcome::Failed(None)) | None => "error",
         };
-        self.reconciles.of(&[controller, label]).add(1);
-        self.reconcile_seconds.of(&[controller]).observe(took);
-        let errors = self.reconcile_errors.of(&[controller]);
-        errors.add(u64::from(result == Reconciled::Error));
-    }
-
-    pub fn panicked(&self, controller: &str) {
-        self.reconcile_panics.of(&[controller]).add(1);
-    }
-
-    /// How many items can be worked on at a time, and how many are.
-    pub fn workers(&self, controller: &str, most: usize, active: usize) {
-        self.max_workers.of(&[controller]).set(number(most));
-        self.active_workers.of(&[controller]).set(number(active));
-    }
-
-    pub fn queue(&self, controller: &str, state: QueueState) {
-        let labels = &[controller, controller];
-        self.queue_depth.of(labels).set(number(state.depth));
-        self.queue_unfinished
-            .of(labels)
-            .set(state.unfinished.as_secs_f64());
-        self.queue_longest
-            .of(labels)
-            .set(state.longest.as_secs_f64());
-        self.queue_oldest
+        self.reconciles.of(&[controller, result]).add(1);
+        self.reconcile_seconds
             .of(&[controller])
-            .set(state.oldest.as_secs_f64());
+            .observe(took.as_secs_f64());
+        let errors = self.reconcile_errors.of(&[controller]);
+        errors.add(u64::from(result == "error"));
+        let panics = self.reconcile_panics.of(&[controller]);
+        panics.add(u64::from(outcome.is_none()));
+        let labels = &[controller, controller];
+        self.queue_waits.of(labels).observe(waited.as_secs_f64());
+        self.queue_works.of(labels).observe(took.as_secs_f64());
     }
 
-    pub fn queue_added(&self, controller: &str) {
-        self.queue_adds.of(&[controller, controller]).add(1);
+    /// Sets the state of a queue and its number of workers.
+    pub fn queue(&self, controller: &str, workers: usize, state: QueueState) {
+        self.max_workers.of(&[controller]).set(number(workers));
+        self.active_workers
+            .of(&[controller])
+            .set(number(state.busy));
+        let labels = &[controller, controller];
+        self.queue_depth.of(labels).set(number(state.ready));
+        let seconds = [
+            (&self.queue_unfinished, state.unfinished),
+            (&self.queue_longest, state.longest),
+        ];
+        for (gauge, time) in seconds {
+            gauge.of(labels).set(time.as_secs_f64());
+        }
+        let oldest = self.queue_oldest.of(&[controller]);
+        oldest.set(state.oldest.as_secs_f64());
+        self.queue_adds.of(labels).reach(state.adds);
+        self.queue_retries.of(labels).reach(state.retries);
     }
 
-    pub fn queue_retried(&self, controller: &str) {
-        self.queue_retries.of(&[controller, controller]).add(1);
-    }
-
-    /// An item was taken from the queue.
-    pub fn queue_waited(&self, controller: &str, waited: Duration) {
-        self.queue_waits
-            .of(&[controller, controller])
-            .observe(waited);
-    }
-
-    /// The work on an item is done.
-    pub fn queue_worked(&self, controller: &str, worked: Duration) {
-        self.queue_works
-            .of(&[controller, controller])
-            .observe(worked);
-    }
-
-    /// `code` is none where no answer came.
+    /// `code` is `None` if there was no response.
     pub fn request(&self, side: &str, method: &Method, host: &str, code: Option<u16>) {
         let code = code.map(|code| code.to_string());
         let verb = match *method {
@@ -270,73 +227,59 @@ impl Metrics {
         self.requests.of(&[status, method.as_str(), host]).add(1);
     }
 
-    /// This process is the one that works.
+    /// This process leads.
     pub fn leads(&self, lease: &str) {
         self.leading.of(&[lease]).set(1.0);
     }
 
-    /// Another process is the one that works, if any.
-    pub fn stands_by(&self, lease: &str) {
+    /// Another process leads, or none.
+    pub(crate) fn stands_by(&self, lease: &str) {
         self.leading.of(&[lease]).set(0.0);
     }
 
-    /// A pass over one object is over; outcome and reason are of closed sets.
+    /// Counts a pass over one object; outcome and reason are from closed sets.
     pub fn pass(&self, outcome: &'static str, reason: &'static str, took: Duration) {
         self.passes.of(&[outcome, reason]).add(1);
-        self.pass_seconds.of(&[outcome]).observe(took);
+        self.pass_seconds.of(&[outcome]).observe(took.as_secs_f64());
     }
 
-    /// A change that was seen on one side is written to the other.
+    /// Measures a change from one side to the other.
     pub fn latency(&self, direction: Direction, took: Duration) {
         let label = match direction {
             Direction::Spec => "spec",
             Direction::Status => "status",
         };
-        self.latency.of(&[label]).observe(took);
+        self.latency.of(&[label]).observe(took.as_secs_f64());
     }
 
-    /// How many objects of a kind are in a cache.
-    pub fn cache(&self, side: &'static str, kind: &str, entries: usize) {
-        self.cache_entries.of(&[side, kind]).set(number(entries));
+    /// Sets the sizes of the tables of a kind.
+    pub fn cache(&self, side: &str, kind: &str, size: Size) {
+        let labels = &[side, kind];
+        self.cache_entries.of(labels).set(number(size.entries));
+        self.cache_bytes.of(labels).set(number(size.bytes));
+        self.unreadable.of(labels).set(number(size.fragments));
+        self.cache_silence
+            .of(labels)
+            .set(size.silence.as_secs_f64());
     }
 
-    /// How many bytes they take, and how many of them cannot be read whole.
-    pub fn cached(&self, side: &'static str, kind: &str, bytes: usize, unreadable: usize) {
-        self.cache_bytes.of(&[side, kind]).set(number(bytes));
-        self.unreadable.of(&[side, kind]).set(number(unreadable));
-    }
-
-    /// The server said something about a kind, be it that nothing changed.
-    pub fn heard(&self, side: &'static str, kind: &str) {
-        let at = Instant::now();
-        let mut all = self.heard.lock();
-        match all
-            .iter_mut()
-            .find(|heard| heard.side == side && heard.kind == kind)
-        {
-            Some(heard) => heard.at = at,
-            None => all.push(Heard {
-                side,
-                kind: kind.to_owned(),
-                at,
-            }),
+    /// Removes the sizes of a kind that is no longer watched.
+    pub fn forget(&self, side: &str, kind: &str) {
+        let caches = [
+            &self.cache_entries,
+            &self.cache_bytes,
+            &self.unreadable,
+            &self.cache_silence,
+        ];
+        for gauge in caches {
+            gauge.remove(&[side, kind]);
+        }
+        if side == "service" {
+            self.orphaned_copies.remove(&[kind]);
         }
     }
 
-    /// A kind is not served any more.
-    pub fn forget(&self, side: &'static str, kind: &str) {
-        self.heard
-            .lock()
-            .retain(|heard| heard.side != side || heard.kind != kind);
-        self.cache_entries.remove(&[side, kind]);
-        self.cache_bytes.remove(&[side, kind]);
-        self.unreadable.remove(&[side, kind]);
-        self.cache_age.remove(&[side, kind]);
-        self.held_deletions.remove(&[kind]);
-        self.orphaned_copies.remove(&[kind]);
-    }
-
-    /// How many deletions of a kind wait for approval.
+    /// Sets the number of deletions of a kind that wait for approval.
     pub fn held_deletions(&self, kind: &str, count: usize) {
         self.held_deletions.of(&[kind]).set(number(count));
     }
@@ -345,16 +288,16 @@ impl Metrics {
         self.orphaned_copies.of(&[kind]).set(number(count));
     }
 
-    pub fn event(&self, fate: EventFate) {
+    pub fn events(&self, fate: EventFate, count: u64) {
         let label = match fate {
             EventFate::Sent => "sent",
             EventFate::Dropped => "dropped",
             EventFate::Refused => "refused",
         };
-        self.events.of(&[label]).add(1);
+        self.events.of(&[label]).add(count);
     }
 
-    /// What counts the requests of a connection.
+    /// The observer of a connection's requests.
     pub fn requests(self: &Arc<Self>, side: &'static str, host: &str) -> Requests {
         Requests {
             metrics: Arc::clone(self),
@@ -376,7 +319,7 @@ impl Observer for Requests {
     }
 }
 
-/// Counts of things fit into what a gauge can tell apart.
+/// Converts a count to the value of a gauge.
 #[allow(clippy::cast_precision_loss)]
 fn number(count: usize) -> f64 {
     count as f64

@@ -1,7 +1,6 @@
-//! Two small servers for whoever looks after the process: metrics and probes, in plain HTTP.
+//! Two small HTTP servers for operators: metrics and probes.
 //!
-//! Knows addresses as Go programs take them, pages and their limits. What is on a page is somebody else's
-//! business: [`Metrics`] or [`Health`].
+//! Knows addresses in Go's syntax, pages and their limits. [`Metrics`] and [`Health`] provide the content of the pages.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,13 +28,13 @@ pub use health::Health;
 
 use super::metrics::{self, Metrics};
 
-/// How long a client may take to say what it wants.
+/// The time limit for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// How long a connection is kept for its client, whatever it does with it.
+/// The time limit of a connection.
 const LONGEST: Duration = Duration::from_mins(2);
-/// How many clients are served at a time; others wait.
+/// The number of concurrent connections; others wait.
 const CLIENTS: usize = 64;
-/// How long to wait when no connection can be accepted.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is served.
@@ -45,20 +44,20 @@ pub enum Pages {
     Metrics(Arc<Metrics>),
     /// `/healthz` and `/readyz`.
     Probes(Arc<Health>),
-    /// What somebody else has to say.
+    /// Pages of a dialect.
     Site(Arc<dyn Site>),
 }
 
-/// Pages that somebody makes up when they are asked for, in less time than a connection is kept.
+/// Pages that are made on request, within the time limit of a connection.
 pub trait Site: Send + Sync {
-    /// Status, content type and text of the page at a path, where there is one.
+    /// Status, content type and text of the page at a path, if there is one.
     fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>>;
 }
 
 /// Status, content type and text.
 pub type SitePage = (StatusCode, &'static str, String);
 
-/// An address that is taken, and nobody is served at yet.
+/// A listening socket that serves nobody yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -67,9 +66,9 @@ pub struct Bound {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("{flag}={address:?} is no address: give host:port, or :port for every interface")]
+    #[error("{flag}={address:?} is not an address: use host:port, or :port for all interfaces")]
     Address { flag: &'static str, address: String },
-    #[error("{flag}: cannot listen at {address:?}")]
+    #[error("{flag}: cannot listen on {address:?}")]
     Listen {
         flag: &'static str,
         address: String,
@@ -77,13 +76,13 @@ pub enum ServeError {
     },
 }
 
-struct Page {
+struct TextResponse {
     status: StatusCode,
     content_type: &'static str,
     text: String,
 }
 
-/// Takes the address that a flag gives.
+/// Listens on the address of a flag.
 pub async fn bind(flag: &'static str, address: &str) -> Result<Bound, ServeError> {
     let places = match address.rsplit_once(':') {
         // Both families where there are both.
@@ -159,9 +158,12 @@ impl Bound {
     }
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
+type ConnectionPermit = tokio::sync::OwnedSemaphorePermit;
 
-async fn accept(listener: &TcpListener, free: &Arc<Semaphore>) -> io::Result<(TcpStream, Place)> {
+async fn accept(
+    listener: &TcpListener,
+    free: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, ConnectionPermit)> {
     // The semaphore is never closed.
     let place = Arc::clone(free)
         .acquire_owned()
@@ -182,7 +184,7 @@ async fn converse(stream: TcpStream, pages: Pages) {
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = ended {
-        tracing::debug!(%error, "a reader of metrics or probes went away early");
+        tracing::debug!(%error, "a client of metrics or probes disconnected early");
     }
 }
 
@@ -190,7 +192,7 @@ async fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Byt
     let page = if matches!(*request.method(), Method::GET | Method::HEAD) {
         pages.page(request.uri().path()).await
     } else {
-        Page::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")
+        TextResponse::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")
     };
     let mut response = Response::new(Full::from(page.text));
     *response.status_mut() = page.status;
@@ -202,32 +204,36 @@ async fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Byt
 // === impl Pages ===
 
 impl Pages {
-    async fn page(&self, path: &str) -> Page {
+    async fn page(&self, path: &str) -> TextResponse {
         let path = path.trim_end_matches('/');
         match (self, path) {
-            (Self::Metrics(metrics), "/metrics") => Page {
+            (Self::Metrics(metrics), "/metrics") => TextResponse {
                 status: StatusCode::OK,
                 content_type: metrics::CONTENT_TYPE,
                 text: metrics.render(),
             },
             (Self::Site(site), path) => match site.page(path).await {
-                Some((status, content_type, text)) => Page {
+                Some((status, content_type, text)) => TextResponse {
                     status,
                     content_type,
                     text,
                 },
-                None => Page::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+                None => TextResponse::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
             },
-            (Self::Probes(health), "/healthz") => Page::check(health.not_alive().into_iter()),
-            (Self::Probes(health), "/readyz") => Page::check(health.not_ready().into_iter()),
-            _ => Page::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+            (Self::Probes(health), "/healthz") => {
+                TextResponse::check(health.not_alive().into_iter())
+            }
+            (Self::Probes(health), "/readyz") => {
+                TextResponse::check(health.not_ready().into_iter())
+            }
+            _ => TextResponse::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
         }
     }
 }
 
 // === impl Page ===
 
-impl Page {
+impl TextResponse {
     fn plain(status: StatusCode, text: &str) -> Self {
         Self {
             status,
@@ -236,7 +242,7 @@ impl Page {
         }
     }
 
-    /// Good where there is nothing to say against it.
+    /// Status 200 if there is no complaint.
     fn check(problems: impl Iterator<Item = String>) -> Self {
         let text: String = problems.map(|problem| problem + "\n").collect();
         if text.is_empty() {

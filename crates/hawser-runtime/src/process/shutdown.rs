@@ -1,4 +1,4 @@
-//! The end: asked for by a signal, drained for a few seconds, taken at once by a second signal.
+//! The shutdown: a signal begins it, running work has a few seconds, a second signal ends the process at once.
 
 use std::future::Future;
 use std::io;
@@ -9,30 +9,32 @@ use futures::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long what is under way may go on once the end was asked for.
+/// The time limit for running work after the first signal.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// What shells add to the number of a signal for the exit code.
+/// The offset that shells add to the number of a signal for the exit code.
 const KILLED_BY: i32 = 128;
 
 /// Signals that ask a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum TerminationSignal {
     Terminate,
     Interrupt,
 }
 
-/// A token that is cancelled by SIGTERM and SIGINT. The second signal ends the process where it stands.
+/// A token that is cancelled by SIGTERM and SIGINT. A second signal ends the process immediately.
 ///
-/// From here on these signals do nothing else.
+/// The default effect of these signals is replaced.
 pub fn on_signal() -> io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let asked = stream::poll_fn(move |context| {
         if terminate.poll_recv(context).is_ready() {
-            return Poll::Ready(Some(Asked::Terminate));
+            return Poll::Ready(Some(TerminationSignal::Terminate));
         }
-        interrupt.poll_recv(context).map(|_| Some(Asked::Interrupt))
+        interrupt
+            .poll_recv(context)
+            .map(|_| Some(TerminationSignal::Interrupt))
     });
     let stop = CancellationToken::new();
     let stopping = stop.clone();
@@ -45,17 +47,20 @@ pub fn on_signal() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// What is left of some work once it had to come to its end: none if it took too long and was dropped.
+/// The result of work within a time limit; `None` if it took too long and was dropped.
 pub async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = T>) -> Option<T> {
     let done = tokio::time::timeout(limit, work).await.ok();
     if done.is_none() {
-        tracing::warn!(?limit, "{what} took too long and was given up");
+        tracing::warn!(?limit, "{what} took too long and was aborted");
     }
     done
 }
 
-/// Cancels at the first signal; the exit code after the second one.
-async fn obey(mut asked: impl Stream<Item = Asked> + Unpin, stop: CancellationToken) -> i32 {
+/// Cancels at the first signal; returns the exit code after the second one.
+async fn obey(
+    mut asked: impl Stream<Item = TerminationSignal> + Unpin,
+    stop: CancellationToken,
+) -> i32 {
     let mut next = async || match asked.next().await {
         Some(asked) => asked,
         None => std::future::pending().await,
@@ -64,13 +69,13 @@ async fn obey(mut asked: impl Stream<Item = Asked> + Unpin, stop: CancellationTo
     tracing::info!(signal = first.name(), "stopping");
     stop.cancel();
     let second = next().await;
-    tracing::warn!(signal = second.name(), "stopping at once");
+    tracing::warn!(signal = second.name(), "stopping immediately");
     KILLED_BY + second.number()
 }
 
 // === impl Asked ===
 
-impl Asked {
+impl TerminationSignal {
     fn name(self) -> &'static str {
         match self {
             Self::Terminate => "SIGTERM",
@@ -99,10 +104,10 @@ mod tests {
         let stop = CancellationToken::new();
         let obeyed = tokio::spawn(obey(signals, stop.clone()));
         assert!(!stop.is_cancelled());
-        send.send(Asked::Terminate).await.unwrap();
+        send.send(TerminationSignal::Terminate).await.unwrap();
         stop.cancelled().await;
         assert!(!obeyed.is_finished());
-        send.send(Asked::Interrupt).await.unwrap();
+        send.send(TerminationSignal::Interrupt).await.unwrap();
         assert_eq!(obeyed.await.unwrap(), 130);
     }
 

@@ -36,7 +36,7 @@ fn write(
     live: &Object,
     now: Duration,
 ) -> Option<Contest> {
-    match contests.weigh(request, Some(live), now) {
+    match contests.judge(request, Some(live), now) {
         Ok(imposed) => {
             contests.made(imposed, now);
             None
@@ -132,7 +132,7 @@ fn an_object_that_is_deleted_each_time_it_is_made_is_contested_as_a_whole() {
             key: key("a"),
             object: object("", json!({"tick": tick})),
         };
-        match contests.weigh(&made, None, at(tick)) {
+        match contests.judge(&made, None, at(tick)) {
             Ok(imposed) => contests.made(imposed, at(tick)),
             Err(contest) => {
                 assert_eq!(contest.place, "");
@@ -151,7 +151,7 @@ fn what_is_remembered_is_bounded() {
             key: key(&n.to_string()),
             patch: json!({"metadata": {"uid": "u"}, "spec": {"n": n}}),
         };
-        let imposed = contests.weigh(&request, None, at(0)).unwrap();
+        let imposed = contests.judge(&request, None, at(0)).unwrap();
         contests.made(imposed, at(0));
     }
     assert!(contests.recent.len() + contests.older.len() <= 2 * MOST);
@@ -160,7 +160,7 @@ fn what_is_remembered_is_bounded() {
             key: key("many"),
             patch: json!({"metadata": {"uid": "u"}, "spec": {n.to_string(): n}}),
         };
-        let imposed = contests.weigh(&request, None, at(0)).unwrap();
+        let imposed = contests.judge(&request, None, at(0)).unwrap();
         contests.made(imposed, at(0));
     }
     let written = contests.written(&key("many")).unwrap();
@@ -170,6 +170,6 @@ fn what_is_remembered_is_bounded() {
         key: key("whole"),
         patch: json!({"metadata": {"uid": "u"}, "spec": whole}),
     };
-    let imposed = contests.weigh(&request, None, at(0)).unwrap();
+    let imposed = contests.judge(&request, None, at(0)).unwrap();
     assert_eq!(imposed.places.len(), 1);
 }

@@ -41,7 +41,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("", "events", ""));
 pub(super) struct Events;
 
 /// Events as `events.k8s.io/v1` shows them.
-pub(super) struct View;
+pub(super) struct EventView;
 
 /// Forgets events whose time is over, whenever another is written.
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub(super) struct Expiry {
     last: Mutex<Option<Timestamp>>,
 }
 
-impl Conversion for View {
+impl Conversion for EventView {
     fn to_served(&self, mut stored: Object) -> Result<Object, Status> {
         for (core, view) in RENAMED {
             rename(&mut stored, core, view);

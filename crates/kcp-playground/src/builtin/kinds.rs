@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::reviews::{Identify, Question, Reviews};
-use super::shapes::{Dropping, Shape, Typed};
+use super::shapes::{DecodedKind, Dropping, Shape};
 use super::{accounts, data, events, leases, namespaces, quotas, rbac};
 use crate::catalog::{Conversion, Flavour, ObjectSchema, Resource, Strategy, Verbs};
 use crate::custom::{self, definitions};
@@ -20,7 +20,7 @@ pub(super) struct Row {
     plural: &'static str,
     short_names: &'static [&'static str],
     scope: Scope,
-    status: Status,
+    status: StatusSubresource,
     flavour: Flavour,
     verbs: Verbs,
     name_rule: NameRule,
@@ -30,7 +30,7 @@ pub(super) struct Row {
 
 /// Whether `/status` is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum StatusSubresource {
     Served,
     Absent,
 }
@@ -59,7 +59,7 @@ const CORE: Row = Row {
     plural: "",
     short_names: &[],
     scope: Scope::Namespaced,
-    status: Status::Absent,
+    status: StatusSubresource::Absent,
     flavour: Flavour::BuiltIn,
     verbs: Verbs::All,
     name_rule: NameRule::Dns1123Subdomain,
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[Row] = &[
         plural: "namespaces",
         short_names: &["ns"],
         scope: Scope::Cluster,
-        status: Status::Served,
+        status: StatusSubresource::Served,
         name_rule: NameRule::Dns1123Label,
         selectable: &["status.phase"],
         rules: Rules::Namespace,
@@ -151,7 +151,7 @@ pub(super) const TABLE: &[Row] = &[
         kind: "ResourceQuota",
         plural: "resourcequotas",
         short_names: &["quota"],
-        status: Status::Served,
+        status: StatusSubresource::Served,
         rules: Rules::Quota,
         ..CORE
     },
@@ -211,7 +211,7 @@ pub(super) const TABLE: &[Row] = &[
         plural: custom::PLURAL,
         short_names: &["crd", "crds"],
         scope: Scope::Cluster,
-        status: Status::Served,
+        status: StatusSubresource::Served,
         flavour: Flavour::BuiltInWithGeneration,
         rules: Rules::Definition,
         ..CORE
@@ -229,7 +229,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         kind: "ValidatingAdmissionPolicy",
         plural: "validatingadmissionpolicies",
-        status: Status::Served,
+        status: StatusSubresource::Served,
         ..ADMISSION
     },
     Row {
@@ -243,7 +243,7 @@ pub(super) const TABLE: &[Row] = &[
         plural: "certificatesigningrequests",
         short_names: &["csr"],
         scope: Scope::Cluster,
-        status: Status::Served,
+        status: StatusSubresource::Served,
         selectable: &["spec.signerName"],
         ..CORE
     },
@@ -311,7 +311,7 @@ impl Row {
                 _ => Table::new(self.group, self.plural, ""),
             },
             storage_version: self.version.into(),
-            has_status: self.status == Status::Served,
+            has_status: self.status == StatusSubresource::Served,
             verbs: self.verbs,
             flavour: self.flavour,
             name_rule: self.name_rule,
@@ -320,11 +320,10 @@ impl Row {
             fields: fields::builtin::kind(self.group, self.kind).unwrap_or(fields::Type::Deduced),
             strategy: Some(self.strategy(identify)),
             conversion: (self.group == events::VIEW_GROUP)
-                .then(|| Arc::new(events::View) as Arc<dyn Conversion>),
+                .then(|| Arc::new(events::EventView) as Arc<dyn Conversion>),
             required_label: None,
             only: None,
             selectable_fields: names(self.selectable),
-            deprecation: None,
             printer: (self.verbs != Verbs::CreateOnly).then(|| table::builtin(self.kind)),
             incarnation: 0,
         })
@@ -344,7 +343,7 @@ impl Row {
             self.group
         };
         let shape = Arc::new(Shape::new(group, self.version, self.kind));
-        Arc::new(Typed { shape, rules })
+        Arc::new(DecodedKind { shape, rules })
     }
 }
 
@@ -357,7 +356,7 @@ impl Rules {
             Self::Secret => Arc::new(data::Secrets),
             Self::ServiceAccount => Arc::new(accounts::ServiceAccounts),
             Self::Role => Arc::new(rbac::Roles),
-            Self::RoleBinding => Arc::new(rbac::Bindings),
+            Self::RoleBinding => Arc::new(rbac::RoleBindings),
             Self::Event => Arc::new(events::Events),
             Self::Lease => Arc::new(leases::Leases),
             Self::Quota => Arc::new(quotas::Quotas),

@@ -11,39 +11,39 @@ use kube_schema::field::Path;
 
 /// A type, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Type(u32);
+pub(super) struct MemberType(u32);
 
 /// Nothing is said of what is below.
-const ANYTHING: Type = Type(0);
+const ANYTHING: MemberType = MemberType(0);
 
 #[derive(Debug)]
 enum Members {
     Anything,
     /// In order.
-    Fields(Box<[(Box<str>, Type)]>),
+    Fields(Box<[(Box<str>, MemberType)]>),
     /// Any names, and one type of value.
-    Values(Type),
-    Items(Type),
+    Values(MemberType),
+    Items(MemberType),
     /// One or the other, by the form that a value has.
     Either {
-        object: Type,
-        array: Type,
+        object: MemberType,
+        array: MemberType,
     },
 }
 
 struct Known {
     types: Vec<Members>,
-    names: BTreeMap<String, Type>,
+    names: BTreeMap<String, MemberType>,
 }
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::all(types()));
 
 /// The published type of a name.
-pub(super) fn named(name: &str) -> Option<Type> {
+pub(super) fn named(name: &str) -> Option<MemberType> {
     KNOWN.names.get(name).copied()
 }
 
-impl Type {
+impl MemberType {
     /// Drops what an object has and its type does not; the paths of that.
     pub(super) fn prune(self, object: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
@@ -97,7 +97,7 @@ impl Known {
             known.names.insert(name.to_owned(), place);
         }
         for name in published.names() {
-            if let (Some(Type(place)), Some(definition)) =
+            if let (Some(MemberType(place)), Some(definition)) =
                 (known.names.get(name).copied(), published.get(name))
             {
                 let members = known.members(&definition, published);
@@ -107,13 +107,13 @@ impl Known {
         known
     }
 
-    fn add(&mut self, members: Members) -> Type {
+    fn add(&mut self, members: Members) -> MemberType {
         let place = self.types.len();
         self.types.push(members);
-        Type(u32::try_from(place).expect("there are some hundred types"))
+        MemberType(u32::try_from(place).expect("there are some hundred types"))
     }
 
-    fn type_of(&mut self, schema: &Value, published: &Types) -> Type {
+    fn type_of(&mut self, schema: &Value, published: &Types) -> MemberType {
         if let Some(known) = referred(schema).and_then(|name| self.names.get(name)) {
             return *known;
         }
@@ -152,8 +152,8 @@ impl Known {
         &mut self,
         properties: &Map<String, Value>,
         published: &Types,
-    ) -> Box<[(Box<str>, Type)]> {
-        let mut fields: Vec<(Box<str>, Type)> = properties
+    ) -> Box<[(Box<str>, MemberType)]> {
+        let mut fields: Vec<(Box<str>, MemberType)> = properties
             .iter()
             .map(|(name, schema)| (name.as_str().into(), self.type_of(schema, published)))
             .collect();

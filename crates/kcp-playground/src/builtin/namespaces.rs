@@ -28,15 +28,15 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("", "namespaces", ""
 pub(super) struct Namespaces;
 
 /// Empties namespaces that are being deleted, then lets them go.
-pub struct Lifecycle;
+pub(crate) struct Lifecycle;
 
 /// Where a namespace is kept.
-pub fn key(cluster: &str, name: &str) -> Key {
+pub(crate) fn key(cluster: &str, name: &str) -> Key {
     TABLE.key(cluster, "", name)
 }
 
 /// Makes a namespace unless it is there; for those that nobody asks for.
-pub fn ensure(tx: &mut Tx<'_>, cluster: &str, name: &str) -> Result<(), Status> {
+pub(crate) fn ensure(tx: &mut Tx<'_>, cluster: &str, name: &str) -> Result<(), Status> {
     let key = key(cluster, name);
     if tx.get(&key).is_some() {
         return Ok(());
@@ -53,7 +53,7 @@ pub fn ensure(tx: &mut Tx<'_>, cluster: &str, name: &str) -> Result<(), Status> 
 
 /// Refuses to create an object in a namespace that is missing or going. To be asked about every
 /// create of an object that has a namespace.
-pub fn check_open(
+pub(crate) fn check_open(
     read: &dyn Read,
     cluster: &str,
     namespace: &str,
@@ -256,7 +256,7 @@ fn progress(tx: &mut Tx<'_>, key: &Key, mut namespace: Object) -> Result<(), Sta
 
 /// What a namespace still holds.
 #[derive(Default)]
-struct Left {
+struct Remaining {
     objects: usize,
     /// `resource.group has n resource instances`
     content: Vec<String>,
@@ -264,8 +264,8 @@ struct Left {
 }
 
 /// Removes or marks everything that is in a namespace.
-fn empty(tx: &mut Tx<'_>, namespace: &Key) -> Result<Left, Status> {
-    let mut left = Left::default();
+fn empty(tx: &mut Tx<'_>, namespace: &Key) -> Result<Remaining, Status> {
+    let mut left = Remaining::default();
     for table in Read::tables(tx) {
         let mut range = Range::in_cluster(&table, namespace.cluster());
         range.namespace = Some(namespace.name().clone());
@@ -296,7 +296,7 @@ fn empty(tx: &mut Tx<'_>, namespace: &Key) -> Result<Left, Status> {
     Ok(left)
 }
 
-impl Left {
+impl Remaining {
     fn conditions(&self, namespace: &Object, now: &str) -> Value {
         let finalizers: Vec<&str> = self.finalizers.iter().map(String::as_str).collect();
         let rows = [

@@ -12,7 +12,7 @@ use kube_schema::names;
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) struct Roles;
-pub(super) struct Bindings;
+pub(super) struct RoleBindings;
 
 impl Strategy for Roles {
     fn looks_around(&self) -> bool {
@@ -82,7 +82,7 @@ impl Strategy for Roles {
     }
 }
 
-impl Strategy for Bindings {
+impl Strategy for RoleBindings {
     fn looks_around(&self) -> bool {
         false
     }

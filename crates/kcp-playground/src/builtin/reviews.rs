@@ -12,7 +12,7 @@ use kube_lang::object::Object;
 use kube_schema::field::FieldError;
 
 /// Who a bearer token stands for.
-pub type Identify = Arc<dyn Fn(&str) -> Option<User> + Send + Sync>;
+pub(crate) type Identify = Arc<dyn Fn(&str) -> Option<User> + Send + Sync>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {

@@ -22,7 +22,7 @@ pub(super) struct Shape {
     version: &'static str,
     kind: &'static str,
     /// Its type, where there is one.
-    members: OnceLock<Option<members::Type>>,
+    members: OnceLock<Option<members::MemberType>>,
     schema: OnceLock<Schema>,
 }
 
@@ -41,7 +41,7 @@ impl Shape {
         types().name_of(self.group, self.version, self.kind)
     }
 
-    fn members(&self) -> Option<members::Type> {
+    fn members(&self) -> Option<members::MemberType> {
         *self
             .members
             .get_or_init(|| self.name().and_then(members::named))
@@ -59,7 +59,7 @@ impl Shape {
     }
 }
 
-/// Drops fields and nulls; types are [`Typed`]'s, so that a wrong one is a bad request and not an
+/// Drops fields and nulls; types are [`DecodedKind`]'s, so that a wrong one is a bad request and not an
 /// invalid object.
 pub(super) struct Dropping(pub(super) Arc<Shape>);
 
@@ -116,12 +116,12 @@ fn misfit(schema: &Schema, value: &Value) -> Option<FieldError> {
 }
 
 /// A kind whose objects have to decode before anything else is asked about them.
-pub(super) struct Typed {
+pub(super) struct DecodedKind {
     pub(super) shape: Arc<Shape>,
     pub(super) rules: Option<Arc<dyn Strategy>>,
 }
 
-impl Strategy for Typed {
+impl Strategy for DecodedKind {
     fn looks_around(&self) -> bool {
         self.rules
             .as_ref()

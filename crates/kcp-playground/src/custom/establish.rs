@@ -132,7 +132,7 @@ impl Taken {
 }
 
 /// Why a name was not given: reason and message.
-type Conflict = (&'static str, String);
+type NameConflict = (&'static str, String);
 
 /// Brings the status of a definition up to what it asks for.
 fn establish(crd: &mut Object, taken: &Taken, now: &str) {
@@ -170,7 +170,7 @@ fn establish(crd: &mut Object, taken: &Taken, now: &str) {
 }
 
 /// What a definition gets of the names that it asks for. Where one is taken, it keeps what it had.
-fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conflict>) {
+fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<NameConflict>) {
     let empty = json!({});
     let value = crd.as_value();
     let asked = value.pointer("/spec/names").unwrap_or(&empty);
@@ -212,7 +212,7 @@ fn choose_names(crd: &Object, taken: &Taken) -> (Map<String, Value>, Option<Conf
 }
 
 /// Begins the end of a definition, which waits for that of its objects.
-pub fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
+pub(crate) fn mark_definition(tx: &Tx<'_>, crd: &mut Object) {
     let now = timestamp(tx);
     let mut finalizers: Vec<Value> = crd.finalizers().map(Value::from).collect();
     if !crd.has_finalizer(FINALIZER) {

@@ -45,7 +45,7 @@ const OWNER: [&str; 6] = [
 
 /// A schema and what tells it from others.
 #[derive(Clone, Debug)]
-pub struct FittedSchema {
+pub(crate) struct FittedSchema {
     schema: Schema,
     document: Arc<Value>,
     stamp: u64,
@@ -53,7 +53,7 @@ pub struct FittedSchema {
 
 impl FittedSchema {
     /// `document` is the schema as it was written.
-    pub fn new(schema: Schema, document: &Value) -> Self {
+    pub(crate) fn new(schema: Schema, document: &Value) -> Self {
         // Members are sorted, so equal documents have equal texts.
         let stamp = super::hash(document.to_string());
         Self {

@@ -7,7 +7,7 @@ type Rank = (u8, u64, u64);
 
 /// Preferred first: stable before beta before alpha, higher numbers before lower ones, and what does
 /// not look like a version of Kubernetes last, by the alphabet.
-pub fn prefer(left: &str, right: &str) -> Ordering {
+pub(crate) fn prefer(left: &str, right: &str) -> Ordering {
     match (rank(left), rank(right)) {
         (Some(left), Some(right)) => Reverse(left).cmp(&Reverse(right)),
         (Some(_), None) => Ordering::Less,

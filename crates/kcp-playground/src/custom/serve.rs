@@ -1,9 +1,7 @@
 //! From a definition to the resources that it serves.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::order::prefer;
 use super::{FittedSchema, hash};
 use crate::catalog::{self, Flavour, ObjectSchema, Resource, Verbs};
 use crate::fields;
@@ -11,12 +9,12 @@ use crate::status::Status;
 use crate::store::{Name, Table};
 use crate::table::{Custom, Printer};
 use kube_lang::object::Object;
-use kube_schema::crd::{Conversion, Definition, Version};
+use kube_schema::crd::{Conversion, Definition};
 use kube_schema::names::Scope;
 
 /// Where a definition comes from.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub(crate) struct Origin<'a> {
     /// Of the export, for one that is bound; otherwise empty.
     pub identity: &'a str,
     /// Watches end when another takes its place.
@@ -24,7 +22,7 @@ pub struct Origin<'a> {
 }
 
 /// One resource for each served version, in the order of the definition.
-pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
+pub(crate) fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
     let storage: Name = definition
         .storage_version()
         .map(|version| version.name.as_str())
@@ -38,12 +36,7 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
         let schema = FittedSchema::new(version.schema.clone(), &version.schema_document);
         Arc::new(schema) as Arc<dyn ObjectSchema>
     });
-    let warnings: Vec<_> = definition
-        .versions
-        .iter()
-        .map(|version| deprecation(&definition, version))
-        .collect();
-    for (version, deprecation) in definition.versions.into_iter().zip(warnings) {
+    for version in definition.versions {
         if !version.served {
             continue;
         }
@@ -79,36 +72,11 @@ pub fn serve(definition: Definition, origin: &Origin<'_>) -> Vec<Resource> {
                 .iter()
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
-            deprecation,
             printer: Some(Arc::new(Custom::new(&version.columns)) as Arc<dyn Printer>),
             incarnation: hash((origin.uid, origin.identity, namespaced, &names.kind)),
         });
     }
     resources
-}
-
-/// What clients of a version are warned of, if it is deprecated: in the definition's own words, or
-/// in those that lead to the best version that is not.
-fn deprecation(definition: &Definition, version: &Version) -> Option<Name> {
-    if !version.deprecated {
-        return None;
-    }
-    if let Some(warning) = &version.deprecation_warning {
-        return Some(warning.as_str().into());
-    }
-    let (group, kind) = (&definition.group, &definition.names.kind);
-    let better = definition
-        .versions
-        .iter()
-        .filter(|other| other.served && !other.deprecated)
-        .filter(|other| prefer(&other.name, &version.name).is_lt())
-        .min_by(|a, b| prefer(&a.name, &b.name));
-    let mut warning = format!("{group}/{} {kind} is deprecated", version.name);
-    if let Some(better) = better {
-        // Writing into a text cannot fail.
-        let _ = write!(warning, "; use {group}/{} {kind}", better.name);
-    }
-    Some(warning.as_str().into())
 }
 
 /// Stands for a conversion webhook: other versions than the stored one are refused, not guessed.

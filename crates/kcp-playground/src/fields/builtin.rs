@@ -6,28 +6,20 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
-use super::types::{Atom, Field, List, Map, Relation, Scalar, Type};
+use super::types::{Atom, List, Map, Relation, ScalarType, StructField, Type};
 
 /// How a strategic merge patch treats a list that it does not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub(crate) enum Patch {
     /// As a set of scalars.
     Set,
     /// By this field of the items.
     Key(&'static str),
 }
 
-/// How the items of a list are told apart, in the words of the `x-kubernetes-list-type` extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListType {
-    Atomic,
-    Set,
-    Map(&'static [String]),
-}
-
 /// A type of the table.
 #[derive(Debug)]
-pub struct Struct {
+pub(crate) struct Struct {
     atom: Atom,
     patches: BTreeMap<&'static str, Patch>,
     /// Fields that are always written, as they are when they are empty.
@@ -36,30 +28,30 @@ pub struct Struct {
 }
 
 /// All types, in the order of their names.
-struct Table {
+struct TypeTable {
     names: Vec<&'static str>,
     types: Vec<Struct>,
 }
 
 /// A type of the table: its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known(usize);
+pub(crate) struct TypeId(usize);
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(include_str!("builtin.txt")));
+static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(include_str!("builtin.txt")));
 
 /// The type of a built-in kind; none if it is not in the table.
-pub fn kind(group: &str, kind: &str) -> Option<Type> {
+pub(crate) fn kind(group: &str, kind: &str) -> Option<Type> {
     let found = named(&format!("{group}/{kind}")).or_else(|| named(kind));
     found.map(Type::Known)
 }
 
 /// A type by the name that it has in the table, such as `ObjectMeta`.
-pub fn named(name: &str) -> Option<Known> {
-    TABLE.names.binary_search(&name).ok().map(Known)
+pub(crate) fn named(name: &str) -> Option<TypeId> {
+    TABLE.names.binary_search(&name).ok().map(TypeId)
 }
 
-impl Known {
-    pub fn structure(self) -> &'static Struct {
+impl TypeId {
+    pub(crate) fn structure(self) -> &'static Struct {
         &TABLE.types[self.0]
     }
 }
@@ -70,43 +62,17 @@ impl Struct {
     }
 
     /// How a strategic merge patch treats a list of this type, unless it replaces it.
-    pub fn patch(&self, field: &str) -> Option<Patch> {
+    pub(crate) fn patch(&self, field: &str) -> Option<Patch> {
         self.patches.get(field).copied()
     }
 
-    /// The type of the list that a field is; none if it is no list.
-    pub fn list_type(&'static self, field: &str) -> Option<ListType> {
-        let list = self.field(field)?.list.as_ref()?;
-        Some(match &list.relation {
-            Relation::Atomic => ListType::Atomic,
-            Relation::Set => ListType::Set,
-            Relation::Keys(keys) => ListType::Map(keys),
-        })
-    }
-
-    /// Whether values of this type are one piece (`x-kubernetes-map-type: atomic`).
-    pub fn is_atomic(&self) -> bool {
-        self.atom.map.as_ref().is_some_and(|map| map.atomic)
-    }
-
     /// The type of a field, or of the items of the list that it is, if that is one of the table.
-    pub fn below(&'static self, field: &str) -> Option<&'static Self> {
+    pub(crate) fn below(&'static self, field: &str) -> Option<&'static Self> {
         structure_below(self.atom.map.as_ref()?.member(field)?)
     }
 
-    /// The names of its fields, in order.
-    pub fn fields(&self) -> impl Iterator<Item = &str> {
-        let map = self.atom.map.as_ref();
-        map.into_iter()
-            .flat_map(|map| map.fields.keys().map(String::as_str))
-    }
-
-    fn field(&'static self, field: &str) -> Option<&'static Atom> {
-        Some(self.atom.map.as_ref()?.fields.get(field)?.kind.atom())
-    }
-
     /// Drops lists and maps that are empty, as Go leaves them out when it writes.
-    pub fn drop_empty(&'static self, value: &mut Value) {
+    pub(crate) fn drop_empty(&'static self, value: &mut Value) {
         let (Value::Object(members), Some(map)) = (value, &self.atom.map) else {
             return;
         };
@@ -137,7 +103,7 @@ impl Struct {
     }
 
     /// An object in which nothing was set.
-    pub fn zero(&self) -> &Value {
+    pub(crate) fn zero(&self) -> &Value {
         self.nothing.get_or_init(|| self.unset())
     }
 
@@ -164,7 +130,7 @@ fn structure_below(field: &Type) -> Option<&'static Struct> {
     }
 }
 
-impl Table {
+impl TypeTable {
     fn parse(text: &'static str) -> Self {
         let mut types = BTreeMap::new();
         let mut lines = text
@@ -199,7 +165,7 @@ fn structure(words: &[&'static str], atomic: bool, names: &[&str]) -> Struct {
     let mut fields = BTreeMap::new();
     if words.iter().any(|word| word.starts_with("metadata:")) {
         for name in ["apiVersion", "kind"] {
-            fields.insert(name.to_owned(), plain(scalar(Scalar::String)));
+            fields.insert(name.to_owned(), plain(scalar(ScalarType::String)));
         }
     }
     for word in words {
@@ -234,12 +200,12 @@ fn structure(words: &[&'static str], atomic: bool, names: &[&str]) -> Struct {
     }
 }
 
-fn plain(kind: Type) -> Field {
+fn plain(kind: Type) -> StructField {
     let default = None;
-    Field { kind, default }
+    StructField { kind, default }
 }
 
-fn scalar(scalar: Scalar) -> Type {
+fn scalar(scalar: ScalarType) -> Type {
     Type::Of(Arc::new(Atom {
         scalar: Some(scalar),
         ..Atom::default()
@@ -272,14 +238,14 @@ fn type_of(text: &str, names: &[&str]) -> Type {
         }));
     }
     match text {
-        "string" => scalar(Scalar::String),
-        "int" => scalar(Scalar::Numeric),
-        "bool" => scalar(Scalar::Boolean),
-        "any" => scalar(Scalar::Untyped),
+        "string" => scalar(ScalarType::String),
+        "int" => scalar(ScalarType::Numeric),
+        "bool" => scalar(ScalarType::Boolean),
+        "any" => scalar(ScalarType::Untyped),
         "deduced" => Type::Deduced,
         name => {
             let place = names.binary_search(&name);
-            Type::Known(Known(place.expect(
+            Type::Known(TypeId(place.expect(
                 "a test reads the table, in which every type is that it names",
             )))
         }
@@ -289,6 +255,42 @@ fn type_of(text: &str, names: &[&str]) -> Type {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How the items of a list are told apart, in the words of the `x-kubernetes-list-type` extension.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum ListType {
+        Atomic,
+        Set,
+        Map(&'static [String]),
+    }
+
+    impl Struct {
+        /// The type of the list that a field is; none if it is no list.
+        fn list_type(&'static self, field: &str) -> Option<ListType> {
+            let list = self.field(field)?.list.as_ref()?;
+            Some(match &list.relation {
+                Relation::Atomic => ListType::Atomic,
+                Relation::Set => ListType::Set,
+                Relation::Keys(keys) => ListType::Map(keys),
+            })
+        }
+
+        /// Whether values of this type are one piece (`x-kubernetes-map-type: atomic`).
+        fn is_atomic(&self) -> bool {
+            self.atom.map.as_ref().is_some_and(|map| map.atomic)
+        }
+
+        /// The names of its fields, in order.
+        fn fields(&self) -> impl Iterator<Item = &str> {
+            let map = self.atom.map.as_ref();
+            map.into_iter()
+                .flat_map(|map| map.fields.keys().map(String::as_str))
+        }
+
+        fn field(&'static self, field: &str) -> Option<&'static Atom> {
+            Some(self.atom.map.as_ref()?.fields.get(field)?.kind.atom())
+        }
+    }
 
     #[test]
     fn every_type_that_the_table_names_is_in_it() {

@@ -5,20 +5,20 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::element::{Element, Scalar as Leaf};
+use super::element::{Element, Scalar};
 use super::golang;
-use super::types::{List, Map, Relation, Scalar, Shape, Type};
+use super::types::{List, Map, Relation, ScalarType, Type, TypeShape};
 
 /// Whether a list may have an item twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplicates {
+pub(crate) enum Duplicates {
     Allowed,
     Refused,
 }
 
 /// Why a value is not of a type: one line for each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TypeError(Vec<(String, String)>);
+pub(crate) struct TypeError(Vec<(String, String)>);
 
 impl TypeError {
     pub(super) fn new(message: impl Into<String>) -> Self {
@@ -70,9 +70,9 @@ impl std::error::Error for TypeError {}
 /// Checks a whole value.
 pub(super) fn value(value: &Value, kind: &Type, duplicates: Duplicates) -> Result<(), TypeError> {
     match kind.shape(Some(value)) {
-        Some(Shape::Map(map)) => members(value, map, duplicates),
-        Some(Shape::List(list)) => items(value, list, duplicates),
-        Some(Shape::Scalar(expected)) => scalar(value, expected),
+        Some(TypeShape::Map(map)) => members(value, map, duplicates),
+        Some(TypeShape::List(list)) => items(value, list, duplicates),
+        Some(TypeShape::Scalar(expected)) => scalar(value, expected),
         None => Err(TypeError::new("schema error: invalid atom: inlined")),
     }
 }
@@ -122,23 +122,25 @@ fn items(value: &Value, list: &List, duplicates: Duplicates) -> Result<(), TypeE
 }
 
 /// Whether a value is such a scalar; null always is.
-pub(super) fn scalar(value: &Value, expected: Scalar) -> Result<(), TypeError> {
+pub(super) fn scalar(value: &Value, expected: ScalarType) -> Result<(), TypeError> {
     let (fits, name) = match expected {
-        Scalar::Numeric => (value.is_number(), "numeric (int or float)"),
-        Scalar::String => (value.is_string(), "string"),
-        Scalar::Boolean => (value.is_boolean(), "boolean"),
-        Scalar::Untyped => (!value.is_array() && !value.is_object(), "any scalar"),
+        ScalarType::Numeric => (value.is_number(), "numeric (int or float)"),
+        ScalarType::String => (value.is_string(), "string"),
+        ScalarType::Boolean => (value.is_boolean(), "boolean"),
+        ScalarType::Untyped => (!value.is_array() && !value.is_object(), "any scalar"),
     };
     if fits || value.is_null() {
         return Ok(());
     }
     Err(match expected {
-        Scalar::Numeric => TypeError::new(format!("expected {name}, got {}", golang::kind(value))),
-        Scalar::String => TypeError::new(format!(
+        ScalarType::Numeric => {
+            TypeError::new(format!("expected {name}, got {}", golang::kind(value)))
+        }
+        ScalarType::String => TypeError::new(format!(
             "expected {name}, got &value.valueUnstructured{{Value:{}}}",
             golang::syntax(value)
         )),
-        Scalar::Boolean | Scalar::Untyped => unexpected(name, value),
+        ScalarType::Boolean | ScalarType::Untyped => unexpected(name, value),
     })
 }
 
@@ -169,11 +171,11 @@ pub(super) fn element(list: &List, item: &Value) -> Result<Element, String> {
         (Relation::Keys(keys), Value::Object(item)) => {
             let map = list.items.atom().map.as_ref();
             let default = |key: &str| map.and_then(|map| map.fields.get(key)?.default.as_ref());
-            let mut found: Vec<(Box<str>, Leaf)> = keys
+            let mut found: Vec<(Box<str>, Scalar)> = keys
                 .iter()
                 .filter_map(|key| {
                     let value = item.get(key).or_else(|| default(key))?;
-                    Some((key.as_str().into(), Leaf(value.clone())))
+                    Some((key.as_str().into(), Scalar(value.clone())))
                 })
                 .collect();
             if found.is_empty() && !keys.is_empty() {

@@ -7,7 +7,7 @@ use serde_json::{Map as Object, Value};
 use super::check::{self, TypeError};
 use super::element::Element;
 use super::set::{Branch, Set};
-use super::types::{List, Map, Relation, Shape, Type};
+use super::types::{List, Map, Relation, Type, TypeShape};
 
 /// The difference of two values. No path is in two of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Comparison {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum FieldChange {
     Added,
     Removed,
     Modified,
@@ -28,7 +28,7 @@ enum Change {
 #[derive(Default)]
 struct Found {
     /// Of the value itself.
-    change: Option<Change>,
+    change: Option<FieldChange>,
     below: Comparison,
     /// It is one piece.
     leaf: bool,
@@ -52,9 +52,9 @@ impl Comparison {
     fn put(&mut self, element: &Element, found: Found) {
         let Found { change, below, .. } = found;
         for (set, below, kind) in [
-            (&mut self.added, below.added, Change::Added),
-            (&mut self.removed, below.removed, Change::Removed),
-            (&mut self.modified, below.modified, Change::Modified),
+            (&mut self.added, below.added, FieldChange::Added),
+            (&mut self.removed, below.removed, FieldChange::Removed),
+            (&mut self.modified, below.modified, FieldChange::Modified),
         ] {
             let member = change == Some(kind);
             if member || !below.is_empty() {
@@ -63,11 +63,11 @@ impl Comparison {
         }
     }
 
-    fn mark(&mut self, element: &Element, change: Change) {
+    fn mark(&mut self, element: &Element, change: FieldChange) {
         let set = match change {
-            Change::Added => &mut self.added,
-            Change::Removed => &mut self.removed,
-            Change::Modified => &mut self.modified,
+            FieldChange::Added => &mut self.added,
+            FieldChange::Removed => &mut self.removed,
+            FieldChange::Modified => &mut self.modified,
         };
         set.add(element.clone(), Branch::leaf());
     }
@@ -93,8 +93,8 @@ fn walk(old: Option<&Value>, new: Option<&Value>, kind: &Type) -> Result<Found, 
     };
     if !found.leaf {
         found.change = match (old, new) {
-            (None, _) => Some(Change::Added),
-            (_, None) => Some(Change::Removed),
+            (None, _) => Some(FieldChange::Added),
+            (_, None) => Some(FieldChange::Removed),
             _ => found.change,
         };
     }
@@ -104,11 +104,11 @@ fn walk(old: Option<&Value>, new: Option<&Value>, kind: &Type) -> Result<Found, 
 fn shaped(
     old: Option<&Value>,
     new: Option<&Value>,
-    shape: Option<Shape<'_>>,
+    shape: Option<TypeShape<'_>>,
 ) -> Result<Found, TypeError> {
     match shape {
         None => Err(TypeError::new("schema error: invalid atom: inlined")),
-        Some(Shape::Scalar(expected)) => {
+        Some(TypeShape::Scalar(expected)) => {
             let wrong = |value: Option<&Value>| {
                 value.is_some_and(|value| check::scalar(value, expected).is_err())
             };
@@ -117,7 +117,7 @@ fn shaped(
             }
             Ok(leaf(old, new))
         }
-        Some(Shape::List(list)) => {
+        Some(TypeShape::List(list)) => {
             let (was, is) = (items(old), items(new));
             if list.relation == Relation::Atomic || (was.is_empty() && is.is_empty()) {
                 return Ok(leaf(old, new));
@@ -128,7 +128,7 @@ fn shaped(
                 ..Found::default()
             })
         }
-        Some(Shape::Map(map)) => {
+        Some(TypeShape::Map(map)) => {
             let (was, is) = (members(old), members(new));
             let empty = |map: Option<&Object<String, Value>>| map.is_none_or(Object::is_empty);
             if map.atomic || (empty(was) && empty(is)) {
@@ -153,9 +153,9 @@ fn members(value: Option<&Value>) -> Option<&Object<String, Value>> {
 
 fn leaf(old: Option<&Value>, new: Option<&Value>) -> Found {
     let change = match (old, new) {
-        (None, _) => Some(Change::Added),
-        (_, None) => Some(Change::Removed),
-        (Some(old), Some(new)) => (old != new).then_some(Change::Modified),
+        (None, _) => Some(FieldChange::Added),
+        (_, None) => Some(FieldChange::Removed),
+        (Some(old), Some(new)) => (old != new).then_some(FieldChange::Modified),
     };
     Found {
         change,
@@ -223,20 +223,20 @@ fn lists(was: &[Value], is: &[Value], list: &List) -> Result<Comparison, TypeErr
             // What occurs several times is one piece.
             ([_, _, ..], [_, _, ..]) => {
                 if old != new {
-                    result.mark(element, Change::Modified);
+                    result.mark(element, FieldChange::Modified);
                 }
             }
             ([_, _, ..], _) => {
                 if let Some(new) = new.first() {
                     one(None, Some(new))?;
                 }
-                result.mark(element, Change::Removed);
+                result.mark(element, FieldChange::Removed);
             }
             _ => {
                 if let Some(old) = old.first() {
                     one(Some(old), None)?;
                 }
-                result.mark(element, Change::Added);
+                result.mark(element, FieldChange::Added);
             }
         }
         Ok::<_, TypeError>(())

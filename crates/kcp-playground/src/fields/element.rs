@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// One step into a document. In the order in which sets list them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Element {
+pub(crate) enum Element {
     Field(Box<str>),
     /// The item of a list whose keys have these values, sorted by key.
     Key(Vec<(Box<str>, Scalar)>),
@@ -18,11 +18,11 @@ pub enum Element {
 
 /// A value as part of a path.
 #[derive(Clone, Debug)]
-pub struct Scalar(pub Value);
+pub(crate) struct Scalar(pub Value);
 
 /// A whole path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(pub Vec<Element>);
+pub(crate) struct ElementPath(pub Vec<Element>);
 
 impl Element {
     /// About how much memory it takes.
@@ -37,16 +37,16 @@ impl Element {
         size_of::<Self>() + names
     }
 
-    pub fn field(name: &str) -> Self {
+    pub(crate) fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
 
-    pub fn value(value: &Value) -> Self {
+    pub(crate) fn value(value: &Value) -> Self {
         Self::Value(Scalar(value.clone()))
     }
 
     /// As a key of a set in JSON: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
-    pub fn to_key(&self) -> String {
+    pub(crate) fn to_key(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
             Self::Key(keys) => {
@@ -65,7 +65,7 @@ impl Element {
     }
 
     /// Reads a key of a set. `None` stands for a kind of step that is not known, which is passed over.
-    pub fn parse(key: &str) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(key: &str) -> Result<Option<Self>, String> {
         let bytes = key.as_bytes();
         if bytes.len() < 2 {
             return Err("key must be 2 characters long:".to_owned());
@@ -197,7 +197,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for ElementPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|element| element.fmt(f))
     }

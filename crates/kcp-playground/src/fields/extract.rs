@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::check::{self, TypeError};
 use super::element::Element;
 use super::set::{Branch, Set};
-use super::types::{List, Map, Relation, Shape, Type};
+use super::types::{List, Map, Relation, Type, TypeShape};
 
 /// What of a value can have an owner.
-struct Found {
+struct Extracted {
     /// The value itself is one piece.
     leaf: bool,
     below: Set,
@@ -21,20 +21,20 @@ pub(super) fn fields(value: &Value, kind: &Type) -> Result<Set, TypeError> {
     Ok(walk(value, kind)?.below)
 }
 
-fn walk(value: &Value, kind: &Type) -> Result<Found, TypeError> {
-    let leaf = Found {
+fn walk(value: &Value, kind: &Type) -> Result<Extracted, TypeError> {
+    let leaf = Extracted {
         leaf: true,
         below: Set::default(),
     };
     let below = match kind.shape(Some(value)) {
         None => return Err(TypeError::new("schema error: invalid atom: inlined")),
-        Some(Shape::Scalar(_)) => return Ok(leaf),
-        Some(Shape::List(list)) if list.relation == Relation::Atomic => return Ok(leaf),
-        Some(Shape::Map(map)) if map.atomic => return Ok(leaf),
-        Some(Shape::List(list)) => items(value, list)?,
-        Some(Shape::Map(map)) => members(value, map)?,
+        Some(TypeShape::Scalar(_)) => return Ok(leaf),
+        Some(TypeShape::List(list)) if list.relation == Relation::Atomic => return Ok(leaf),
+        Some(TypeShape::Map(map)) if map.atomic => return Ok(leaf),
+        Some(TypeShape::List(list)) => items(value, list)?,
+        Some(TypeShape::Map(map)) => members(value, map)?,
     };
-    Ok(Found { leaf: false, below })
+    Ok(Extracted { leaf: false, below })
 }
 
 fn members(value: &Value, map: &Map) -> Result<Set, TypeError> {

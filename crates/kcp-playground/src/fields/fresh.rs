@@ -6,11 +6,11 @@ use serde_json::{Map as Object, Value};
 use super::check::{self, TypeError};
 use super::element::Element;
 use super::set::{Branch, Set};
-use super::types::{Relation, Shape, Type};
+use super::types::{Relation, Type, TypeShape};
 
 /// What of an object nobody comes to own.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a> {
+pub(super) struct Unowned<'a> {
     /// These paths, but what is below of them is owned.
     pub(super) alone: Option<&'a Set>,
     /// These paths and all below of them.
@@ -18,7 +18,7 @@ pub(super) struct Left<'a> {
 }
 
 /// How much of a value is the writer's.
-enum Owned {
+enum OwnShare {
     Nothing,
     Itself,
     /// And it too, where `itself` is said.
@@ -32,15 +32,15 @@ enum Owned {
 pub(super) fn fields(
     object: &Value,
     kind: &Type,
-    left: Left<'_>,
+    left: Unowned<'_>,
 ) -> Result<Object<String, Value>, TypeError> {
     match walk(object, kind, left)? {
-        Owned::Below { fields, .. } => Ok(fields),
-        Owned::Nothing | Owned::Itself => Ok(Object::new()),
+        OwnShare::Below { fields, .. } => Ok(fields),
+        OwnShare::Nothing | OwnShare::Itself => Ok(Object::new()),
     }
 }
 
-impl<'a> Left<'a> {
+impl<'a> Unowned<'a> {
     /// What is left of a member; `None` if all of it is.
     fn below(self, element: &Element) -> Option<(bool, Self)> {
         self.of(|set| set.get(element))
@@ -67,11 +67,13 @@ impl<'a> Left<'a> {
     }
 }
 
-fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> {
+fn walk(value: &Value, kind: &Type, left: Unowned<'_>) -> Result<OwnShare, TypeError> {
     let mut fields = Object::new();
     match (kind.shape(Some(value)), value) {
         (None, _) => return Err(TypeError::new("schema error: invalid atom: inlined")),
-        (Some(Shape::Map(map)), Value::Object(members)) if !map.atomic && !members.is_empty() => {
+        (Some(TypeShape::Map(map)), Value::Object(members))
+            if !map.atomic && !members.is_empty() =>
+        {
             for (name, member) in members {
                 let Some(kind) = map.member(name) else {
                     let error = TypeError::new("field not declared in schema");
@@ -85,7 +87,7 @@ fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> 
                 put(&mut fields, ["f:", name].concat(), found);
             }
         }
-        (Some(Shape::List(list)), Value::Array(items))
+        (Some(TypeShape::List(list)), Value::Array(items))
             if list.relation != Relation::Atomic && !items.is_empty() =>
         {
             let mut seen = std::collections::BTreeMap::<Element, Vec<&Value>>::new();
@@ -103,28 +105,32 @@ fn walk(value: &Value, kind: &Type, left: Left<'_>) -> Result<Owned, TypeError> 
                 put(&mut fields, element.to_key(), found);
             }
         }
-        _ => return Ok(Owned::Itself),
+        _ => return Ok(OwnShare::Itself),
     }
-    Ok(Owned::Below {
+    Ok(OwnShare::Below {
         itself: true,
         fields,
     })
 }
 
 /// What is owned of a member.
-fn one(left: Option<(bool, Left<'_>)>, value: &Value, kind: &Type) -> Result<Owned, TypeError> {
+fn one(
+    left: Option<(bool, Unowned<'_>)>,
+    value: &Value,
+    kind: &Type,
+) -> Result<OwnShare, TypeError> {
     let Some((alone, left)) = left else {
         // It has to be of its type all the same.
-        let nothing = Left {
+        let nothing = Unowned {
             alone: None,
             whole: None,
         };
         walk(value, kind, nothing)?;
-        return Ok(Owned::Nothing);
+        return Ok(OwnShare::Nothing);
     };
     Ok(match walk(value, kind, left)? {
-        Owned::Itself if alone => Owned::Nothing,
-        Owned::Below { fields, .. } if alone => Owned::Below {
+        OwnShare::Itself if alone => OwnShare::Nothing,
+        OwnShare::Below { fields, .. } if alone => OwnShare::Below {
             itself: false,
             fields,
         },
@@ -132,11 +138,11 @@ fn one(left: Option<(bool, Left<'_>)>, value: &Value, kind: &Type) -> Result<Own
     })
 }
 
-fn put(fields: &mut Object<String, Value>, key: String, found: Owned) {
+fn put(fields: &mut Object<String, Value>, key: String, found: OwnShare) {
     let below = match found {
-        Owned::Nothing => return,
-        Owned::Itself => Object::new(),
-        Owned::Below {
+        OwnShare::Nothing => return,
+        OwnShare::Itself => Object::new(),
+        OwnShare::Below {
             itself,
             fields: mut below,
         } => {

@@ -12,14 +12,14 @@ const MAX_UPDATERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     Apply,
     Update,
 }
 
 /// What tells entries from each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Manager {
+pub(crate) struct Manager {
     pub name: String,
     pub operation: Operation,
     /// Empty for who applies: there is one entry for all versions.
@@ -29,14 +29,14 @@ pub struct Manager {
 
 /// The fields of one manager, in the words of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub(crate) struct Owned {
     pub api_version: String,
     pub set: Set,
 }
 
 /// All entries of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Managed {
+pub(crate) struct Managed {
     pub fields: BTreeMap<Manager, Owned>,
     pub times: BTreeMap<Manager, String>,
 }
@@ -44,7 +44,7 @@ pub struct Managed {
 /// Why entries cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ManagedError(String);
+pub(crate) struct ManagedError(String);
 
 impl Operation {
     fn name(self) -> &'static str {
@@ -81,7 +81,7 @@ pub(super) fn is_reset(entries: Option<&Value>) -> bool {
 
 impl Managed {
     /// Reads `metadata.managedFields`.
-    pub fn decode(entries: Option<&Value>) -> Result<Self, ManagedError> {
+    pub(crate) fn decode(entries: Option<&Value>) -> Result<Self, ManagedError> {
         let mut managed = Self::default();
         for (index, entry) in entries
             .and_then(Value::as_array)
@@ -133,7 +133,7 @@ impl Managed {
     }
 
     /// The entries, in order; none if nobody owns anything.
-    pub fn encode(&self) -> Option<Value> {
+    pub(crate) fn encode(&self) -> Option<Value> {
         if self.fields.is_empty() {
             return None;
         }

@@ -6,7 +6,7 @@ use serde_json::{Map as Object, Value};
 
 use super::check::{self, Duplicates, TypeError};
 use super::element::Element;
-use super::types::{List, Map, Relation, Shape, Type};
+use super::types::{List, Map, Relation, Type, TypeShape};
 
 /// Merges a configuration into a live value. Both must be of the type.
 pub(super) fn merge(live: &Value, config: &Value, kind: &Type) -> Result<Value, TypeError> {
@@ -27,15 +27,15 @@ fn walk(
     let kept = || config.or(live).cloned();
     match atom.pick(alternatives) {
         None => Err(TypeError::new("schema error: invalid atom: inlined")),
-        Some(Shape::Scalar(_)) => Ok(kept()),
-        Some(Shape::List(list)) => {
+        Some(TypeShape::Scalar(_)) => Ok(kept()),
+        Some(TypeShape::List(list)) => {
             let (was, is) = (items(live), items(config));
             if list.relation == Relation::Atomic || (was.is_empty() && is.is_empty()) {
                 return Ok(kept());
             }
             lists(was, is, list)
         }
-        Some(Shape::Map(map)) => {
+        Some(TypeShape::Map(map)) => {
             let (was, is) = (members(live), members(config));
             let empty = |map: Option<&Object<String, Value>>| map.is_none_or(Object::is_empty);
             if map.atomic || (empty(was) && empty(is)) {

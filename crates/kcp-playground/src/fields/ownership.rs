@@ -41,7 +41,7 @@ static NEVER_OWNED: LazyLock<Set> = LazyLock::new(|| {
 });
 
 /// One write in one version of a kind.
-pub struct Ownership<'a> {
+pub(crate) struct Ownership<'a> {
     pub versions: &'a dyn Versions,
     /// Of this version.
     pub kind: &'a Type,
@@ -53,7 +53,7 @@ pub struct Ownership<'a> {
 }
 
 /// A configuration that is to be applied.
-pub struct Apply<'a> {
+pub(crate) struct Apply<'a> {
     pub manager: &'a str,
     pub config: &'a Value,
     /// Takes fields from other managers.
@@ -63,7 +63,7 @@ pub struct Apply<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// 409
     #[error("fields of other managers would change")]
     Conflicts(Vec<Conflict>),
@@ -104,7 +104,7 @@ fn set_entries(object: &mut Value, entries: Option<Value>) {
 impl Ownership<'_> {
     /// Accounts for a write of any kind but an apply: puts the entries of `object` in order. `live` is
     /// what was there, or an object in which nothing is set.
-    pub fn update(&self, live: &Value, object: &mut Value, manager: &str) {
+    pub(crate) fn update(&self, live: &Value, object: &mut Value, manager: &str) {
         let mut managed = self.before(live, object);
         let uid = live
             .get("metadata")
@@ -143,7 +143,7 @@ impl Ownership<'_> {
 
     /// The entries of an object that comes from nothing.
     fn first(&self, object: &Value, manager: &str) -> Option<Value> {
-        let left = fresh::Left {
+        let left = fresh::Unowned {
             alone: Some(&NEVER_OWNED),
             whole: Some(self.versions.unwritten(self.version)),
         };
@@ -227,7 +227,7 @@ impl Ownership<'_> {
     }
 
     /// Applies a configuration to an object; the answer is the object with its entries.
-    pub fn apply(&self, live: &Value, apply: &Apply<'_>) -> Result<Value, ApplyError> {
+    pub(crate) fn apply(&self, live: &Value, apply: &Apply<'_>) -> Result<Value, ApplyError> {
         if entries(apply.config).is_some_and(|entries| !entries.is_null()) {
             let why = "metadata.managedFields must be nil";
             return Err(ApplyError::BadRequest(why.to_owned()));

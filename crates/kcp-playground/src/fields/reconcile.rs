@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::set::{Branch, Set};
-use super::types::{Map, Relation, Shape, Type};
+use super::types::{Map, Relation, Type, TypeShape};
 
 /// The set as the type has it now; the value of the object does not matter.
 pub(super) fn reconcile(set: &Set, kind: &Type) -> Set {
@@ -11,7 +11,7 @@ pub(super) fn reconcile(set: &Set, kind: &Type) -> Set {
 
 fn below(set: &Set, kind: &Type) -> Set {
     match kind.shape(None) {
-        Some(Shape::Map(map)) if !is_deduced(map) => {
+        Some(TypeShape::Map(map)) if !is_deduced(map) => {
             let mut result = Set::default();
             for (element, branch) in set.iter() {
                 let member = match element {
@@ -22,7 +22,7 @@ fn below(set: &Set, kind: &Type) -> Set {
             }
             result
         }
-        Some(Shape::List(list)) => {
+        Some(TypeShape::List(list)) => {
             let mut result = Set::default();
             for (element, branch) in set.iter() {
                 result.add(element.clone(), one(branch, Some(&list.items)));
@@ -39,8 +39,8 @@ fn one(branch: &Branch, kind: Option<&Type>) -> Branch {
     };
     let was_piece = branch.member && branch.below.is_empty();
     let is_piece = match kind.shape(None) {
-        Some(Shape::Map(map)) => !is_deduced(map) && map.atomic && !branch.below.is_empty(),
-        Some(Shape::List(list)) => list.relation == Relation::Atomic,
+        Some(TypeShape::Map(map)) => !is_deduced(map) && map.atomic && !branch.below.is_empty(),
+        Some(TypeShape::List(list)) => list.relation == Relation::Atomic,
         _ => false,
     };
     if is_piece && !was_piece {

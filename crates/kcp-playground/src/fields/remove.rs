@@ -5,19 +5,19 @@ use serde_json::{Map as Object, Value};
 use super::check;
 use super::element::Element;
 use super::set::{Branch, Set};
-use super::types::{List, Map, Relation, Shape, Type};
+use super::types::{List, Map, Relation, Type, TypeShape};
 
 /// Takes the fields of a set out of a value. What is left empty by that is null, as is what is one
 /// piece and has parts to be taken out.
 pub(super) fn remove(value: &Value, fields: &Set, kind: &Type) -> Value {
     match (kind.shape(Some(value)), value) {
-        (Some(Shape::Map(map)), Value::Object(members)) if !map.atomic => {
+        (Some(TypeShape::Map(map)), Value::Object(members)) if !map.atomic => {
             without_members(members, fields, map)
         }
-        (Some(Shape::List(list)), Value::Array(items)) if list.relation != Relation::Atomic => {
+        (Some(TypeShape::List(list)), Value::Array(items)) if list.relation != Relation::Atomic => {
             without_items(items, fields, list)
         }
-        (Some(Shape::Scalar(_)), scalar) => scalar.clone(),
+        (Some(TypeShape::Scalar(_)), scalar) => scalar.clone(),
         _ => Value::Null,
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::element::{Element, Path};
+use super::element::{Element, ElementPath};
 
 /// A set of paths. No branch of it is without a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Set(BTreeMap<Element, Branch>);
+pub(crate) struct Set(BTreeMap<Element, Branch>);
 
 /// What a set has at one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +30,12 @@ impl Branch {
 }
 
 impl Set {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// A set of paths that are made of fields only, written with dots.
-    pub fn of_fields(paths: &[&str]) -> Self {
+    pub(crate) fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::default();
         for path in paths {
             set.insert(path.split('.').map(Element::field));
@@ -43,7 +43,7 @@ impl Set {
         set
     }
 
-    pub fn insert(&mut self, path: impl IntoIterator<Item = Element>) {
+    pub(crate) fn insert(&mut self, path: impl IntoIterator<Item = Element>) {
         let mut set = self;
         let mut path = path.into_iter().peekable();
         while let Some(element) = path.next() {
@@ -56,7 +56,7 @@ impl Set {
         }
     }
 
-    pub fn has(&self, path: &Path) -> bool {
+    pub(crate) fn has(&self, path: &ElementPath) -> bool {
         let Some((last, steps)) = path.0.split_last() else {
             return false;
         };
@@ -104,7 +104,7 @@ impl Set {
     }
 
     /// Adds all of another set.
-    pub fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
             return;
@@ -114,15 +114,16 @@ impl Set {
         }
     }
 
+    #[cfg(test)]
     #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.extend(other.clone());
         all
     }
 
     #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
         for (element, mine) in &self.0 {
             let Some(theirs) = other.0.get(element) else {
@@ -141,14 +142,14 @@ impl Set {
 
     /// Without the paths of the other; what is below of them stays.
     #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
+    pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut left = self.clone();
         left.subtract(other);
         left
     }
 
     /// Takes away the paths of the other; what is below of them stays.
-    pub fn subtract(&mut self, other: &Self) {
+    pub(crate) fn subtract(&mut self, other: &Self) {
         self.take(other, |mine, theirs| {
             mine.member &= !theirs.member;
             mine.below.subtract(&theirs.below);
@@ -156,7 +157,7 @@ impl Set {
     }
 
     /// Takes away the paths of the other and all that is below of them.
-    pub fn subtract_whole(&mut self, other: &Self) {
+    pub(crate) fn subtract_whole(&mut self, other: &Self) {
         self.take(other, |mine, theirs| {
             if theirs.member {
                 *mine = Branch::default();
@@ -178,13 +179,15 @@ impl Set {
     }
 
     /// All paths: those that end at one level before those that go deeper.
-    pub fn paths(&self) -> Vec<Path> {
+    #[cfg(test)]
+    pub(crate) fn paths(&self) -> Vec<ElementPath> {
         let mut left = usize::MAX;
         self.paths_within(&mut left).unwrap_or_default()
     }
 
-    /// The same, if the names in them take no more bytes than are left; those that they take are gone.
-    pub(super) fn paths_within(&self, left: &mut usize) -> Option<Vec<Path>> {
+    /// All paths, those that end at one level before those that go deeper, if the names in them take no more bytes
+    /// than are left; those that they take are gone.
+    pub(super) fn paths_within(&self, left: &mut usize) -> Option<Vec<ElementPath>> {
         let mut paths = Vec::new();
         self.collect(&mut (Vec::new(), 0), &mut paths, left)?;
         Some(paths)
@@ -193,7 +196,7 @@ impl Set {
     fn collect(
         &self,
         above: &mut (Vec<Element>, usize),
-        paths: &mut Vec<Path>,
+        paths: &mut Vec<ElementPath>,
         left: &mut usize,
     ) -> Option<()> {
         for (element, branch) in &self.0 {
@@ -201,7 +204,7 @@ impl Set {
                 *left = left.checked_sub(above.1 + element.size())?;
                 let mut path = above.0.clone();
                 path.push(element.clone());
-                paths.push(Path(path));
+                paths.push(ElementPath(path));
             }
         }
         for (element, branch) in &self.0 {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::builtin;
-use super::types::{Atom, Field, List, Map, Relation, Scalar, Type};
+use super::types::{Atom, List, Map, Relation, ScalarType, StructField, Type};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// The type of the objects of a version; `document` is the schema as it was written.
-pub fn of_schema(document: &Value) -> Type {
+pub(crate) fn of_schema(document: &Value) -> Type {
     if !document.is_object() {
         return Type::Deduced;
     }
@@ -25,13 +25,14 @@ pub fn of_schema(document: &Value) -> Type {
 fn add_meta(map: &mut Map) {
     let text = || {
         Type::Of(Arc::new(Atom {
-            scalar: Some(Scalar::String),
+            scalar: Some(ScalarType::String),
             ..Atom::default()
         }))
     };
     let mut add = |name: &str, kind: Type| {
         let default = None;
-        map.fields.insert(name.to_owned(), Field { kind, default });
+        map.fields
+            .insert(name.to_owned(), StructField { kind, default });
     };
     add("apiVersion", text());
     add("kind", text());
@@ -72,12 +73,12 @@ fn atom(schema: &Value, preserve: bool) -> Atom {
             list: Some(list(schema, preserve)),
             ..Atom::default()
         },
-        "integer" | "number" => of(Scalar::Numeric),
-        "boolean" => of(Scalar::Boolean),
-        "string" if matches!(text(schema, "format"), "" | "byte") => of(Scalar::String),
-        "string" => of(Scalar::Untyped),
+        "integer" | "number" => of(ScalarType::Numeric),
+        "boolean" => of(ScalarType::Boolean),
+        "string" if matches!(text(schema, "format"), "" | "byte") => of(ScalarType::String),
+        "string" => of(ScalarType::Untyped),
         _ => Atom {
-            scalar: Some(Scalar::Untyped),
+            scalar: Some(ScalarType::Untyped),
             list: Some(list(schema, preserve)),
             map: Some(map(schema, preserve)),
         },
@@ -90,7 +91,7 @@ fn map(schema: &Value, preserve: bool) -> Map {
     for (name, property) in properties.into_iter().flatten() {
         let default = property.get("default").filter(|d| !d.is_null()).cloned();
         let kind = reference(property, preserve);
-        fields.insert(name.clone(), Field { kind, default });
+        fields.insert(name.clone(), StructField { kind, default });
     }
     let members = match schema.get("additionalProperties") {
         None | Some(Value::Null) => {

@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::element::Element;
 use super::managed::Managed;
 use super::*;
 

@@ -5,14 +5,14 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use super::builtin::{Known, Struct};
+use super::builtin::{Struct, TypeId};
 
 /// The type of a value.
 #[derive(Clone, Debug)]
-pub enum Type {
+pub(crate) enum Type {
     Of(Arc<Atom>),
     /// A type of the table of built-in kinds.
-    Known(Known),
+    Known(TypeId),
     /// Nothing is known: maps have pieces, lists are one.
     Deduced,
     /// Nothing is known, and it is one piece.
@@ -21,14 +21,14 @@ pub enum Type {
 
 /// The kinds of values that a type allows, and what they are then.
 #[derive(Clone, Debug, Default)]
-pub struct Atom {
-    pub(super) scalar: Option<Scalar>,
+pub(crate) struct Atom {
+    pub(super) scalar: Option<ScalarType>,
     pub(super) list: Option<List>,
     pub(super) map: Option<Map>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scalar {
+pub(super) enum ScalarType {
     Numeric,
     String,
     Boolean,
@@ -53,7 +53,7 @@ pub(super) enum Relation {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
-    pub(super) fields: BTreeMap<String, Field>,
+    pub(super) fields: BTreeMap<String, StructField>,
     /// Of members that are no declared fields; none are allowed without it.
     pub(super) members: Option<Type>,
     /// The map is one piece.
@@ -61,7 +61,7 @@ pub(super) struct Map {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct StructField {
     pub(super) kind: Type,
     pub(super) default: Option<Value>,
 }
@@ -71,7 +71,7 @@ static UNTYPED: LazyLock<Atom> = LazyLock::new(|| anything(Type::Untyped, true))
 
 fn anything(members: Type, atomic: bool) -> Atom {
     Atom {
-        scalar: Some(Scalar::Untyped),
+        scalar: Some(ScalarType::Untyped),
         list: Some(List {
             relation: Relation::Atomic,
             items: Type::Untyped,
@@ -94,9 +94,9 @@ pub(super) struct Alternatives {
 
 /// The one that a value is then treated by.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Shape<'a> {
+pub(super) enum TypeShape<'a> {
     Map(&'a Map),
-    Scalar(Scalar),
+    Scalar(ScalarType),
     List(&'a List),
 }
 
@@ -111,7 +111,7 @@ impl Type {
     }
 
     /// What the table of built-in kinds says of it, if it is one of those.
-    pub fn structure(&self) -> Option<&'static Struct> {
+    pub(crate) fn structure(&self) -> Option<&'static Struct> {
         match self {
             Self::Known(known) => Some(known.structure()),
             Self::Of(_) | Self::Deduced | Self::Untyped => None,
@@ -119,7 +119,7 @@ impl Type {
     }
 
     /// How a value is treated; a value that is missing or null takes what there is first.
-    pub(super) fn shape(&self, value: Option<&Value>) -> Option<Shape<'_>> {
+    pub(super) fn shape(&self, value: Option<&Value>) -> Option<TypeShape<'_>> {
         let atom = self.atom();
         atom.pick(atom.alternatives(value))
     }
@@ -150,16 +150,16 @@ impl Atom {
         }
     }
 
-    pub(super) fn pick(&self, alternatives: Alternatives) -> Option<Shape<'_>> {
+    pub(super) fn pick(&self, alternatives: Alternatives) -> Option<TypeShape<'_>> {
         match self {
-            Self { map: Some(map), .. } if alternatives.map => Some(Shape::Map(map)),
+            Self { map: Some(map), .. } if alternatives.map => Some(TypeShape::Map(map)),
             Self {
                 scalar: Some(scalar),
                 ..
-            } if alternatives.scalar => Some(Shape::Scalar(*scalar)),
+            } if alternatives.scalar => Some(TypeShape::Scalar(*scalar)),
             Self {
                 list: Some(list), ..
-            } if alternatives.list => Some(Shape::List(list)),
+            } if alternatives.list => Some(TypeShape::List(list)),
             _ => None,
         }
     }

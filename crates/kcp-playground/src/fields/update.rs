@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::{self, Duplicates};
 use super::compare::{self, Comparison};
-use super::element::Path;
+use super::element::ElementPath;
 use super::managed::{Manager, Operation, Owned};
 use super::remove::{remove, with_named_fields};
 use super::set::Set;
@@ -21,13 +21,13 @@ const MAX_LISTED: usize = 4 << 20;
 
 /// A value and its type.
 #[derive(Clone, Debug)]
-pub struct Typed<'v> {
+pub(crate) struct Typed<'v> {
     pub value: Cow<'v, Value>,
     pub kind: Type,
 }
 
 /// The versions that objects of a kind are served in.
-pub trait Versions {
+pub(crate) trait Versions {
     /// The object in a version, `None` if that is not served.
     fn convert<'v>(&self, object: &'v Value, version: &str) -> Result<Option<Typed<'v>>, String>;
 
@@ -37,9 +37,9 @@ pub trait Versions {
 
 /// A field that another manager has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub(crate) struct Conflict {
     pub manager: Manager,
-    pub path: Path,
+    pub path: ElementPath,
 }
 
 /// Why nothing was written.
@@ -54,9 +54,9 @@ pub(super) enum UpdateError {
 }
 
 /// What a write has done to an object in one version.
-struct Written<'a>(Cow<'a, Comparison>);
+struct WriteEffect<'a>(Cow<'a, Comparison>);
 
-impl<'a> Written<'a> {
+impl<'a> WriteEffect<'a> {
     fn new(comparison: Cow<'a, Comparison>, unwritten: &Set) -> Self {
         if unwritten.is_empty() {
             return Self(comparison);
@@ -208,7 +208,7 @@ impl Updater<'_> {
         fields: &mut Fields,
         (whole, others, force): (&Comparison, &[Manager], Force),
     ) -> Result<(), UpdateError> {
-        let written = Written::new(Cow::Borrowed(whole), self.versions.unwritten(self.version));
+        let written = WriteEffect::new(Cow::Borrowed(whole), self.versions.unwritten(self.version));
         let mut by_version = BTreeMap::from([(self.version.to_owned(), Some(written))]);
         for other in others {
             let version = fields[other].api_version.clone();
@@ -225,7 +225,7 @@ impl Updater<'_> {
                     let found = compare::compare(&before.value, &after.value, &before.kind)
                         .map_err(|error| UpdateError::at("compare objects", error))?;
                     let unwritten = self.versions.unwritten(&version);
-                    Some(Written::new(Cow::Owned(found), unwritten))
+                    Some(WriteEffect::new(Cow::Owned(found), unwritten))
                 }
                 _ => None,
             };
@@ -340,7 +340,7 @@ impl Updater<'_> {
 fn refuse_conflicts(
     fields: &Fields,
     others: &[Manager],
-    by_version: &BTreeMap<String, Option<Written<'_>>>,
+    by_version: &BTreeMap<String, Option<WriteEffect<'_>>>,
 ) -> Result<(), UpdateError> {
     let mut conflicts = Vec::new();
     let mut left_to_list = MAX_LISTED;

@@ -7,7 +7,7 @@ use super::element::Element;
 use super::set::{Branch, Set};
 
 impl Set {
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         Value::Object(self.write(false))
     }
 
@@ -25,7 +25,7 @@ impl Set {
 
     /// Reads a set. Kinds of steps that are not known are passed over; a step that is malformed is an
     /// error.
-    pub fn from_json(value: &Value) -> Result<Self, String> {
+    pub(crate) fn from_json(value: &Value) -> Result<Self, String> {
         match value {
             Value::Null => Ok(Self::default()),
             Value::Object(map) => Ok(read(map)?.below),

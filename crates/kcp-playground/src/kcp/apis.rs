@@ -236,32 +236,14 @@ impl Strategy for Bindings {
     }
 
     fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError> {
-        let mut errors = immutable(admission, object, "spec.reference");
-        let old = admission.old.map(Object::as_value);
-        for claim in objects::items(object.as_value(), "/spec/permissionClaims") {
-            let before = old.and_then(|old| {
-                objects::items(old, "/spec/permissionClaims").find(|before| {
-                    ["group", "resource", "identityHash"]
-                        .iter()
-                        .all(|field| before.get(field) == claim.get(field))
-                })
-            });
-            if before.is_some_and(|before| before["selector"] != claim["selector"]) {
-                errors.push(FieldError::invalid(
-                    "spec.permissionClaims.selector",
-                    claim["selector"].clone(),
-                    "Permission claim selector must not be changed",
-                ));
-            }
-        }
-        errors
+        immutable(admission, object, "spec.reference")
     }
 }
 
 /// Between the two versions of exports and bindings.
-pub(super) struct Versions;
+pub(super) struct ExportVersions;
 
-impl Conversion for Versions {
+impl Conversion for ExportVersions {
     fn to_served(&self, stored: Object) -> Result<Object, Status> {
         let mut value = stored.into_value();
         convert::to_old(&mut value).map_err(Status::internal)?;

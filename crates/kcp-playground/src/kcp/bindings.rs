@@ -1,24 +1,31 @@
 //! `APIBinding`: how a cluster comes to serve the APIs of an export, and how it loses them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::conditions::{self, Condition};
+use super::established::{self, Delays, Needed};
 use super::exports::{self, ExportName};
 use super::{ids, objects, tree};
 use crate::builtin::namespaces::{mark, timestamp};
 use crate::custom;
 use crate::status::Status;
-use crate::store::{Key, Range, Read, Settler, Table, Tx};
+use crate::store::{Key, Name, Range, Read, Settler, Table, Tx};
 use kube_lang::object::Object;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
 /// Keeps bindings in step with their exports.
-pub(super) struct Bindings;
+pub(super) struct BindingSettler {
+    pub(super) delays: Arc<Delays>,
+}
 
-impl Settler for Bindings {
+/// What a binding says while its APIs are prepared.
+const WAITING: &str = "WaitingForEstablished";
+
+impl Settler for BindingSettler {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
         let mut touched = BTreeSet::new();
         for key in changed {
@@ -35,6 +42,10 @@ impl Settler for Bindings {
                 for export in exporting(tx, key) {
                     touched.extend(exports::bindings_of(tx, &ExportName::of(&export)));
                 }
+            } else if key.table == *tree::ESTABLISHED {
+                if !self.delays.are_none() {
+                    touched.extend(unestablished(tx));
+                }
             } else if !key.table.identity.is_empty() {
                 touched.extend(
                     others(tx, key).into_iter().filter(|binding| {
@@ -46,10 +57,22 @@ impl Settler for Bindings {
             }
         }
         for key in touched {
-            settle(tx, &key)?;
+            settle(tx, &key, &self.delays)?;
         }
         Ok(())
     }
+}
+
+/// Bindings whose APIs are still prepared.
+fn unestablished(read: &dyn Read) -> Vec<Key> {
+    let bindings = read.list(&Range::everywhere(&tree::BINDINGS)).into_iter();
+    bindings
+        .filter(|stored| {
+            objects::items(stored.cached().as_value(), "/status/conditions")
+                .any(|condition| condition["reason"] == WAITING)
+        })
+        .map(|stored| stored.key.clone())
+        .collect()
 }
 
 /// All bindings of a key's cluster.
@@ -92,7 +115,7 @@ fn exporting(read: &dyn Read, schema: &Key) -> Vec<Key> {
         .collect()
 }
 
-fn settle(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
+fn settle(tx: &mut Tx<'_>, key: &Key, delays: &Delays) -> Result<(), Status> {
     let Some(stored) = tx.get(key) else {
         return Ok(());
     };
@@ -126,7 +149,8 @@ fn settle(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         }
         Some((name, export)) => {
             mark_export(&mut value, name);
-            bind(tx, key, &mut value, (name, export), &mut conditions);
+            let found = (name, export);
+            bind(tx, delays, (key, &mut value), found, &mut conditions)?;
         }
     }
     let now = timestamp(tx);
@@ -138,7 +162,7 @@ fn settle(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
 fn waiting() -> [Condition; 2] {
     ["InitialBindingCompleted", "Ready"].map(|kind| {
         let message = "Waiting for the APIs to be established";
-        Condition::waiting(kind, "WaitingForEstablished", message)
+        Condition::waiting(kind, WAITING, message)
     })
 }
 
@@ -149,32 +173,42 @@ fn mark_export(value: &mut Value, export: &ExportName) {
 }
 
 fn bind(
-    read: &dyn Read,
-    key: &Key,
-    value: &mut Value,
+    tx: &mut Tx<'_>,
+    delays: &Delays,
+    (key, value): (&Key, &mut Value),
     (name, export): (&ExportName, &Value),
     conditions: &mut Vec<Condition>,
-) {
+) -> Result<(), Status> {
     let identity = objects::text(export, "/status/identityHash").to_owned();
     if identity.is_empty() {
         let why = "identityHash is missing";
         conditions.push(Condition::bad("APIExportValid", "MissingIdentityHash", why));
         value["status"]["phase"] = "Binding".into();
         conditions.extend(waiting());
-        return;
+        return Ok(());
     }
     let mut missing = Vec::new();
     let mut conflicts = Vec::new();
+    let mut waits = false;
     for (group, resource, schema) in exports::resources(export) {
-        let Some(found) = read.get(&tree::SCHEMAS.key(&name.cluster, "", schema)) else {
+        let Some(found) = tx.get(&tree::SCHEMAS.key(&name.cluster, "", schema)) else {
             missing.push(schema.to_owned());
             continue;
         };
-        if let Some(other) = conflict(read, key, group, resource) {
+        if let Some(other) = conflict(tx, key, group, resource) {
             conflicts.push(format!("{resource}.{group} is {other}"));
             continue;
         }
         let schema = found.cached();
+        let needed = Needed {
+            table: Table::new(group, resource, &identity),
+            schema: schema.uid().unwrap_or_default(),
+            own: *name.cluster == *tree::ROOT,
+        };
+        if !established::establish(tx, delays, &needed)? {
+            waits = true;
+            continue;
+        }
         let bound = json!({
             "name": schema.name(), "UID": schema.uid(), "identityHash": identity,
         });
@@ -191,20 +225,25 @@ fn bind(
         let why = format!("schemas not found: {}", missing.join(", "));
         Condition::bad("APIExportValid", "InternalError", why)
     });
-    if conflicts.is_empty() {
+    if conflicts.is_empty() && !waits {
         conditions.push(Condition::good("BindingUpToDate"));
         conditions.push(Condition::good("InitialBindingCompleted"));
         conditions.push(Condition::good("Ready"));
         value["status"]["phase"] = "Bound".into();
     } else {
         let why = conflicts.join(", ");
-        conditions.push(Condition::bad("BindingUpToDate", "NamingConflicts", why));
+        conditions.push(if waits {
+            Condition::waiting("BindingUpToDate", WAITING, why)
+        } else {
+            Condition::bad("BindingUpToDate", "NamingConflicts", why)
+        });
         if !conditions::is_true(value, "InitialBindingCompleted") {
             value["status"]["phase"] = "Binding".into();
             conditions.extend(waiting());
         }
     }
     claims(value, export, conditions);
+    Ok(())
 }
 
 /// Who else serves a resource in a binding's cluster.
@@ -228,6 +267,24 @@ fn conflict(read: &dyn Read, key: &Key, group: &str, resource: &str) -> Option<S
     let definition = definition.key(key.cluster(), "", &format!("{resource}.{group}"));
     read.get(&definition)
         .map(|_| "defined by a CustomResourceDefinition".to_owned())
+}
+
+/// Whether a cluster is about to lose a resource: what bound it is in deletion.
+pub(super) fn is_going(read: &dyn Read, cluster: &Name, table: &Table) -> bool {
+    let mut bindings = read
+        .list(&Range::in_cluster(&tree::BINDINGS, cluster))
+        .into_iter();
+    bindings.any(|stored| {
+        let binding = stored.cached();
+        binding.in_deletion() && bound(binding.as_value()).any(|one| is_of(one, table))
+    })
+}
+
+/// Whether an entry of what is bound is of a resource.
+pub(super) fn is_of(bound: &Value, table: &Table) -> bool {
+    bound["group"] == *table.group
+        && bound["resource"] == *table.resource
+        && bound["schema"]["identityHash"] == *table.identity
 }
 
 /// What a binding has bound so far.

@@ -31,7 +31,7 @@ pub(super) fn bootstrap(tx: &mut Tx<'_>, base_url: &str) -> Result<(), Status> {
         tx.put(&key, object)?;
     }
     // Types are found by the path of their workspace, which is read from the cluster's own object.
-    let plan = clusters::Plan {
+    let plan = clusters::NewCluster {
         cluster: tree::ROOT,
         path: tree::ROOT,
         of_type: &TypeRef::new(tree::ROOT, "root"),

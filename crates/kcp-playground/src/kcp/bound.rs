@@ -14,16 +14,16 @@ use kube_schema::crd::Definition;
 
 /// The uid of a schema and the identity that it is served under.
 type SchemaId = (Name, Name);
-type Served = Vec<Arc<Resource>>;
+type ServedResources = Vec<Arc<Resource>>;
 
 /// Schemas of exports, compiled, by uid and identity. A schema never changes; one that is deleted goes
 /// on serving what it is bound to.
 #[derive(Debug, Default)]
-pub(super) struct Compiled {
-    cache: Mutex<HashMap<SchemaId, Served>>,
+pub(super) struct CompiledSchemas {
+    cache: Mutex<HashMap<SchemaId, ServedResources>>,
 }
 
-impl Compiled {
+impl CompiledSchemas {
     /// What a schema serves under an identity.
     pub(super) fn schema(&self, stored: &Stored, identity: &str) -> Vec<Arc<Resource>> {
         let schema = stored.cached();

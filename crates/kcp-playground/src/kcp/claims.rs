@@ -9,7 +9,7 @@ use super::ids;
 
 /// A claim that a binding of the cluster accepts, for an export that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     /// Where the claiming export lives, and its name.
     pub export_cluster: String,
     pub export: String,
@@ -22,14 +22,14 @@ pub struct Accepted {
 
 /// A resource as a claim names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub(crate) struct ClaimTarget<'a> {
     pub group: &'a str,
     pub resource: &'a str,
     pub identity: &'a str,
 }
 
 /// The accepted claims of a binding (in the stored version) on behalf of its export.
-pub fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
+pub(crate) fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let export = text(&binding["spec"]["reference"]["export"]["name"]);
     let claims = binding["spec"]["permissionClaims"].as_array();
@@ -48,9 +48,9 @@ pub fn accepted(binding: &Value, export_cluster: &str) -> Vec<Accepted> {
 }
 
 /// The claim labels that an object with these labels of its own gets.
-pub fn labels<'l>(
+pub(crate) fn labels<'l>(
     own: impl Fn(&str) -> Option<&'l str>,
-    target: Target<'_>,
+    target: ClaimTarget<'_>,
     claims: &[Accepted],
 ) -> BTreeMap<String, String> {
     let (group, resource) = normalised(target.group, target.resource);
@@ -69,7 +69,7 @@ pub fn labels<'l>(
 }
 
 /// Events of either group are the same objects, known to claims by the core one.
-pub fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
+pub(crate) fn normalised<'a>(group: &'a str, resource: &'a str) -> (&'a str, &'a str) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("", "events"),
         other => other,
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    const SECRETS: Target<'_> = Target {
+    const SECRETS: ClaimTarget<'_> = ClaimTarget {
         group: "",
         resource: "secrets",
         identity: "",
@@ -126,7 +126,7 @@ mod tests {
         accepted(&binding, "abcd1234")
     }
 
-    fn label(own: &Value, target: Target<'_>, claims: &[Accepted]) -> Vec<(String, String)> {
+    fn label(own: &Value, target: ClaimTarget<'_>, claims: &[Accepted]) -> Vec<(String, String)> {
         let own = |key: &str| own.get(key).and_then(Value::as_str);
         labels(own, target, claims).into_iter().collect()
     }
@@ -181,19 +181,19 @@ mod tests {
     #[test]
     fn a_claim_is_for_one_resource_of_one_identity_and_events_are_one_resource() {
         let mut claims = claims(&json!({"matchAll": true}), "Accepted");
-        let other = Target {
+        let other = ClaimTarget {
             identity: "h",
             ..SECRETS
         };
         assert_eq!(label(&json!({}), other, &claims), []);
-        let other = Target {
+        let other = ClaimTarget {
             resource: "configmaps",
             ..SECRETS
         };
         assert_eq!(label(&json!({}), other, &claims), []);
 
         claims[0].resource = "events".into();
-        let events = Target {
+        let events = ClaimTarget {
             group: "events.k8s.io",
             resource: "events",
             identity: "",

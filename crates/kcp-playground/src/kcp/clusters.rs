@@ -28,7 +28,7 @@ const OWN_INITIALIZERS: [&str; 2] = ["root:universal", "system:apibindings"];
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// What a new cluster is.
-pub(super) struct Plan<'a> {
+pub(super) struct NewCluster<'a> {
     pub(super) cluster: &'a str,
     pub(super) path: &'a str,
     pub(super) of_type: &'a TypeRef,
@@ -43,7 +43,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// Puts a cluster with what every one has into the store.
-pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status> {
     let key = tree::cluster_key(plan.cluster);
     let gvk = Gvk::new("core.kcp.io", "v1alpha1", "LogicalCluster");
     let mut cluster = objects::new(tx, &gvk, &key);
@@ -102,7 +102,7 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-fn make_admin(tx: &mut Tx<'_>, plan: &Plan<'_>) -> Result<(), Status> {
+fn make_admin(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let table = crate::store::Table::new(GROUP, "clusterrolebindings", "");
     let key = table.key(plan.cluster, "", "workspace-admin");

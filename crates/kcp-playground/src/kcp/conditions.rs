@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 /// One condition to be stated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(crate) struct Condition {
     pub kind: &'static str,
     pub state: State,
 }
 
 /// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     True,
     False {
         reason: &'static str,
@@ -24,14 +24,18 @@ pub enum State {
 }
 
 impl Condition {
-    pub fn good(kind: &'static str) -> Self {
+    pub(crate) fn good(kind: &'static str) -> Self {
         Self {
             kind,
             state: State::True,
         }
     }
 
-    pub fn bad(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn bad(
+        kind: &'static str,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             kind,
             state: State::False {
@@ -43,7 +47,11 @@ impl Condition {
     }
 
     /// Not true yet, and nothing is wrong.
-    pub fn waiting(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn waiting(
+        kind: &'static str,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             kind,
             state: State::False {
@@ -79,7 +87,7 @@ impl Condition {
 }
 
 /// States conditions in an object's `status.conditions`. Others that are there stay.
-pub fn set(object: &mut Value, conditions: &[Condition], now: &str) {
+pub(crate) fn set(object: &mut Value, conditions: &[Condition], now: &str) {
     let status = &mut object["status"];
     if !status.is_object() {
         *status = json!({});
@@ -110,7 +118,7 @@ pub fn set(object: &mut Value, conditions: &[Condition], now: &str) {
 }
 
 /// What a condition of an object says, if it is stated.
-pub fn is_true(object: &Value, kind: &str) -> bool {
+pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     object["status"]["conditions"]
         .as_array()
         .into_iter()

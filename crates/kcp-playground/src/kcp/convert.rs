@@ -10,8 +10,8 @@ mod claims;
 mod export;
 
 /// The older version; the other one is what is stored.
-pub const OLD: &str = "apis.kcp.io/v1alpha1";
-pub const STORED: &str = "apis.kcp.io/v1alpha2";
+pub(crate) const OLD: &str = "apis.kcp.io/v1alpha1";
+pub(crate) const STORED: &str = "apis.kcp.io/v1alpha2";
 
 const RESOURCE_SCHEMAS: &str = "apis.v1alpha2.kcp.io/resource-schemas";
 const CLAIMS: &str = "apis.v1alpha2.kcp.io/permission-claims";
@@ -24,7 +24,7 @@ const OLD_STATUS_EXPORT_CLAIMS: &str =
 
 /// Why an object of one version cannot be said in the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConvertError {
+pub(crate) enum ConvertError {
     #[error(
         "spec.latestResourceSchemas: {0:?} is no schema name, expected <prefix>.<plural>.<group>"
     )]
@@ -38,7 +38,7 @@ pub enum ConvertError {
 
 /// Brings an object of kind `APIExport` or `APIBinding` to the stored version. Other kinds and an
 /// object that is there already stay as they are.
-pub fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
+pub(crate) fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
     if object["apiVersion"] != OLD {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub fn to_stored(object: &mut Value) -> Result<(), ConvertError> {
 }
 
 /// Brings a stored object to the older version. Other kinds and versions stay as they are.
-pub fn to_old(object: &mut Value) -> Result<(), ConvertError> {
+pub(crate) fn to_old(object: &mut Value) -> Result<(), ConvertError> {
     if object["apiVersion"] != STORED {
         return Ok(());
     }

@@ -15,13 +15,13 @@ const CACHE: &str = include_str!("definitions/cache.yaml");
 /// One document that cannot be read; a fault of the build, told instead of a panic.
 #[derive(Debug, thiserror::Error)]
 #[error("the embedded definitions of {group} are no list of definitions: {message}")]
-pub struct DefinitionError {
+pub(crate) struct DefinitionError {
     group: &'static str,
     message: String,
 }
 
 /// The definitions of one group that kcp brings; none for another group.
-pub fn of_group(group: &str) -> Result<Vec<Value>, DefinitionError> {
+pub(crate) fn of_group(group: &str) -> Result<Vec<Value>, DefinitionError> {
     match group {
         "apis.kcp.io" => read("apis.kcp.io", APIS),
         "core.kcp.io" => read("core.kcp.io", CORE),

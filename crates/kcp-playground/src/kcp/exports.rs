@@ -20,7 +20,7 @@ const NAMESPACE: &str = "kcp-system";
 const SKIP_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
 
 /// Gives exports what makes them exports.
-pub(super) struct Exports {
+pub(super) struct ExportSettler {
     pub(super) base_url: BaseUrl,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn bindings_of(read: &dyn Read, export: &ExportName) -> Vec<Key> {
         .collect()
 }
 
-impl Settler for Exports {
+impl Settler for ExportSettler {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
         let mut slices = BTreeSet::new();
         let mut touched = BTreeSet::new();
@@ -244,7 +244,7 @@ fn make_slice(tx: &mut Tx<'_>, key: &Key, uid: &Value) -> Result<(), Status> {
     tx.put(&slice, object)
 }
 
-impl Exports {
+impl ExportSettler {
     /// Where the virtual workspace of an export is, as long as somebody is bound to it.
     fn settle_slice(&self, tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         let Some(stored) = tx.get(key) else {

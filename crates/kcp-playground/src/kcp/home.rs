@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
-use super::clusters::{self, Plan};
+use super::clusters::{self, NewCluster};
 use super::types::TypeRef;
 use super::workspaces::{self, BaseUrl};
 use super::{ids, objects, tree};
@@ -98,7 +98,7 @@ impl HomeApi {
             }
             let of_type = TypeRef::new(tree::ROOT, "home");
             let demands = workspaces::demands(tx, &of_type).map_err(Status::internal)?;
-            let plan = Plan {
+            let plan = NewCluster {
                 cluster: key.cluster(),
                 path: &format!("{USERS}:{}", user.name),
                 of_type: &of_type,

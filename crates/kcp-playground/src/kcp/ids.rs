@@ -8,9 +8,9 @@ use sha2::{Digest, Sha224};
 use crate::catalog::Stage;
 
 /// Prefix of the label by which an accepted permission claim is written on the claimed object.
-pub const CLAIM_LABEL_PREFIX: &str = "claimed.internal.apis.kcp.io/";
+pub(crate) const CLAIM_LABEL_PREFIX: &str = "claimed.internal.apis.kcp.io/";
 /// Label of a binding that names its export, hashed.
-pub const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
+pub(crate) const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 
 const BASE62: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -49,7 +49,7 @@ fn base36_padded(number: &[u8]) -> String {
 
 /// The id of a new logical cluster: 16 characters of `[0-9a-z]`. Sixteen exactly: naming templates
 /// of agents render the length.
-pub fn cluster_id(entropy: &[u8; 32]) -> String {
+pub(crate) fn cluster_id(entropy: &[u8; 32]) -> String {
     let mut id = base36_padded(&sha224(entropy));
     while id.len() < 16 {
         id.insert(0, '0');
@@ -59,29 +59,29 @@ pub fn cluster_id(entropy: &[u8; 32]) -> String {
 }
 
 /// The id of a user's home cluster.
-pub fn home_cluster(user: &str) -> String {
+pub(crate) fn home_cluster(user: &str) -> String {
     base36_padded(&sha224(user.as_bytes())[..8])
 }
 
 /// The value of the annotation that names a workspace's shard.
-pub fn shard_hash(shard: &str) -> String {
+pub(crate) fn shard_hash(shard: &str) -> String {
     let mut hash = digits(&sha224(shard.as_bytes()), BASE36);
     hash.truncate(8);
     hash
 }
 
 /// The hash by which an export is named in labels: `<cluster id>:<export name>`.
-pub fn export_hash(cluster: &str, export: &str) -> String {
+pub(crate) fn export_hash(cluster: &str, export: &str) -> String {
     base62(&format!("{cluster}:{export}"))
 }
 
 /// The label key that marks objects claimed by an export.
-pub fn claim_label_key(cluster: &str, export: &str) -> String {
+pub(crate) fn claim_label_key(cluster: &str, export: &str) -> String {
     format!("{CLAIM_LABEL_PREFIX}{}", export_hash(cluster, export))
 }
 
 /// The label value for one claim: which resource of which identity.
-pub fn claim_label_value(group: &str, resource: &str, identity: &str) -> String {
+pub(crate) fn claim_label_value(group: &str, resource: &str, identity: &str) -> String {
     base62(&claim_json(group, resource, identity))
 }
 
@@ -100,20 +100,20 @@ fn claim_json(group: &str, resource: &str, identity: &str) -> String {
 }
 
 /// The constant label value that a binding carries for its own export.
-pub fn reflexive_claim_value() -> String {
+pub(crate) fn reflexive_claim_value() -> String {
     let raw: Vec<u8> = (0..28u8).map(|n| n % 10).collect();
     digits(&raw, BASE62)
 }
 
 /// The name of a binding that a workspace type asks for: the export's name and five characters.
-pub fn default_binding_name(cluster: &str, export_path: &str, export: &str) -> String {
+pub(crate) fn default_binding_name(cluster: &str, export_path: &str, export: &str) -> String {
     let mut suffix = base62(&format!("{cluster}|{export_path}|{export}")).to_lowercase();
     suffix.truncate(5);
     format!("{export}-{suffix}")
 }
 
 /// What the labels begin with that mark logical clusters waiting for somebody.
-pub fn stage_prefix(stage: Stage) -> &'static str {
+pub(crate) fn stage_prefix(stage: Stage) -> &'static str {
     match stage {
         Stage::Initializing => "initializer.internal.kcp.io/",
         Stage::Terminating => "terminator.internal.kcp.io/",
@@ -121,7 +121,7 @@ pub fn stage_prefix(stage: Stage) -> &'static str {
 }
 
 /// The label that marks logical clusters waiting for an initializer or a terminator.
-pub fn stage_label(stage: Stage, name: &str) -> (String, String) {
+pub(crate) fn stage_label(stage: Stage, name: &str) -> (String, String) {
     let mut hash = base36_padded(&sha224(name.as_bytes()));
     let value = hash.clone();
     hash.truncate(56);

@@ -7,27 +7,32 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::claims::{self, Accepted, Target};
+use super::claims::{self, Accepted, ClaimTarget};
+use super::established::{Delays, Later};
 use super::exports::ExportName;
 use super::{ids, objects, tree};
 use crate::status::Status;
 use crate::store::{Key, Name, Range, Read, Settler, Stored, Tx};
 
 /// The revisions of a cluster's bindings, and what these accept.
-type Known = (Vec<u64>, Arc<[Accepted]>);
+type AcceptedClaims = (Vec<u64>, Arc<[Accepted]>);
 
 /// Keeps claim labels in step.
-#[derive(Default)]
-pub(super) struct Labels {
+pub(super) struct ClaimLabelSettler {
+    delays: Arc<Delays>,
     /// By cluster: the bindings that it was made of, and what they accept.
-    accepted: Mutex<HashMap<Name, Known>>,
+    accepted: Mutex<HashMap<Name, AcceptedClaims>>,
 }
 
-impl Settler for Labels {
+impl Settler for ClaimLabelSettler {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
         for key in changed {
             if key.table == *tree::BINDINGS {
-                self.relabel_cluster(tx, key)?;
+                if self.delays.are_none() {
+                    self.relabel_cluster(tx, key.cluster())?;
+                } else {
+                    self.delays.later(Later::Label(key.cluster().clone()));
+                }
             }
             let accepted = self.accepted(tx, key.cluster());
             relabel(tx, key, &accepted)?;
@@ -36,7 +41,14 @@ impl Settler for Labels {
     }
 }
 
-impl Labels {
+impl ClaimLabelSettler {
+    pub(super) fn new(delays: Arc<Delays>) -> Self {
+        Self {
+            delays,
+            accepted: Mutex::default(),
+        }
+    }
+
     /// The claims that a cluster accepts of exports that are there.
     fn accepted(&self, read: &dyn Read, cluster: &Name) -> Arc<[Accepted]> {
         let bindings = read.list(&Range::in_cluster(&tree::BINDINGS, cluster));
@@ -73,12 +85,12 @@ impl Labels {
         accepted
     }
 
-    /// Everything in the cluster of a binding that changed.
-    fn relabel_cluster(&self, tx: &mut Tx<'_>, binding: &Key) -> Result<(), Status> {
+    /// Everything in a cluster whose bindings have changed.
+    pub(super) fn relabel_cluster(&self, tx: &mut Tx<'_>, cluster: &Name) -> Result<(), Status> {
         // Asked once: while a transaction changes bindings, each answer is made anew.
-        let accepted = self.accepted(tx, binding.cluster());
+        let accepted = self.accepted(tx, cluster);
         for table in Read::tables(tx) {
-            for stored in tx.list(&Range::in_cluster(&table, binding.cluster())) {
+            for stored in tx.list(&Range::in_cluster(&table, cluster)) {
                 relabel(tx, &stored.key, &accepted)?;
             }
         }
@@ -99,7 +111,7 @@ fn relabel(tx: &mut Tx<'_>, key: &Key, accepted: &[Accepted]) -> Result<(), Stat
     if accepted.is_empty() && own.is_none() && !claimed {
         return Ok(());
     }
-    let target = Target {
+    let target = ClaimTarget {
         group: &key.table.group,
         resource: &key.table.resource,
         identity: &key.table.identity,
@@ -151,7 +163,7 @@ fn own_export(key: &Key, stored: &Stored) -> Option<ExportName> {
 
 fn wanted(
     stored: &Stored,
-    target: Target<'_>,
+    target: ClaimTarget<'_>,
     accepted: &[Accepted],
     own: Option<&ExportName>,
 ) -> BTreeMap<String, String> {

@@ -8,7 +8,7 @@ const LONGEST_SEGMENT: usize = 63;
 
 /// What stands between `/clusters/` and the next slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClusterRef {
+pub(crate) enum ClusterRef {
     /// `*`: every cluster.
     Wildcard,
     Path(Path),
@@ -16,11 +16,11 @@ pub enum ClusterRef {
 
 /// A non-empty list of names joined by colons; the first may also be the id of a logical cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path(String);
+pub(crate) struct Path(String);
 
 /// Why a text is no cluster reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub(crate) enum ClusterPathError {
     #[error("invalid cluster: {0:?} does not match the regex")]
     Grammar(String),
     #[error("invalid cluster: {0:?} has a segment longer than {LONGEST_SEGMENT} characters")]
@@ -30,7 +30,7 @@ pub enum PathError {
 }
 
 impl ClusterRef {
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ClusterPathError> {
         if text == "*" {
             return Ok(Self::Wildcard);
         }
@@ -39,28 +39,24 @@ impl ClusterRef {
 }
 
 impl Path {
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ClusterPathError> {
         if !text.split(':').all(is_segment) {
-            return Err(PathError::Grammar(text.to_owned()));
+            return Err(ClusterPathError::Grammar(text.to_owned()));
         }
         if text.split(':').any(|s| s.len() > LONGEST_SEGMENT) {
-            return Err(PathError::TooLong(text.to_owned()));
+            return Err(ClusterPathError::TooLong(text.to_owned()));
         }
         if text.starts_with("system:") {
-            return Err(PathError::Reserved(text.to_owned()));
+            return Err(ClusterPathError::Reserved(text.to_owned()));
         }
         Ok(Self(text.to_owned()))
     }
 
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    pub fn first(&self) -> &str {
-        self.0.split(':').next().unwrap_or_default()
-    }
-
-    pub fn segments(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
         self.0.split(':')
     }
 }
@@ -72,12 +68,12 @@ impl fmt::Display for Path {
 }
 
 /// The path of a child of a workspace.
-pub fn child(parent: &str, name: &str) -> String {
+pub(crate) fn child(parent: &str, name: &str) -> String {
     format!("{parent}:{name}")
 }
 
 /// The path one level up, where there is one.
-pub fn parent(path: &str) -> Option<&str> {
+pub(crate) fn parent(path: &str) -> Option<&str> {
     path.rsplit_once(':').map(|(parent, _)| parent)
 }
 
@@ -94,7 +90,7 @@ fn is_segment(text: &str) -> bool {
 }
 
 /// Whether a workspace may have this name.
-pub fn is_workspace_name(text: &str) -> bool {
+pub(crate) fn is_workspace_name(text: &str) -> bool {
     is_segment(text) && text.len() <= LONGEST_SEGMENT
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::paths::{ClusterRef, PathError};
+use super::paths::{ClusterPathError, ClusterRef};
 use super::{tree, waiting};
 use crate::catalog::{Scope, User};
 use crate::server::{Address, Front, Router};
@@ -76,5 +76,6 @@ fn is_probe(path: &str) -> bool {
 }
 
 fn parse(text: &str) -> Result<ClusterRef, Status> {
-    ClusterRef::parse(text).map_err(|error: PathError| Status::bad_request(error.to_string()))
+    ClusterRef::parse(text)
+        .map_err(|error: ClusterPathError| Status::bad_request(error.to_string()))
 }

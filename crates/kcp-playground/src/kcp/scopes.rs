@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::bound::Compiled;
+use super::bound::CompiledSchemas;
 use super::exports::ExportName;
 use super::views::{self, Views};
-use super::{system, tree, waiting};
+use super::{bindings, established, system, tree, waiting};
 use crate::catalog::{Catalog, Resource, Scope, Scopes};
 use crate::custom::{self, Fingerprint};
 use crate::status::Status;
@@ -19,7 +19,7 @@ pub(super) struct KcpScopes {
     builtin: Vec<Arc<Resource>>,
     system: Vec<Arc<Resource>>,
     defined: custom::Compiled,
-    bound: Arc<Compiled>,
+    bound: Arc<CompiledSchemas>,
     views: Views,
     /// By cluster: definitions and bindings that the catalog was made of.
     catalogs: Mutex<HashMap<Name, (MadeOf, Arc<Catalog>)>>,
@@ -30,7 +30,7 @@ type MadeOf = (Fingerprint, Vec<u64>);
 impl KcpScopes {
     pub(super) fn new(builtin: Vec<Arc<Resource>>) -> Result<Self, Status> {
         let system = system::resources()?;
-        let bound = Arc::new(Compiled::default());
+        let bound = Arc::new(CompiledSchemas::default());
         Ok(Self {
             views: Views::new(builtin.clone(), system.clone(), Arc::clone(&bound)),
             builtin,
@@ -114,18 +114,62 @@ impl Scopes for KcpScopes {
         resource: &Resource,
         verb: &str,
     ) -> Result<(), Status> {
+        match scope {
+            Scope::ExportCluster {
+                owner,
+                export,
+                cluster,
+            } => {
+                let export = ExportName {
+                    cluster: owner.clone(),
+                    name: export.clone(),
+                };
+                views::authorize(read, &export, cluster, resource, verb)
+            }
+            Scope::ExportWildcard { .. } => {
+                let table = &resource.table;
+                if table.identity.is_empty() || established::is_served(read, table) {
+                    return Ok(());
+                }
+                Err(Status::no_such_path())
+            }
+            Scope::Cluster(_) | Scope::Waiting { .. } => Ok(()),
+        }
+    }
+
+    fn admit(
+        &self,
+        read: &dyn Read,
+        scope: &Scope,
+        resource: &Resource,
+        creates: bool,
+    ) -> Result<Vec<(String, String)>, Status> {
+        let table = &resource.table;
+        if creates
+            && !table.identity.is_empty()
+            && let Some(cluster) = scope.cluster()
+            && bindings::is_going(read, cluster, table)
+        {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(
+                &resource.group,
+                &resource.plural,
+                "",
+                why,
+            ));
+        }
         let Scope::ExportCluster {
             owner,
             export,
             cluster,
         } = scope
         else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let export = ExportName {
             cluster: owner.clone(),
             name: export.clone(),
         };
-        views::authorize(read, &export, cluster, resource, verb)
+        Ok(views::labels(read, &export, cluster, table))
     }
 }

@@ -71,7 +71,7 @@ fn equip(resource: &mut Resource) {
     };
     resource.strategy = Some(strategy);
     if resource.version != resource.storage_version {
-        resource.conversion = Some(Arc::new(apis::Versions));
+        resource.conversion = Some(Arc::new(apis::ExportVersions));
         // What it converts to has other fields than what is stored.
         resource.storage_schema = None;
     }

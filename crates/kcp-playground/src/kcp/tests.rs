@@ -22,6 +22,7 @@ mod claims;
 mod homes;
 mod lifecycle;
 mod owners;
+mod recorded;
 mod types;
 mod views;
 mod waiting;
@@ -48,6 +49,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_delays(Duration::ZERO)
+    }
+
+    fn with_delays(delays: Duration) -> Self {
         let store = Store::new(StoreOptions {
             definitions: definitions_of_apis()
                 .into_iter()
@@ -62,7 +67,12 @@ impl World {
         let identify: builtin::Identify = Arc::new(|_| None);
         let base_url = Arc::new(OnceLock::from(URL.to_owned()));
         let builtin = builtin::resources(&identify);
-        let kcp = Kcp::new(Arc::clone(&store), builtin, base_url).unwrap();
+        let options = KcpOptions {
+            base_url,
+            certificate: "certificate".to_owned(),
+            delays,
+        };
+        let kcp = Kcp::new(Arc::clone(&store), builtin, options).unwrap();
         store.write(|tx| kcp.bootstrap(tx)).unwrap();
         let rest = Rest::new(Arc::clone(&store), kcp.scopes(), "v1.34.2+kcp-v0.32.0");
         Self {

@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::store::{Key, Name, Read, Stored, Table};
 
 /// The cluster that everything hangs from.
-pub const ROOT: &str = "root";
+pub(crate) const ROOT: &str = "root";
 /// The name of the one `LogicalCluster` object of a cluster.
 pub(super) const CLUSTER: &str = "cluster";
 /// Where clients read a cluster's path.
@@ -32,6 +32,7 @@ tables! {
     EXPORTS: "apis.kcp.io" "apiexports";
     BINDINGS: "apis.kcp.io" "apibindings";
     SLICES: "apis.kcp.io" "apiexportendpointslices";
+    ESTABLISHED: "internal.kcp.io" "establishedschemas";
 }
 
 /// Where the object that stands for a cluster is kept.
@@ -40,18 +41,18 @@ pub(super) fn cluster_key(cluster: &str) -> Key {
 }
 
 /// Whether there is such a cluster.
-pub fn exists(read: &dyn Read, cluster: &str) -> bool {
+pub(crate) fn exists(read: &dyn Read, cluster: &str) -> bool {
     read.get(&cluster_key(cluster)).is_some()
 }
 
 /// The path that a cluster is known by.
-pub fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
+pub(crate) fn path_of(read: &dyn Read, cluster: &str) -> Option<String> {
     let stored = read.get(&cluster_key(cluster))?;
     stored.cached().annotation(PATH).map(str::to_owned)
 }
 
 /// The cluster that a path means; `None` where some part of it is not there.
-pub fn find(read: &dyn Read, path: &str) -> Option<Name> {
+pub(crate) fn find(read: &dyn Read, path: &str) -> Option<Name> {
     let segments: Vec<&str> = path.split(':').collect();
     let (mut at, below) = match home::of_path(&segments) {
         Some(home) => home,
@@ -75,7 +76,7 @@ pub(super) fn cluster_of(workspace: &Stored) -> Option<Name> {
 }
 
 /// The cluster that a path means, refused as kcp does where there is none.
-pub fn resolve(read: &dyn Read, path: &Path) -> Result<Name, Status> {
+pub(crate) fn resolve(read: &dyn Read, path: &Path) -> Result<Name, Status> {
     if let Some(cluster) = find(read, path.as_str()) {
         return Ok(cluster);
     }

@@ -15,11 +15,11 @@ use crate::status::Status;
 use crate::store::{Key, Name, Range, Settler, Tx};
 
 /// Keeps types, and what they ask for, in step.
-pub(super) struct Types {
+pub(super) struct WorkspaceTypeSettler {
     pub(super) base_url: BaseUrl,
 }
 
-impl Settler for Types {
+impl Settler for WorkspaceTypeSettler {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
         let mut touched = BTreeSet::new();
         for key in changed {
@@ -39,7 +39,7 @@ impl Settler for Types {
     }
 }
 
-impl Types {
+impl WorkspaceTypeSettler {
     fn settle_type(&self, tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
         let Some(stored) = tx.get(key).filter(|s| !s.cached().in_deletion()) else {
             return Ok(());

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 /// A workspace type by the path of its workspace and its name; written `path:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TypeRef {
+pub(crate) struct TypeRef {
     pub path: String,
     pub name: String,
 }
 
 /// The parts of a `WorkspaceType` that decide anything here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkspaceType {
+pub(crate) struct WorkspaceType {
     pub name: TypeRef,
     pub extends: Vec<TypeRef>,
     pub default_child: TypeRef,
@@ -32,7 +32,7 @@ pub struct WorkspaceType {
 
 /// Which types may stand above or below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub(crate) enum Limit {
     Any,
     None,
     Only(Vec<TypeRef>),
@@ -40,7 +40,7 @@ pub enum Limit {
 
 /// Why a workspace may not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TypeError {
+pub(crate) enum WorkspaceTypeError {
     #[error("workspace type {0} cannot be resolved")]
     Unknown(String),
     #[error(
@@ -66,7 +66,7 @@ impl std::fmt::Display for TypeRef {
 }
 
 impl TypeRef {
-    pub fn new(path: &str, name: &str) -> Self {
+    pub(crate) fn new(path: &str, name: &str) -> Self {
         Self {
             path: path.to_owned(),
             name: name.to_owned(),
@@ -74,7 +74,7 @@ impl TypeRef {
     }
 
     /// Reads `path:name`.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (path, name) = text.rsplit_once(':')?;
         Some(Self::new(path, name))
     }
@@ -89,7 +89,7 @@ impl TypeRef {
 
 impl WorkspaceType {
     /// Reads a `WorkspaceType` object that lives in the workspace of a path.
-    pub fn read(object: &Value, path: &str) -> Self {
+    pub(crate) fn read(object: &Value, path: &str) -> Self {
         let spec = &object["spec"];
         let list = |value: &Value| -> Vec<TypeRef> {
             let items = value.as_array().into_iter().flatten();
@@ -137,10 +137,10 @@ impl WorkspaceType {
 }
 
 /// A type with all that it extends, itself first. Cycles end.
-pub fn with_extended(
+pub(crate) fn with_extended(
     start: &TypeRef,
     lookup: &dyn Fn(&TypeRef) -> Option<WorkspaceType>,
-) -> Result<Vec<WorkspaceType>, TypeError> {
+) -> Result<Vec<WorkspaceType>, WorkspaceTypeError> {
     let mut found: Vec<WorkspaceType> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut open = vec![start.clone()];
@@ -148,7 +148,7 @@ pub fn with_extended(
         if !seen.insert(next.clone()) {
             continue;
         }
-        let this = lookup(&next).ok_or_else(|| TypeError::Unknown(next.to_string()))?;
+        let this = lookup(&next).ok_or_else(|| WorkspaceTypeError::Unknown(next.to_string()))?;
         open.extend(this.extends.iter().rev().cloned());
         found.push(this);
     }
@@ -157,13 +157,16 @@ pub fn with_extended(
 
 /// Whether a workspace of one type may be a child of one of another; both with all they extend,
 /// themselves first.
-pub fn check_child(parent: &[WorkspaceType], child: &[WorkspaceType]) -> Result<(), TypeError> {
+pub(crate) fn check_child(
+    parent: &[WorkspaceType],
+    child: &[WorkspaceType],
+) -> Result<(), WorkspaceTypeError> {
     let (Some(parent_type), Some(child_type)) = (parent.first(), child.first()) else {
         return Ok(());
     };
     for above in parent {
         if !permits(&above.allowed_children, child) {
-            return Err(TypeError::Child {
+            return Err(WorkspaceTypeError::Child {
                 child: child_type.name.to_string(),
                 parent: parent_type.name.to_string(),
                 by: above.name.to_string(),
@@ -172,7 +175,7 @@ pub fn check_child(parent: &[WorkspaceType], child: &[WorkspaceType]) -> Result<
     }
     for below in child {
         if !permits(&below.allowed_parents, parent) {
-            return Err(TypeError::Parent {
+            return Err(WorkspaceTypeError::Parent {
                 child: child_type.name.to_string(),
                 parent: parent_type.name.to_string(),
                 by: below.name.to_string(),
@@ -192,7 +195,7 @@ fn permits(limit: &Limit, types: &[WorkspaceType]) -> bool {
 
 /// Where to look for a type that was named without a path: here, then each workspace above, then
 /// `root`.
-pub fn search_paths(here: &str) -> Vec<&str> {
+pub(crate) fn search_paths(here: &str) -> Vec<&str> {
     let mut paths = vec![here];
     let mut at = here;
     while let Some(parent) = super::paths::parent(at) {
@@ -206,7 +209,7 @@ pub fn search_paths(here: &str) -> Vec<&str> {
 }
 
 /// The types that `root` comes with: name and spec.
-pub fn built_in() -> Vec<(&'static str, Value)> {
+pub(crate) fn built_in() -> Vec<(&'static str, Value)> {
     let universal = json!({"name": "universal", "path": "root"});
     let organization = json!({"name": "organization", "path": "root"});
     let team = json!({"name": "team", "path": "root"});
@@ -332,7 +335,7 @@ mod tests {
         );
         assert_eq!(
             with_extended(&TypeRef::new("root:x", "nope"), &lookup),
-            Err(TypeError::Unknown("root:x:nope".into()))
+            Err(WorkspaceTypeError::Unknown("root:x:nope".into()))
         );
     }
 

@@ -6,32 +6,32 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::bound::{self, Compiled};
+use super::bound::{self, CompiledSchemas};
 use super::claims;
 use super::exports::{self, ExportName};
 use super::{bindings, ids, objects, tree};
 use crate::catalog::{Catalog, Resource, Verbs};
 use crate::custom;
 use crate::status::Status;
-use crate::store::{Name, Range, Read};
+use crate::store::{Name, Range, Read, Stored, Table};
 
 /// A catalog, and the revisions of what it was made of.
-type Made = (Vec<u64>, Arc<Catalog>);
+type CachedCatalog = (Vec<u64>, Arc<Catalog>);
 
 /// Makes the catalogs of virtual workspaces.
 pub(super) struct Views {
     builtin: Vec<Arc<Resource>>,
     system: Vec<Arc<Resource>>,
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledSchemas>,
     /// By export: the revisions of what it was made of.
-    catalogs: Mutex<HashMap<ExportName, Made>>,
+    catalogs: Mutex<HashMap<ExportName, CachedCatalog>>,
 }
 
 impl Views {
     pub(super) fn new(
         builtin: Vec<Arc<Resource>>,
         system: Vec<Arc<Resource>>,
-        compiled: Arc<Compiled>,
+        compiled: Arc<CompiledSchemas>,
     ) -> Self {
         Self {
             builtin,
@@ -48,7 +48,7 @@ impl Views {
         export: &ExportName,
     ) -> Result<Arc<Catalog>, Status> {
         let Some(stored) = read.get(&export.key()) else {
-            return Err(Status::not_found("apis.kcp.io", "apiexports", &export.name));
+            return Err(no_export(read, export));
         };
         let value = stored.cached().as_value();
         let made_of = fingerprint(read, export, stored.revision, value);
@@ -71,7 +71,7 @@ impl Views {
         let identity = objects::text(value, "/status/identityHash");
         for (_, _, schema) in exports::resources(value) {
             if let Some(stored) = read.get(&bound::schema_key(&export.cluster, schema)) {
-                for resource in self.compiled.schema(&stored, identity) {
+                for resource in self.of_schema(&stored, identity) {
                     catalog.add(resource);
                 }
             }
@@ -142,11 +142,32 @@ impl Views {
                 read.get(&bound::schema_key(stored.key.cluster(), schema))
             });
             if let Some(schema) = schema {
-                return self.compiled.schema(&schema, identity);
+                return self.of_schema(&schema, identity);
             }
         }
         Vec::new()
     }
+
+    /// What a schema serves; with another schema, watches end.
+    fn of_schema(&self, schema: &Stored, identity: &str) -> Vec<Arc<Resource>> {
+        let incarnation = custom::hash(schema.cached().uid());
+        let resources = self.compiled.schema(schema, identity).into_iter();
+        let resources = resources.map(|resource| Resource {
+            incarnation,
+            ..Resource::clone(&resource)
+        });
+        resources.map(Arc::new).collect()
+    }
+}
+
+/// What is said where a view is of no export: by a cluster that is there, or, for a path, by the server.
+fn no_export(read: &dyn Read, export: &ExportName) -> Status {
+    let name = &export.name;
+    if export.cluster.contains(':') || tree::exists(read, &export.cluster) {
+        return Status::failed(format!("apiexport.apis.kcp.io {name:?} not found"));
+    }
+    let why = format!("there is no logical cluster {:?}", export.cluster);
+    Status::forbidden("apis.kcp.io", "apiexports", name, why)
 }
 
 fn is_binding(resource: &Resource) -> bool {
@@ -190,25 +211,17 @@ pub(super) fn authorize(
     let table = &resource.table;
     let refused = || {
         let why = format!(
-            "access to {} in cluster {cluster} is not granted to APIExport {:?}",
-            table.resource, export.name
+            "access in cluster {cluster} is not granted to APIExport {:?}",
+            export.name
         );
-        Err(Status::forbidden(
-            &resource.group,
-            &resource.plural,
-            "",
-            why,
-        ))
+        let (group, plural) = (&resource.group, &resource.plural);
+        Err(Status::forbidden(group, plural, "", why))
     };
     let Some(binding) = binding_of(read, export, cluster) else {
         return refused();
     };
     let binding = binding.cached().as_value();
-    let is_bound = bindings::bound(binding).any(|bound| {
-        bound["group"] == *table.group
-            && bound["resource"] == *table.resource
-            && bound["schema"]["identityHash"] == *table.identity
-    });
+    let is_bound = bindings::bound(binding).any(|bound| bindings::is_of(bound, table));
     let reads = Verbs::ReadOnly.allow(verb);
     if is_bound || (reads && is_binding(resource)) {
         return Ok(());
@@ -218,12 +231,7 @@ pub(super) fn authorize(
     let claimed = |claims: &Value, pointer: &str, accepted: bool| -> Vec<String> {
         objects::items(claims, pointer)
             .filter(|claim| !accepted || claim["state"] == "Accepted")
-            .filter(|claim| {
-                let text = |field: &str| objects::text(claim, &format!("/{field}"));
-                claims::normalised(text("group"), text("resource"))
-                    == (&*table.group, &*table.resource)
-                    && text("identityHash") == &*table.identity
-            })
+            .filter(|claim| claims_it(claim, table))
             .flat_map(|claim| objects::items(claim, "/verbs").filter_map(Value::as_str))
             .map(str::to_owned)
             .collect()
@@ -237,12 +245,34 @@ pub(super) fn authorize(
     if both { Ok(()) } else { refused() }
 }
 
-/// The binding by which a cluster is bound to an export.
-fn binding_of(
+/// Whether a claim is about a resource.
+fn claims_it(claim: &Value, table: &Table) -> bool {
+    let text = |field: &str| objects::text(claim, &format!("/{field}"));
+    let names = claims::normalised(text("group"), text("resource"));
+    names == (&*table.group, &*table.resource) && text("identityHash") == &*table.identity
+}
+
+/// The labels that an object must have, so that the claim under which it is written covers it.
+pub(super) fn labels(
     read: &dyn Read,
     export: &ExportName,
     cluster: &Name,
-) -> Option<Arc<crate::store::Stored>> {
+    table: &Table,
+) -> Vec<(String, String)> {
+    let Some(binding) = binding_of(read, export, cluster) else {
+        return Vec::new();
+    };
+    let claims = objects::items(binding.cached().as_value(), "/spec/permissionClaims");
+    claims
+        .filter(|claim| claim["state"] == "Accepted" && claims_it(claim, table))
+        .filter_map(|claim| claim["selector"]["matchLabels"].as_object())
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+/// The binding by which a cluster is bound to an export.
+fn binding_of(read: &dyn Read, export: &ExportName, cluster: &Name) -> Option<Arc<Stored>> {
     read.list(&Range::in_cluster(&tree::BINDINGS, cluster))
         .into_iter()
         .find(|stored| {

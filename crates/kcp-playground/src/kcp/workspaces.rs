@@ -21,7 +21,7 @@ use kube_lang::object::Object;
 use kube_schema::field::FieldError;
 
 /// The address of the server, known as soon as it listens.
-pub type BaseUrl = Arc<OnceLock<String>>;
+pub(crate) type BaseUrl = Arc<OnceLock<String>>;
 
 const FINALIZER: &str = "core.kcp.io/logicalcluster";
 const CLUSTER: &str = "internal.tenancy.kcp.io/cluster";
@@ -259,7 +259,7 @@ fn schedule_one(
         Ok(demands) => demands,
         Err(why) => return postpone(tx, key, workspace, &why),
     };
-    let plan = clusters::Plan {
+    let plan = clusters::NewCluster {
         cluster: &cluster,
         path: &path,
         of_type: &of_type,
@@ -362,9 +362,9 @@ fn free_id(read: &dyn Read) -> String {
 }
 
 /// Follows clusters that get ready, and empties those whose workspace goes.
-pub(super) struct Lifecycle;
+pub(super) struct WorkspaceLifecycle;
 
-impl Settler for Lifecycle {
+impl Settler for WorkspaceLifecycle {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
         let mut going = BTreeSet::new();
         for key in changed {

@@ -60,12 +60,12 @@ pub(crate) fn types() -> &'static Types {
     &TYPES
 }
 
-struct Collector {
+struct DefinitionCollector {
     generator: SchemaGenerator,
     kinds: BTreeMap<Gvk, String>,
 }
 
-impl Collector {
+impl DefinitionCollector {
     fn kind<T: JsonSchema + Resource>(&mut self) {
         let name = self.kind_less::<T>();
         self.kinds.insert((T::GROUP, T::VERSION, T::KIND), name);
@@ -83,7 +83,7 @@ impl Types {
             settings.definitions_path = PREFIX.trim_matches(['#', '/']).to_owned().into();
             settings.definitions_path = format!("/{}", settings.definitions_path).into();
         });
-        let mut all = Collector {
+        let mut all = DefinitionCollector {
             generator: SchemaGenerator::new(settings),
             kinds: BTreeMap::new(),
         };

@@ -19,7 +19,7 @@ pub(super) struct Described<'a> {
 
 /// What an operation is about.
 #[derive(Clone, Copy)]
-struct Operation<'a> {
+struct ApiOperation<'a> {
     /// `x-kubernetes-action`
     action: &'a str,
     /// Begins the operation's id, and its description.
@@ -27,14 +27,14 @@ struct Operation<'a> {
     /// Ends the id: `Status`.
     part: &'a str,
     parameters: &'a [&'a str],
-    body: Body,
+    body: RequestBody,
     /// Codes of success.
     codes: &'a [u16],
     answer: Answer,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Body {
+enum RequestBody {
     None,
     Object,
     Patch,
@@ -85,24 +85,24 @@ const DELETE_MANY: &[&str] = &[
     "timeoutSeconds",
 ];
 
-const GET: Operation<'_> = Operation {
+const GET: ApiOperation<'_> = ApiOperation {
     action: "get",
     verb: ("read", "read the specified"),
     part: "",
     parameters: &[],
-    body: Body::None,
+    body: RequestBody::None,
     codes: &[200],
     answer: Answer::Object,
 };
-const PUT: Operation<'_> = Operation {
+const PUT: ApiOperation<'_> = ApiOperation {
     action: "put",
     verb: ("replace", "replace the specified"),
     parameters: WRITE,
-    body: Body::Object,
+    body: RequestBody::Object,
     codes: &[200, 201],
     ..GET
 };
-const POST: Operation<'_> = Operation {
+const POST: ApiOperation<'_> = ApiOperation {
     action: "post",
     verb: ("create", "create a"),
     codes: &[200, 201, 202],
@@ -160,16 +160,16 @@ impl Described<'_> {
             let parameters = if review { &[] } else { WRITE };
             item.insert(
                 "post".into(),
-                self.operation(&Operation { parameters, ..POST }),
+                self.operation(&ApiOperation { parameters, ..POST }),
             );
         }
         if allow("deletecollection") && !namespaces {
             let (parameters, body) = if self.custom() {
-                (LIST, Body::None)
+                (LIST, RequestBody::None)
             } else {
-                (DELETE_MANY, Body::DeleteOptions)
+                (DELETE_MANY, RequestBody::DeleteOptions)
             };
-            let operation = Operation {
+            let operation = ApiOperation {
                 action: "deletecollection",
                 verb: ("delete", "delete collection of"),
                 parameters,
@@ -208,7 +208,7 @@ impl Described<'_> {
         } else {
             "list or watch objects of kind"
         };
-        self.operation(&Operation {
+        self.operation(&ApiOperation {
             action: "list",
             verb: ("list", description),
             part,
@@ -229,21 +229,21 @@ impl Described<'_> {
         };
         item.insert(
             "get".into(),
-            self.operation(&Operation {
+            self.operation(&ApiOperation {
                 part,
                 parameters,
                 ..GET
             }),
         );
         if allow("update") {
-            item.insert("put".into(), self.operation(&Operation { part, ..PUT }));
+            item.insert("put".into(), self.operation(&ApiOperation { part, ..PUT }));
         }
         if allow("delete") && part.is_empty() {
-            let operation = Operation {
+            let operation = ApiOperation {
                 action: "delete",
                 verb: ("delete", "delete a"),
                 parameters: DELETE,
-                body: Body::DeleteOptions,
+                body: RequestBody::DeleteOptions,
                 codes: &[200, 202],
                 answer: Answer::Status,
                 ..GET
@@ -252,12 +252,12 @@ impl Described<'_> {
         }
         if allow("patch") {
             let codes: &[u16] = if self.custom() { &[200] } else { &[200, 201] };
-            let operation = Operation {
+            let operation = ApiOperation {
                 action: "patch",
                 verb: ("patch", "partially update the specified"),
                 part,
                 parameters: PATCHING,
-                body: Body::Patch,
+                body: RequestBody::Patch,
                 codes,
                 answer: Answer::Object,
             };
@@ -273,7 +273,7 @@ impl Described<'_> {
 
     fn finalize(&self) -> Value {
         let mut item = Map::new();
-        let operation = Operation {
+        let operation = ApiOperation {
             part: "Finalize",
             parameters: &[],
             ..PUT
@@ -289,7 +289,7 @@ impl Described<'_> {
         Value::Object(item)
     }
 
-    fn operation(&self, operation: &Operation<'_>) -> Value {
+    fn operation(&self, operation: &ApiOperation<'_>) -> Value {
         let resource = self.resource;
         let kind = &*resource.kind;
         let (tag, in_id) = group_names(resource);
@@ -329,15 +329,15 @@ impl Described<'_> {
         out
     }
 
-    fn body(&self, body: Body) -> Option<Value> {
+    fn body(&self, body: RequestBody) -> Option<Value> {
         let types: &[&str] = match (body, self.custom()) {
-            (Body::None, _) => return None,
-            (Body::Patch, true) => &[
+            (RequestBody::None, _) => return None,
+            (RequestBody::Patch, true) => &[
                 "application/apply-patch+yaml",
                 "application/json-patch+json",
                 "application/merge-patch+json",
             ],
-            (Body::Patch, false) => &[
+            (RequestBody::Patch, false) => &[
                 "application/apply-patch+yaml",
                 "application/json-patch+json",
                 "application/merge-patch+json",
@@ -347,18 +347,18 @@ impl Described<'_> {
             (_, false) => &["*/*"],
         };
         let schema = match body {
-            Body::Patch => PATCH,
-            Body::DeleteOptions => DELETE_OPTIONS,
-            Body::None | Body::Object => &self.kind,
+            RequestBody::Patch => PATCH,
+            RequestBody::DeleteOptions => DELETE_OPTIONS,
+            RequestBody::None | RequestBody::Object => &self.kind,
         };
         let mut out = json!({"content": content(types, schema)});
-        if body != Body::DeleteOptions {
+        if body != RequestBody::DeleteOptions {
             out["required"] = true.into();
         }
         Some(out)
     }
 
-    fn responses(&self, operation: &Operation<'_>) -> Value {
+    fn responses(&self, operation: &ApiOperation<'_>) -> Value {
         let schema = match operation.answer {
             Answer::Object => &self.kind,
             Answer::List => &self.list,

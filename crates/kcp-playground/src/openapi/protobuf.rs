@@ -15,7 +15,7 @@ pub(in super::super) const ASKED: &str =
 
 /// How a member is written.
 #[derive(Clone, Copy)]
-enum Form {
+enum MemberForm {
     /// A text, or each of a list of them.
     Text,
     Flag,
@@ -26,11 +26,11 @@ enum Form {
     /// Each of a list of any values.
     Each,
     /// A message, or each of a list of them.
-    Message(&'static Shape),
+    Message(&'static MessageShape),
     /// A message that holds one of this shape alone, at this number.
-    Within(u32, &'static Shape),
+    Within(u32, &'static MessageShape),
     /// A message with an entry for each member, at this number.
-    Entries(u32, &'static Shape),
+    Entries(u32, &'static MessageShape),
     /// A text or a list of them, in a message.
     Type,
     /// A schema or a truth value, in a message.
@@ -40,8 +40,8 @@ enum Form {
 }
 
 /// The members of a message.
-struct Shape {
-    members: &'static [(&'static str, u32, Form)],
+struct MessageShape {
+    members: &'static [(&'static str, u32, MemberForm)],
     /// Where members go whose names begin with `x-`.
     extensions: u32,
 }
@@ -53,141 +53,141 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
     out
 }
 
-static DOCUMENT: Shape = Shape {
+static DOCUMENT: MessageShape = MessageShape {
     members: &[
-        ("swagger", 1, Form::Text),
-        ("info", 2, Form::Message(&INFO)),
-        ("paths", 8, Form::Entries(2, &PATH_ITEM)),
-        ("definitions", 9, Form::Entries(1, &SCHEMA)),
+        ("swagger", 1, MemberForm::Text),
+        ("info", 2, MemberForm::Message(&INFO)),
+        ("paths", 8, MemberForm::Entries(2, &PATH_ITEM)),
+        ("definitions", 9, MemberForm::Entries(1, &SCHEMA)),
     ],
     extensions: 16,
 };
 
-static INFO: Shape = Shape {
+static INFO: MessageShape = MessageShape {
     members: &[
-        ("title", 1, Form::Text),
-        ("version", 2, Form::Text),
-        ("description", 3, Form::Text),
+        ("title", 1, MemberForm::Text),
+        ("version", 2, MemberForm::Text),
+        ("description", 3, MemberForm::Text),
     ],
     extensions: 7,
 };
 
-static PATH_ITEM: Shape = Shape {
+static PATH_ITEM: MessageShape = MessageShape {
     members: &[
-        ("get", 2, Form::Message(&OPERATION)),
-        ("put", 3, Form::Message(&OPERATION)),
-        ("post", 4, Form::Message(&OPERATION)),
-        ("delete", 5, Form::Message(&OPERATION)),
-        ("patch", 8, Form::Message(&OPERATION)),
-        ("parameters", 9, Form::Parameters),
+        ("get", 2, MemberForm::Message(&OPERATION)),
+        ("put", 3, MemberForm::Message(&OPERATION)),
+        ("post", 4, MemberForm::Message(&OPERATION)),
+        ("delete", 5, MemberForm::Message(&OPERATION)),
+        ("patch", 8, MemberForm::Message(&OPERATION)),
+        ("parameters", 9, MemberForm::Parameters),
     ],
     extensions: 10,
 };
 
-static OPERATION: Shape = Shape {
+static OPERATION: MessageShape = MessageShape {
     members: &[
-        ("tags", 1, Form::Text),
-        ("summary", 2, Form::Text),
-        ("description", 3, Form::Text),
-        ("operationId", 5, Form::Text),
-        ("produces", 6, Form::Text),
-        ("consumes", 7, Form::Text),
-        ("parameters", 8, Form::Parameters),
-        ("responses", 9, Form::Entries(1, &RESPONSE_VALUE)),
-        ("schemes", 10, Form::Text),
-        ("deprecated", 11, Form::Flag),
+        ("tags", 1, MemberForm::Text),
+        ("summary", 2, MemberForm::Text),
+        ("description", 3, MemberForm::Text),
+        ("operationId", 5, MemberForm::Text),
+        ("produces", 6, MemberForm::Text),
+        ("consumes", 7, MemberForm::Text),
+        ("parameters", 8, MemberForm::Parameters),
+        ("responses", 9, MemberForm::Entries(1, &RESPONSE_VALUE)),
+        ("schemes", 10, MemberForm::Text),
+        ("deprecated", 11, MemberForm::Flag),
     ],
     extensions: 13,
 };
 
 /// A response stands in a message of its own, which could hold a reference instead.
-static RESPONSE_VALUE: Shape = Shape {
-    members: &[("", 1, Form::Message(&RESPONSE))],
+static RESPONSE_VALUE: MessageShape = MessageShape {
+    members: &[("", 1, MemberForm::Message(&RESPONSE))],
     extensions: 0,
 };
 
-static RESPONSE: Shape = Shape {
+static RESPONSE: MessageShape = MessageShape {
     members: &[
-        ("description", 1, Form::Text),
-        ("schema", 2, Form::Within(1, &SCHEMA)),
+        ("description", 1, MemberForm::Text),
+        ("schema", 2, MemberForm::Within(1, &SCHEMA)),
     ],
     extensions: 5,
 };
 
-static BODY_PARAMETER: Shape = Shape {
+static BODY_PARAMETER: MessageShape = MessageShape {
     members: &[
-        ("description", 1, Form::Text),
-        ("name", 2, Form::Text),
-        ("in", 3, Form::Text),
-        ("required", 4, Form::Flag),
-        ("schema", 5, Form::Message(&SCHEMA)),
+        ("description", 1, MemberForm::Text),
+        ("name", 2, MemberForm::Text),
+        ("in", 3, MemberForm::Text),
+        ("required", 4, MemberForm::Flag),
+        ("schema", 5, MemberForm::Message(&SCHEMA)),
     ],
     extensions: 6,
 };
 
-static QUERY_PARAMETER: Shape = Shape {
+static QUERY_PARAMETER: MessageShape = MessageShape {
     members: &[
-        ("required", 1, Form::Flag),
-        ("in", 2, Form::Text),
-        ("description", 3, Form::Text),
-        ("name", 4, Form::Text),
-        ("type", 6, Form::Text),
-        ("format", 7, Form::Text),
-        ("default", 10, Form::Any),
-        ("uniqueItems", 20, Form::Flag),
+        ("required", 1, MemberForm::Flag),
+        ("in", 2, MemberForm::Text),
+        ("description", 3, MemberForm::Text),
+        ("name", 4, MemberForm::Text),
+        ("type", 6, MemberForm::Text),
+        ("format", 7, MemberForm::Text),
+        ("default", 10, MemberForm::Any),
+        ("uniqueItems", 20, MemberForm::Flag),
     ],
     extensions: 23,
 };
 
-static PATH_PARAMETER: Shape = Shape {
+static PATH_PARAMETER: MessageShape = MessageShape {
     members: &[
-        ("required", 1, Form::Flag),
-        ("in", 2, Form::Text),
-        ("description", 3, Form::Text),
-        ("name", 4, Form::Text),
-        ("type", 5, Form::Text),
-        ("format", 6, Form::Text),
-        ("default", 9, Form::Any),
-        ("uniqueItems", 19, Form::Flag),
+        ("required", 1, MemberForm::Flag),
+        ("in", 2, MemberForm::Text),
+        ("description", 3, MemberForm::Text),
+        ("name", 4, MemberForm::Text),
+        ("type", 5, MemberForm::Text),
+        ("format", 6, MemberForm::Text),
+        ("default", 9, MemberForm::Any),
+        ("uniqueItems", 19, MemberForm::Flag),
     ],
     extensions: 22,
 };
 
-static SCHEMA: Shape = Shape {
+static SCHEMA: MessageShape = MessageShape {
     members: &[
-        ("$ref", 1, Form::Text),
-        ("format", 2, Form::Text),
-        ("title", 3, Form::Text),
-        ("description", 4, Form::Text),
-        ("default", 5, Form::Any),
-        ("multipleOf", 6, Form::Number),
-        ("maximum", 7, Form::Number),
-        ("exclusiveMaximum", 8, Form::Flag),
-        ("minimum", 9, Form::Number),
-        ("exclusiveMinimum", 10, Form::Flag),
-        ("maxLength", 11, Form::Integer),
-        ("minLength", 12, Form::Integer),
-        ("pattern", 13, Form::Text),
-        ("maxItems", 14, Form::Integer),
-        ("minItems", 15, Form::Integer),
-        ("uniqueItems", 16, Form::Flag),
-        ("maxProperties", 17, Form::Integer),
-        ("minProperties", 18, Form::Integer),
-        ("required", 19, Form::Text),
-        ("enum", 20, Form::Each),
-        ("additionalProperties", 21, Form::Additional),
-        ("type", 22, Form::Type),
-        ("items", 23, Form::Within(1, &SCHEMA)),
-        ("allOf", 24, Form::Message(&SCHEMA)),
-        ("properties", 25, Form::Entries(1, &SCHEMA)),
-        ("readOnly", 27, Form::Flag),
-        ("example", 30, Form::Any),
+        ("$ref", 1, MemberForm::Text),
+        ("format", 2, MemberForm::Text),
+        ("title", 3, MemberForm::Text),
+        ("description", 4, MemberForm::Text),
+        ("default", 5, MemberForm::Any),
+        ("multipleOf", 6, MemberForm::Number),
+        ("maximum", 7, MemberForm::Number),
+        ("exclusiveMaximum", 8, MemberForm::Flag),
+        ("minimum", 9, MemberForm::Number),
+        ("exclusiveMinimum", 10, MemberForm::Flag),
+        ("maxLength", 11, MemberForm::Integer),
+        ("minLength", 12, MemberForm::Integer),
+        ("pattern", 13, MemberForm::Text),
+        ("maxItems", 14, MemberForm::Integer),
+        ("minItems", 15, MemberForm::Integer),
+        ("uniqueItems", 16, MemberForm::Flag),
+        ("maxProperties", 17, MemberForm::Integer),
+        ("minProperties", 18, MemberForm::Integer),
+        ("required", 19, MemberForm::Text),
+        ("enum", 20, MemberForm::Each),
+        ("additionalProperties", 21, MemberForm::Additional),
+        ("type", 22, MemberForm::Type),
+        ("items", 23, MemberForm::Within(1, &SCHEMA)),
+        ("allOf", 24, MemberForm::Message(&SCHEMA)),
+        ("properties", 25, MemberForm::Entries(1, &SCHEMA)),
+        ("readOnly", 27, MemberForm::Flag),
+        ("example", 30, MemberForm::Any),
     ],
     extensions: 31,
 };
 
 /// Writes the members of a message; what its shape does not know is not said.
-fn message(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
+fn message(out: &mut Vec<u8>, shape: &MessageShape, value: &Value) {
     if let [("", number, form)] = shape.members {
         member(out, *number, *form, value);
         return;
@@ -206,38 +206,38 @@ fn message(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
     }
 }
 
-fn member(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
+fn member(out: &mut Vec<u8>, number: u32, form: MemberForm, value: &Value) {
     match (form, value) {
-        (Form::Type, _) => nested(out, number, |out| member(out, 1, Form::Text, value)),
-        (Form::Within(inner, shape), _) => nested(out, number, |out| {
+        (MemberForm::Type, _) => nested(out, number, |out| member(out, 1, MemberForm::Text, value)),
+        (MemberForm::Within(inner, shape), _) => nested(out, number, |out| {
             nested(out, inner, |out| message(out, shape, value));
         }),
-        (Form::Entries(inner, shape), Value::Object(map)) => {
+        (MemberForm::Entries(inner, shape), Value::Object(map)) => {
             nested(out, number, |out| entries(out, inner, shape, map));
         }
-        (Form::Additional, Value::Bool(allowed)) => nested(out, number, |out| {
+        (MemberForm::Additional, Value::Bool(allowed)) => nested(out, number, |out| {
             // One of two, so that also `false` is said.
             key(out, 2, 0);
             varint(out, u64::from(*allowed));
         }),
-        (Form::Additional, _) => nested(out, number, |out| {
+        (MemberForm::Additional, _) => nested(out, number, |out| {
             nested(out, 1, |out| message(out, &SCHEMA, value));
         }),
-        (Form::Any, _) => any(out, number, value),
+        (MemberForm::Any, _) => any(out, number, value),
         (_, Value::Array(list)) => list.iter().for_each(|one| member(out, number, form, one)),
-        (Form::Message(shape), _) => nested(out, number, |out| message(out, shape, value)),
-        (Form::Parameters, _) => nested(out, number, |out| parameter(out, value)),
-        (Form::Each, _) => any(out, number, value),
-        (Form::Text, Value::String(said)) => text(out, number, said),
-        (Form::Flag, Value::Bool(true)) => {
+        (MemberForm::Message(shape), _) => nested(out, number, |out| message(out, shape, value)),
+        (MemberForm::Parameters, _) => nested(out, number, |out| parameter(out, value)),
+        (MemberForm::Each, _) => any(out, number, value),
+        (MemberForm::Text, Value::String(said)) => text(out, number, said),
+        (MemberForm::Flag, Value::Bool(true)) => {
             key(out, number, 0);
             varint(out, 1);
         }
-        (Form::Integer, Value::Number(count)) => {
+        (MemberForm::Integer, Value::Number(count)) => {
             key(out, number, 0);
             varint(out, count.as_u64().unwrap_or_default());
         }
-        (Form::Number, Value::Number(amount)) => {
+        (MemberForm::Number, Value::Number(amount)) => {
             key(out, number, 1);
             out.extend(amount.as_f64().unwrap_or_default().to_le_bytes());
         }
@@ -245,7 +245,7 @@ fn member(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
     }
 }
 
-fn entries(out: &mut Vec<u8>, number: u32, shape: &Shape, map: &Map<String, Value>) {
+fn entries(out: &mut Vec<u8>, number: u32, shape: &MessageShape, map: &Map<String, Value>) {
     for (name, value) in map {
         nested(out, number, |out| {
             text(out, 1, name);

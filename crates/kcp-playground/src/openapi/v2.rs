@@ -9,14 +9,14 @@ const V2_PREFIX: &str = "#/definitions/";
 
 /// A schema of a custom resource loses more: what older clients cannot read, they must not see.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum SchemaOrigin {
     BuiltIn,
     Custom,
 }
 
 /// A definition in v2.
-pub(super) fn definition(mut schema: Value, origin: Origin) -> Value {
-    if origin == Origin::Custom {
+pub(super) fn definition(mut schema: Value, origin: SchemaOrigin) -> Value {
+    if origin == SchemaOrigin::Custom {
         let preserves = is_set(&schema, "x-kubernetes-preserve-unknown-fields");
         narrow(&mut schema);
         if preserves && let Some(map) = schema.as_object_mut() {

@@ -20,10 +20,10 @@ const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
 /// What is known of the fields at a place.
-type Known = Option<&'static Struct>;
-type Members = Map<String, Value>;
+type KnownStruct = Option<&'static Struct>;
+type JsonObject = Map<String, Value>;
 
-pub(super) fn apply(object: &Value, patch: &Value, kind: Known) -> Result<Value, PatchError> {
+pub(super) fn apply(object: &Value, patch: &Value, kind: KnownStruct) -> Result<Value, PatchError> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         let message = undecoded(patch, "map[string]interface {}");
         return Err(PatchError::Malformed(message));
@@ -41,7 +41,7 @@ fn malformed<T>(of: &str) -> Result<T, PatchError> {
     )))
 }
 
-fn bad_directive<T>(directive: &Value, map: &Members) -> Result<T, PatchError> {
+fn bad_directive<T>(directive: &Value, map: &JsonObject) -> Result<T, PatchError> {
     let map = go(&Value::Object(map.clone()));
     failed(format!(
         "unknown patch type: {} in map: {map}",
@@ -49,7 +49,11 @@ fn bad_directive<T>(directive: &Value, map: &Members) -> Result<T, PatchError> {
     ))
 }
 
-fn merge_map(mut target: Members, patch: &Members, known: Known) -> Result<Members, PatchError> {
+fn merge_map(
+    mut target: JsonObject,
+    patch: &JsonObject,
+    known: KnownStruct,
+) -> Result<JsonObject, PatchError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -57,7 +61,7 @@ fn merge_map(mut target: Members, patch: &Members, known: Known) -> Result<Membe
                 patch.remove(DIRECTIVE);
                 Ok(patch)
             }
-            Some("delete") => Ok(Members::new()),
+            Some("delete") => Ok(JsonObject::new()),
             _ => bad_directive(directive, patch),
         };
     }
@@ -83,7 +87,7 @@ fn merge_map(mut target: Members, patch: &Members, known: Known) -> Result<Membe
 }
 
 /// `$retainKeys`: members that are not named go; all that the patch sets must be named.
-fn retain(target: &mut Members, patch: &Members) -> Result<(), PatchError> {
+fn retain(target: &mut JsonObject, patch: &JsonObject) -> Result<(), PatchError> {
     let Some(keys) = patch.get(RETAIN) else {
         return Ok(());
     };
@@ -105,7 +109,7 @@ fn retain(target: &mut Members, patch: &Members) -> Result<(), PatchError> {
 }
 
 /// `$deleteFromPrimitiveList`
-fn delete_values(target: &mut Members, name: &str, gone: &Value) -> Result<(), PatchError> {
+fn delete_values(target: &mut JsonObject, name: &str, gone: &Value) -> Result<(), PatchError> {
     if gone.is_null() {
         target.remove(name);
         return Ok(());
@@ -120,10 +124,10 @@ fn delete_values(target: &mut Members, name: &str, gone: &Value) -> Result<(), P
 }
 
 fn merge_member(
-    target: &mut Members,
+    target: &mut JsonObject,
     name: &str,
     value: &Value,
-    known: Known,
+    known: KnownStruct,
 ) -> Result<(), PatchError> {
     let below = known.and_then(|known| known.below(name));
     let merged = match (target.remove(name), value) {
@@ -186,7 +190,7 @@ fn merge_list(
     mut old: Vec<Value>,
     patch: &[Value],
     key: Option<&str>,
-    below: Known,
+    below: KnownStruct,
 ) -> Result<Vec<Value>, PatchError> {
     if old.is_empty() && patch.is_empty() {
         return Ok(old);
@@ -242,7 +246,7 @@ fn merge_list(
 }
 
 /// What an item is known by.
-fn id<'v>(item: &'v Members, key: &str) -> Result<&'v Value, PatchError> {
+fn id<'v>(item: &'v JsonObject, key: &str) -> Result<&'v Value, PatchError> {
     item.get(key).map_or_else(
         || {
             let item = go(&Value::Object(item.clone()));
@@ -256,10 +260,10 @@ fn id<'v>(item: &'v Members, key: &str) -> Result<&'v Value, PatchError> {
 
 /// Merges a list and puts it into the order that `$setElementOrder` says.
 fn merge_ordered(
-    target: &mut Members,
+    target: &mut JsonObject,
     (name, order): (&str, &Value),
-    patch: &Members,
-    known: Known,
+    patch: &JsonObject,
+    known: KnownStruct,
 ) -> Result<(), PatchError> {
     let Value::Array(order) = order else {
         return malformed("setElementOrder list");

@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use fuzz;
 use kube_schema::json::parse;
 
 fn cases(text: &str) -> Vec<Value> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ProtobufError,
-    kinds::{Entry, Kind, Message, Shape},
+    kinds::{Entry, FieldShape, Kind, Message},
     wire::{Payload, Reader},
 };
 use kube_schema::json;
@@ -16,19 +16,12 @@ const ZERO_TIME: i64 = -62_135_596_800;
 
 pub(super) const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// Deeper is no document in JSON either.
-pub(super) const MAX_DEPTH: usize = 128;
-
 /// Reads a message into an object. A message that comes in pieces is merged.
 pub(super) fn message(
     bytes: &[u8],
     message: &Message,
     object: &mut Map<String, Value>,
-    depth: usize,
 ) -> Result<(), ProtobufError> {
-    if depth > MAX_DEPTH {
-        return Err(ProtobufError::TooDeep);
-    }
     let mut reader = Reader::new(bytes);
     while let Some(field) = reader.field()? {
         let entry = message
@@ -36,7 +29,7 @@ pub(super) fn message(
             .iter()
             .find(|entry| u64::from(entry.number) == field.number);
         if let Some(entry) = entry {
-            put(object, entry, field.payload, depth)?;
+            put(object, entry, field.payload)?;
         }
     }
     Ok(())
@@ -46,22 +39,18 @@ fn put(
     object: &mut Map<String, Value>,
     entry: &Entry,
     payload: Payload<'_>,
-    depth: usize,
 ) -> Result<(), ProtobufError> {
-    if let (Kind::Message(inner), "") = (entry.kind, entry.name) {
-        return message(bytes(entry.name, payload)?, inner, object, depth + 1);
-    }
     match entry.shape {
-        Shape::Kept | Shape::OmittedEmpty => {
+        FieldShape::Kept | FieldShape::OmittedEmpty => {
             let old = object.remove(entry.name);
-            if let Some(value) = value(entry, payload, old, depth)?
-                && (entry.shape == Shape::Kept || !is_empty(&value))
+            if let Some(value) = value(entry, payload, old)?
+                && (entry.shape == FieldShape::Kept || !is_empty(&value))
             {
                 object.insert(entry.name.into(), value);
             }
         }
-        Shape::List => {
-            let value = value(entry, payload, None, depth)?.unwrap_or_default();
+        FieldShape::List => {
+            let value = value(entry, payload, None)?.unwrap_or_default();
             let list = object
                 .entry(entry.name)
                 .or_insert_with(|| Value::Array(Vec::new()));
@@ -69,8 +58,8 @@ fn put(
                 list.push(value);
             }
         }
-        Shape::Map => {
-            let (key, value) = map_entry(entry, payload, depth)?;
+        FieldShape::Map => {
+            let (key, value) = map_entry(entry, payload)?;
             let map = object
                 .entry(entry.name)
                 .or_insert_with(|| Value::Object(Map::new()));
@@ -92,25 +81,21 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn map_entry(
-    entry: &Entry,
-    payload: Payload<'_>,
-    depth: usize,
-) -> Result<(String, Value), ProtobufError> {
+fn map_entry(entry: &Entry, payload: Payload<'_>) -> Result<(String, Value), ProtobufError> {
     let mut key = String::new();
     let mut found = None;
     let mut reader = Reader::new(bytes(entry.name, payload)?);
     while let Some(field) = reader.field()? {
         match field.number {
             1 => text(bytes(entry.name, field.payload)?, entry.name)?.clone_into(&mut key),
-            2 => found = value(entry, field.payload, None, depth)?,
+            2 => found = value(entry, field.payload, None)?,
             _ => {}
         }
     }
     let value = match found {
         Some(value) => value,
         // A missing value is the empty one of its kind.
-        None => value(entry, Payload::Bytes(&[]), None, depth)?.unwrap_or_default(),
+        None => value(entry, Payload::Bytes(&[]), None)?.unwrap_or_default(),
     };
     Ok((key, value))
 }
@@ -120,7 +105,6 @@ fn value(
     entry: &Entry,
     payload: Payload<'_>,
     old: Option<Value>,
-    depth: usize,
 ) -> Result<Option<Value>, ProtobufError> {
     let name = entry.name;
     Ok(Some(match entry.kind {
@@ -131,7 +115,6 @@ fn value(
         Kind::Int64 => (varint(name, payload)? as i64).into(),
         #[expect(clippy::cast_possible_truncation, reason = "sign-extended on the wire")]
         Kind::Int32 => (varint(name, payload)? as i32).into(),
-        Kind::Double => double(name, payload)?,
         Kind::Time => return time(name, bytes(name, payload)?, Precision::Seconds),
         Kind::MicroTime => return time(name, bytes(name, payload)?, Precision::Micros),
         Kind::Quantity => first_text(name, bytes(name, payload)?)?.into(),
@@ -142,15 +125,8 @@ fn value(
                 Some(Value::Object(object)) => object,
                 _ => Map::new(),
             };
-            message(bytes(name, payload)?, inner, &mut object, depth + 1)?;
+            message(bytes(name, payload)?, inner, &mut object)?;
             Value::Object(object)
-        }
-        Kind::OneOf(inner) => {
-            let mut object = Map::new();
-            message(bytes(name, payload)?, inner, &mut object, depth + 1)?;
-            let schema = object.remove("schema");
-            let other = || object.into_iter().next().map(|(_, value)| value);
-            schema.or_else(other).unwrap_or_default()
         }
     }))
 }
@@ -175,25 +151,6 @@ fn varint(field: &'static str, payload: Payload<'_>) -> Result<u64, ProtobufErro
             wanted: 0,
         }),
     }
-}
-
-/// A number of eight bytes, as JSON writes it.
-fn double(field: &'static str, payload: Payload<'_>) -> Result<Value, ProtobufError> {
-    /// Up to here every whole number is exact.
-    const WHOLE: f64 = 9_007_199_254_740_992.0;
-    let Payload::Fixed64(bits) = payload else {
-        return Err(ProtobufError::WrongWire {
-            field,
-            wire: payload.wire_type(),
-            wanted: 1,
-        });
-    };
-    let number = f64::from_bits(bits);
-    #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
-    if number.fract() == 0.0 && number.abs() < WHOLE {
-        return Ok((number as i64).into());
-    }
-    Ok(number.into())
 }
 
 pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, ProtobufError> {

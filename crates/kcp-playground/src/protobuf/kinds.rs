@@ -1,9 +1,6 @@
 //! The kinds that clients send in protobuf: for each message the number, name and type of its
 //! fields, and whether JSON shows an empty one.
 
-mod admission;
-mod definitions;
-
 use Kind::{
     Bool, Bytes, Int32, Int64, Message as Nested, MicroTime, Quantity, RawJson, Text, Texts, Time,
 };
@@ -15,7 +12,6 @@ pub(super) enum Kind {
     Bool,
     Int32,
     Int64,
-    Double,
     Time,
     MicroTime,
     Quantity,
@@ -24,12 +20,10 @@ pub(super) enum Kind {
     /// A list of texts inside of a message.
     Texts,
     Message(&'static Message),
-    /// A message that stands for one of its fields: `schema`, or else what else was sent.
-    OneOf(&'static Message),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum FieldShape {
     /// Shown whenever it was sent.
     Kept,
     /// Sent even if empty and then not shown.
@@ -42,7 +36,7 @@ pub(super) struct Entry {
     pub(super) number: u32,
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    pub(super) shape: Shape,
+    pub(super) shape: FieldShape,
 }
 
 pub(super) struct Message {
@@ -80,33 +74,11 @@ pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Me
         },
         ("authentication.k8s.io", "TokenReview") => &TOKEN_REVIEW,
         ("authentication.k8s.io", "SelfSubjectReview") => &SELF_SUBJECT_REVIEW,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => &definitions::DEFINITION,
-        ("admissionregistration.k8s.io", kind) => match kind {
-            "MutatingWebhookConfiguration" => &admission::MUTATING,
-            "ValidatingWebhookConfiguration" => &admission::VALIDATING,
-            "ValidatingAdmissionPolicy" => &admission::POLICY,
-            "ValidatingAdmissionPolicyBinding" => &admission::POLICY_BINDING,
-            _ => return None,
-        },
-        ("certificates.k8s.io", "CertificateSigningRequest") => &admission::CERTIFICATE_REQUEST,
         _ => return None,
     })
 }
 
-/// The message of a kind that is written, too: one that has all fields of it, each in its own place.
-pub(super) fn written(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
-    let only_read = [
-        "apiextensions.k8s.io",
-        "admissionregistration.k8s.io",
-        "certificates.k8s.io",
-    ];
-    if only_read.contains(&group) {
-        return None;
-    }
-    find(group, version, kind)
-}
-
-const fn entry(number: u32, name: &'static str, kind: Kind, shape: Shape) -> Entry {
+const fn entry(number: u32, name: &'static str, kind: Kind, shape: FieldShape) -> Entry {
     Entry {
         number,
         name,
@@ -116,24 +88,19 @@ const fn entry(number: u32, name: &'static str, kind: Kind, shape: Shape) -> Ent
 }
 
 const fn kept(number: u32, name: &'static str, kind: Kind) -> Entry {
-    entry(number, name, kind, Shape::Kept)
+    entry(number, name, kind, FieldShape::Kept)
 }
 
 const fn omit(number: u32, name: &'static str, kind: Kind) -> Entry {
-    entry(number, name, kind, Shape::OmittedEmpty)
+    entry(number, name, kind, FieldShape::OmittedEmpty)
 }
 
 const fn list(number: u32, name: &'static str, kind: Kind) -> Entry {
-    entry(number, name, kind, Shape::List)
+    entry(number, name, kind, FieldShape::List)
 }
 
 const fn map(number: u32, name: &'static str, kind: Kind) -> Entry {
-    entry(number, name, kind, Shape::Map)
-}
-
-/// A message whose fields stand among those of the message around it.
-const fn inline(number: u32, message: &'static Message) -> Entry {
-    entry(number, "", Nested(message), Shape::Kept)
+    entry(number, name, kind, FieldShape::Map)
 }
 
 const METADATA: Entry = kept(1, "metadata", Nested(&OBJECT_META));

@@ -29,7 +29,7 @@ pub struct Packing {
 impl Packing {
     /// None where a kind is not written in this encoding.
     pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
-        let message = kinds::written(group, version, kind)?;
+        let message = kinds::find(group, version, kind)?;
         Some(Self {
             message,
             head: head(group, version, kind),
@@ -38,7 +38,7 @@ impl Packing {
 
     /// Whether there is one.
     pub fn exists(group: &str, version: &str, kind: &str) -> bool {
-        kinds::written(group, version, kind).is_some()
+        kinds::find(group, version, kind).is_some()
     }
 
     /// An object, as it stands in an envelope and in a list; `json` is its text.

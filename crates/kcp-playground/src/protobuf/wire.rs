@@ -6,9 +6,9 @@ use super::ProtobufError;
 pub(super) enum Payload<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Eight bytes.
-    Fixed64(u64),
-    /// Four bytes; none of our kinds has one.
+    /// Eight bytes; none of our kinds has them.
+    Fixed64,
+    /// Four bytes, the same.
     Fixed32,
 }
 
@@ -17,7 +17,7 @@ impl Payload<'_> {
         match self {
             Self::Varint(_) => 0,
             Self::Bytes(_) => 2,
-            Self::Fixed64(_) => 1,
+            Self::Fixed64 => 1,
             Self::Fixed32 => 5,
         }
     }
@@ -51,8 +51,8 @@ impl<'a> Reader<'a> {
         let payload = match tag & 7 {
             0 => Payload::Varint(self.varint()?),
             1 => {
-                let bytes = self.take(8)?.iter().rev();
-                Payload::Fixed64(bytes.fold(0, |all, byte| all << 8 | u64::from(*byte)))
+                self.take(8)?;
+                Payload::Fixed64
             }
             2 => {
                 let length = self.varint()?;

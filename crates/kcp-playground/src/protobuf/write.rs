@@ -10,10 +10,9 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::convert::EPOCH;
-use super::kinds::{Entry, Kind, Message, Shape};
+use super::kinds::{Entry, FieldShape, Kind, Message};
 
 const VARINT: u32 = 0;
-const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
 /// Writes the fields of a JSON object. Fields that the message does not have are refused: they would be
@@ -24,7 +23,7 @@ pub(super) fn object(
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
     let mut text = serde_json::Deserializer::from_slice(json);
-    let fields = Fields {
+    let fields = ObjectWriter {
         message,
         is_root: true,
         out,
@@ -75,7 +74,7 @@ fn number(number: u32, value: u64, out: &mut Vec<u8>) {
 }
 
 /// The fields of an object.
-struct Fields<'o> {
+struct ObjectWriter<'o> {
     message: &'static Message,
     /// Says its kind, which goes into the envelope.
     is_root: bool,
@@ -83,14 +82,14 @@ struct Fields<'o> {
 }
 
 /// The name of a field.
-struct Name<'o>(&'o Fields<'o>);
+struct FieldName<'o>(&'o ObjectWriter<'o>);
 
 enum Named {
     Field(&'static Entry),
     Kind,
 }
 
-impl Visitor<'_> for Name<'_> {
+impl Visitor<'_> for FieldName<'_> {
     type Value = Named;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,7 +97,7 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
-        let Self(Fields {
+        let Self(ObjectWriter {
             message, is_root, ..
         }) = self;
         match message.fields.iter().find(|entry| entry.name == name) {
@@ -109,7 +108,7 @@ impl Visitor<'_> for Name<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Name<'_> {
+impl<'de> DeserializeSeed<'de> for FieldName<'_> {
     type Value = Named;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Named, D::Error> {
@@ -117,7 +116,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
+impl<'de> DeserializeSeed<'de> for ObjectWriter<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -125,7 +124,7 @@ impl<'de> DeserializeSeed<'de> for Fields<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
+impl<'de> Visitor<'de> for ObjectWriter<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,10 +132,10 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(named) = map.next_key_seed(Name(&self))? {
+        while let Some(named) = map.next_key_seed(FieldName(&self))? {
             match named {
                 Named::Kind => drop(map.next_value::<IgnoredAny>()?),
-                Named::Field(entry) => map.next_value_seed(Field {
+                Named::Field(entry) => map.next_value_seed(FieldWriter {
                     name: entry.name,
                     number: entry.number,
                     kind: entry.kind,
@@ -150,18 +149,18 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 /// The value of a field, or of an item of a list or a map.
-struct Field<'o> {
+struct FieldWriter<'o> {
     name: &'static str,
     number: u32,
     kind: Kind,
-    shape: Shape,
+    shape: FieldShape,
     out: &'o mut Vec<u8>,
 }
 
-impl Field<'_> {
-    fn item(&mut self) -> Field<'_> {
-        Field {
-            shape: Shape::Kept,
+impl FieldWriter<'_> {
+    fn item(&mut self) -> FieldWriter<'_> {
+        FieldWriter {
+            shape: FieldShape::Kept,
             out: self.out,
             ..*self
         }
@@ -215,13 +214,13 @@ fn time(text: &str) -> Option<(i64, u64)> {
     Some((whole - seconds, nanos))
 }
 
-impl<'de> DeserializeSeed<'de> for Field<'_> {
+impl<'de> DeserializeSeed<'de> for FieldWriter<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         if !matches!(
             (self.kind, self.shape),
-            (Kind::RawJson, Shape::Kept | Shape::OmittedEmpty)
+            (Kind::RawJson, FieldShape::Kept | FieldShape::OmittedEmpty)
         ) {
             return deserializer.deserialize_any(self);
         }
@@ -236,7 +235,7 @@ impl<'de> DeserializeSeed<'de> for Field<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Field<'_> {
+impl<'de> Visitor<'de> for FieldWriter<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,11 +273,6 @@ impl<'de> Visitor<'de> for Field<'_> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
         match self.kind {
-            Kind::Double => {
-                tag(self.number, FIXED64, self.out);
-                self.out.extend_from_slice(&value.to_le_bytes());
-                Ok(())
-            }
             Kind::Quantity => self.text(&value.to_string()),
             _ => Err(misfit(self.name, "a number with a fraction")),
         }
@@ -286,20 +280,20 @@ impl<'de> Visitor<'de> for Field<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.shape {
-            Shape::Kept | Shape::OmittedEmpty => self.text(text),
-            Shape::List | Shape::Map => Err(misfit(self.name, "a string")),
+            FieldShape::Kept | FieldShape::OmittedEmpty => self.text(text),
+            FieldShape::List | FieldShape::Map => Err(misfit(self.name, "a string")),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         match (self.shape, self.kind) {
-            (Shape::List, _) => while items.next_element_seed(self.item())?.is_some() {},
-            (Shape::Kept, Kind::Texts) => nested(self.number, self.out, |out| {
-                let mut texts = Field {
+            (FieldShape::List, _) => while items.next_element_seed(self.item())?.is_some() {},
+            (FieldShape::Kept, Kind::Texts) => nested(self.number, self.out, |out| {
+                let mut texts = FieldWriter {
                     name: self.name,
                     number: 1,
                     kind: Kind::Text,
-                    shape: Shape::Kept,
+                    shape: FieldShape::Kept,
                     out,
                 };
                 while items.next_element_seed(texts.item())?.is_some() {}
@@ -319,24 +313,24 @@ impl<'de> Visitor<'de> for Field<'_> {
             out,
         } = self;
         match (shape, kind) {
-            (Shape::Map, _) => {
+            (FieldShape::Map, _) => {
                 while let Some(key) = map.next_key::<String>()? {
                     nested(number, out, |out| {
                         bytes(1, key.as_bytes(), out);
-                        map.next_value_seed(Field {
+                        map.next_value_seed(FieldWriter {
                             name,
                             number: 2,
                             kind,
-                            shape: Shape::Kept,
+                            shape: FieldShape::Kept,
                             out,
                         })
                     })?;
                 }
                 Ok(())
             }
-            (Shape::Kept | Shape::OmittedEmpty, Kind::Message(message)) => {
+            (FieldShape::Kept | FieldShape::OmittedEmpty, Kind::Message(message)) => {
                 nested(number, out, |out| {
-                    let fields = Fields {
+                    let fields = ObjectWriter {
                         message,
                         is_root: false,
                         out,

@@ -37,25 +37,18 @@ pub(super) enum Beside {
     Object,
 }
 
-/// What an answer is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notation {
-    Json,
-    Yaml,
-}
-
 /// The forms that are accepted and known, the best first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Accepts(Vec<Accepted>);
+pub(super) struct Accepts(Vec<Negotiated>);
 
 /// A form of an answer, and whether it is wanted as protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(super) struct Negotiated {
     pub(super) form: Form,
     pub(super) packed: bool,
 }
 
-impl From<Form> for Accepted {
+impl From<Form> for Negotiated {
     fn from(form: Form) -> Self {
         let packed = false;
         Self { form, packed }
@@ -119,8 +112,8 @@ impl Accepts {
     }
 
     /// What has no objects has no table of them, and not all kinds have numbers for their fields.
-    pub(super) fn best(&self, resource: &Resource) -> Result<Accepted, Status> {
-        let fits = |one: &&Accepted| match one.form {
+    pub(super) fn best(&self, resource: &Resource) -> Result<Negotiated, Status> {
+        let fits = |one: &&Negotiated| match one.form {
             Form::Table(..) => resource.printer.is_some(),
             _ => !one.packed || view::is_packed(resource),
         };
@@ -128,55 +121,12 @@ impl Accepts {
     }
 }
 
-impl Notation {
-    /// Of the best form that is known.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        // By far the most clients never name it.
-        let named = headers.get_all(ACCEPT).iter();
-        if !named
-            .map(HeaderValue::as_bytes)
-            .any(|value| memchr::memmem::find(value, b"yaml").is_some())
-        {
-            return Self::Json;
-        }
-        let text = header(headers);
-        let clauses = clauses(&text);
-        let known = |clause: &&Clause<'_>| clause.form().is_some() || clause.aggregated().is_some();
-        let best = clauses.iter().find(known);
-        best.and_then(Clause::notation).unwrap_or(Self::Json)
-    }
-
-    /// The events of a watch are lines of JSON, if they are not packed: whoever wants only another notation
-    /// is refused.
-    pub(super) fn check_events(headers: &HeaderMap, best: Accepted) -> Result<(), Status> {
-        if best.packed || Self::of(headers) == Self::Json {
-            return Ok(());
-        }
-        let text = header(headers);
-        let json =
-            |clause: &Clause<'_>| clause.notation() == Some(Self::Json) && clause.form().is_some();
-        if clauses(&text).iter().any(json) {
-            return Ok(());
-        }
-        Err(Status::not_acceptable(
-            "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
-        ))
-    }
-
-    pub(super) fn media_type(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Yaml => YAML,
-        }
-    }
-}
-
 /// How discovery is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discovery {
     Plain,
-    /// Everything at once, by the version of the document.
-    Aggregated(&'static str),
+    /// Everything at once.
+    Aggregated,
 }
 
 impl Discovery {
@@ -184,8 +134,8 @@ impl Discovery {
     pub(super) fn parse(headers: &HeaderMap) -> Result<Self, Status> {
         let text = header(headers);
         let clauses = clauses(&text);
-        if let Some(version) = clauses.iter().find_map(Clause::aggregated) {
-            return Ok(Self::Aggregated(version));
+        if clauses.iter().any(Clause::is_aggregated) {
+            return Ok(Self::Aggregated);
         }
         Self::plain(&clauses)
     }
@@ -239,7 +189,7 @@ impl Route {
 
     fn has(self, media_type: &str) -> bool {
         match self {
-            Self::BuiltIn => [JSON, YAML, protobuf::MEDIA_TYPE, "*/*"].contains(&media_type),
+            Self::BuiltIn => [JSON, protobuf::MEDIA_TYPE, "*/*"].contains(&media_type),
             Self::Version => [JSON, "*/*"].contains(&media_type),
         }
     }
@@ -298,12 +248,8 @@ impl<'h> Clause<'h> {
         }
     }
 
-    fn notation(&self) -> Option<Notation> {
-        match self.media_type {
-            "application/json" | "application/*" | "*/*" => Some(Notation::Json),
-            YAML => Some(Notation::Yaml),
-            _ => None,
-        }
+    fn is_json(&self) -> bool {
+        [JSON, "application/*", "*/*"].contains(&self.media_type)
     }
 
     /// The kind of document that is wanted in the place of the object.
@@ -317,7 +263,7 @@ impl<'h> Clause<'h> {
 
     fn form(&self) -> Option<Form> {
         let (kind, group, version) = match self.wanted() {
-            _ if self.notation().is_none() => return None,
+            _ if !self.is_json() => return None,
             None => return Some(Form::Whole),
             Some(wanted) => wanted,
         };
@@ -334,23 +280,19 @@ impl<'h> Clause<'h> {
         }
     }
 
-    fn accepted(&self) -> Option<Accepted> {
+    fn accepted(&self) -> Option<Negotiated> {
         if self.media_type == protobuf::MEDIA_TYPE && self.wanted().is_none() {
-            return Some(Accepted {
+            return Some(Negotiated {
                 form: Form::Whole,
                 packed: true,
             });
         }
-        self.form().map(Accepted::from)
+        self.form().map(Negotiated::from)
     }
 
-    fn aggregated(&self) -> Option<&'static str> {
-        match self.wanted()? {
-            _ if self.notation().is_none() => None,
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some("v2"),
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some("v2beta1"),
-            _ => None,
-        }
+    fn is_aggregated(&self) -> bool {
+        let aggregated = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2");
+        self.is_json() && self.wanted() == Some(aggregated)
     }
 }
 
@@ -408,42 +350,8 @@ mod tests {
         accepts(&format!("application/json;q=0.5,{TABLE};q=0.9"), Ok(table));
         accepts("application/json;as=Table;v=v1", Err(406));
         accepts("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406));
-        accepts("application/yaml", Ok(Form::Whole));
+        accepts("application/yaml", Err(406));
         accepts("text/html", Err(406));
-    }
-
-    #[test]
-    fn an_answer_is_written_in_the_best_notation_that_is_known() {
-        let yaml = "application/yaml";
-        for (accept, expected) in [
-            ("*/*", Notation::Json),
-            ("application/json", Notation::Json),
-            (yaml, Notation::Yaml),
-            ("application/yaml, */*", Notation::Yaml),
-            ("*/*, application/yaml", Notation::Yaml),
-            ("application/json, application/yaml", Notation::Json),
-            ("application/yaml;q=0.3, application/json", Notation::Json),
-            ("application/json;q=0.3, application/yaml", Notation::Yaml),
-            ("text/html, application/yaml", Notation::Yaml),
-            (
-                "application/yaml;as=Nope;g=meta.k8s.io;v=v1, application/json",
-                Notation::Json,
-            ),
-            ("text/yaml", Notation::Json),
-        ] {
-            assert_eq!(Notation::of(&headers(accept)), expected, "{accept}");
-        }
-        let events = |accept: &str| {
-            let headers = headers(accept);
-            let best = Accepts::parse(&headers, None).unwrap().0[0];
-            Notation::check_events(&headers, best).map_err(|status| status.code)
-        };
-        assert_eq!(events(yaml), Err(406));
-        assert_eq!(events("application/yaml, */*"), Ok(()));
-        assert_eq!(events("application/json;stream=watch"), Ok(()));
-        let packed = "application/vnd.kubernetes.protobuf";
-        assert_eq!(events(packed), Ok(()));
-        assert_eq!(events(&format!("{packed}, application/yaml")), Ok(()));
     }
 
     #[test]
@@ -472,7 +380,7 @@ mod tests {
             ("", true, true),
             ("*/*", true, true),
             ("text/html, application/json;as=Nope", true, true),
-            ("application/yaml", true, false),
+            ("application/yaml", false, false),
             (packed, true, false),
             ("application/*", false, false),
             ("text/html", false, false),
@@ -498,11 +406,11 @@ mod tests {
         assert_eq!(read("application/json"), Ok(Discovery::Plain));
         assert_eq!(
             read(&format!("{aggregated},{older},application/json")),
-            Ok(Discovery::Aggregated("v2"))
+            Ok(Discovery::Aggregated)
         );
         assert_eq!(
-            read(&format!("application/json,{older}")),
-            Ok(Discovery::Aggregated("v2beta1"))
+            read(&format!("{older},application/json")),
+            Ok(Discovery::Plain)
         );
         assert_eq!(read(TABLE), Err(406));
         assert_eq!(read("text/html"), Err(406));

@@ -9,7 +9,7 @@ use super::body;
 use super::complaints::Complaints;
 use super::owning::{self, Account, Served};
 use super::replace::There;
-use super::write::{self, Left, Written};
+use super::write::{self, Recorded, Written};
 use super::{Call, Ground, Rest};
 use crate::builtin::namespaces;
 use crate::catalog::{Admission, Resource};
@@ -63,7 +63,7 @@ impl Rest {
         resource: Arc<Resource>,
         (name, manager, document): (&str, &str, &Document),
         complaints: &mut Complaints,
-    ) -> Result<(Left, u16), Status> {
+    ) -> Result<(Recorded, u16), Status> {
         let there = match There::find(tx, call, &resource, name) {
             Ok(there) => Some(there),
             // Only the object itself comes into being by being applied.
@@ -115,10 +115,15 @@ impl Rest {
         let Some(there) = there else {
             object.metadata_mut().remove("resourceVersion");
             let left = self.create_object(tx, call, resource, object, Account::Given)?;
-            return Ok((left, 201));
+            let code = if call.request.scope.is_view() {
+                200
+            } else {
+                201
+            };
+            return Ok((left, code));
         };
         let gone = self.replace(tx, call, (&there, &resource), object, Account::Given)?;
-        Ok((Left::new(resource, gone), 200))
+        Ok((Recorded::new(resource, gone), 200))
     }
 }
 

@@ -22,7 +22,7 @@ const STRICT: &str = "strict decoding error: ";
 /// What there is to say about the fields of a document.
 pub(super) struct Complaints {
     validation: FieldValidation,
-    sent: Sent,
+    sent: DocumentKind,
     /// In words.
     duplicates: Vec<String>,
     /// Paths.
@@ -34,7 +34,7 @@ pub(super) struct Complaints {
 }
 
 /// What the document is.
-enum Sent {
+enum DocumentKind {
     /// An object in JSON, as it was sent.
     Json(Bytes),
     Yaml,
@@ -50,9 +50,13 @@ impl Complaints {
             Syntax::Json => {
                 let duplicates = document.duplicates.iter();
                 let duplicates = duplicates.map(|path| json::duplicate_field(path));
-                Self::new(validation, Sent::Json(body.clone()), duplicates.collect())
+                Self::new(
+                    validation,
+                    DocumentKind::Json(body.clone()),
+                    duplicates.collect(),
+                )
             }
-            Syntax::Yaml => Self::new(validation, Sent::Yaml, document.duplicates.clone()),
+            Syntax::Yaml => Self::new(validation, DocumentKind::Yaml, document.duplicates.clone()),
         }
     }
 
@@ -67,7 +71,7 @@ impl Complaints {
                 json::duplicate_field(path)
             }
         });
-        Self::new(validation, Sent::Patch, duplicates.collect())
+        Self::new(validation, DocumentKind::Patch, duplicates.collect())
     }
 
     /// About the configuration of an apply, whose fields are looked at when it is merged.
@@ -75,10 +79,10 @@ impl Complaints {
         let lines = document.duplicates.join("\n  ");
         let all = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}");
         let duplicates = if lines.is_empty() { vec![] } else { vec![all] };
-        Self::new(validation, Sent::Configuration, duplicates)
+        Self::new(validation, DocumentKind::Configuration, duplicates)
     }
 
-    fn new(validation: FieldValidation, sent: Sent, duplicates: Vec<String>) -> Self {
+    fn new(validation: FieldValidation, sent: DocumentKind, duplicates: Vec<String>) -> Self {
         Self {
             validation,
             sent,
@@ -93,7 +97,7 @@ impl Complaints {
     pub(super) fn unknown(&mut self, paths: Vec<String>, resource: &Resource) {
         self.unknown.extend(paths);
         let nothing = self.unknown.is_empty() && self.duplicates.is_empty();
-        if let Sent::Json(body) = &self.sent
+        if let DocumentKind::Json(body) = &self.sent
             && resource.flavour != Flavour::Custom
             && self.validation != FieldValidation::Ignore
             && !nothing
@@ -108,12 +112,12 @@ impl Complaints {
         if self.validation != FieldValidation::Strict {
             return Ok(());
         }
-        if let (Sent::Configuration, [why, ..]) = (&self.sent, &*self.duplicates) {
+        if let (DocumentKind::Configuration, [why, ..]) = (&self.sent, &*self.duplicates) {
             let message = format!("error strict decoding YAML: {why}");
             return Err(Status::bad_request(message));
         }
         let mut all = self.all();
-        if let Sent::Yaml = self.sent
+        if let DocumentKind::Yaml = self.sent
             && !self.duplicates.is_empty()
         {
             let lines = self.duplicates.join("\n  ");

@@ -9,7 +9,7 @@ use super::complaints::Complaints;
 use super::ground::Ground;
 use super::owning::{self, Account};
 use super::query::FieldValidation;
-use super::write::{self, Left, Shaped, Written};
+use super::write::{self, Recorded, Shaped, Written};
 use super::{Call, Rest, body, metadata};
 use crate::builtin::namespaces;
 use crate::catalog::{Admission, Flavour, Resource, Verbs};
@@ -115,7 +115,7 @@ impl Rest {
         resource: Arc<Resource>,
         object: Object,
         account: Account<'_>,
-    ) -> Result<Left, Status> {
+    ) -> Result<Recorded, Status> {
         let ready = self.ready(Ground::Inside(tx), call, resource, object, account)?;
         put(tx, call, ready)
     }
@@ -144,6 +144,7 @@ impl Rest {
             ground
                 .read(|read| namespaces::check_open(read, &cluster, namespace, &resource, &name))?;
         }
+        self.admit(ground, call, (&resource, true), &mut object)?;
         let admission = Admission {
             user: &call.request.user,
             scope: &call.request.scope,
@@ -183,15 +184,21 @@ impl Rest {
             }
             None => true,
         };
-        found.is_ok_and(|found| Arc::ptr_eq(&found, resource)) && open() && tx.get(key).is_none()
+        // What a view adds is added in the transaction.
+        let admitted = || {
+            let scope = &call.request.scope;
+            !scope.is_view() && self.scopes.admit(tx, scope, resource, true).is_ok()
+        };
+        let same = found.is_ok_and(|found| Arc::ptr_eq(&found, resource));
+        same && open() && admitted() && tx.get(key).is_none()
     }
 }
 
-fn put(tx: &mut Tx<'_>, call: &Call<'_>, ready: Ready) -> Result<Left, Status> {
+fn put(tx: &mut Tx<'_>, call: &Call<'_>, ready: Ready) -> Result<Recorded, Status> {
     let Ready { resource, made } = ready;
     let (key, shaped) = match made {
         Made::ToStore(key, shaped) => (key, shaped),
-        Made::Answer(answer) => return Ok(Left::new(resource, Some(answer))),
+        Made::Answer(answer) => return Ok(Recorded::new(resource, Some(answer))),
     };
     if let Some(there) = tx.get(&key) {
         return Err(already_there(&resource, &there));
@@ -199,7 +206,7 @@ fn put(tx: &mut Tx<'_>, call: &Call<'_>, ready: Ready) -> Result<Left, Status> {
     write::check_size(call, 0, &shaped.object)?;
     tx.put_stamped(&key, shaped.object, shaped.stamp)?;
     tx.report(&key);
-    Ok(Left::new(resource, None))
+    Ok(Recorded::new(resource, None))
 }
 
 fn free_name(

@@ -28,7 +28,8 @@ impl Rest {
         let options = DeleteOptions::read(call)?;
         let outcome = self.transact(options.dry_run, |tx| {
             let resource = self.meant(tx, call, "delete")?;
-            let (key, stored) = write::existing(tx, call, &resource, name)?;
+            let (key, stored) = write::existing(tx, call, &resource, name)
+                .map_err(|status| left_out(tx, call, &resource, name).unwrap_or(status))?;
             options.check(&resource, &stored.object())?;
             let fate = deletion(call, &options, &resource).apply(tx, (&key, &stored))?;
             tx.report(&key);
@@ -64,7 +65,7 @@ impl Rest {
             let resource = self.meant(tx, call, "deletecollection")?;
             let cluster = write::cluster(call)?;
             let chosen = Chosen::parse(&call.query, &resource)?;
-            let range = select::range(&call.request.scope, &resource, &call.path);
+            let range = select::range(&call.request.scope, &resource, &call.path)?;
             let mut items = Vec::new();
             let doomed = tx.list(&range).into_iter();
             let mut doomed = doomed.filter(|stored| chosen.matches(stored));
@@ -165,6 +166,19 @@ impl Deletion<'_> {
         tx.put(key, object.clone())?;
         Ok(Fate::Marked(object))
     }
+}
+
+/// What is said of an object that is there, though no claim covers it.
+fn left_out(tx: &Tx<'_>, call: &Call<'_>, resource: &Resource, name: &str) -> Option<Status> {
+    let key = write::named(call, resource, name).ok()?;
+    tx.get(&key).filter(|_| call.request.scope.is_view())?;
+    let why = "no permission claim covers it";
+    Some(Status::forbidden(
+        &resource.group,
+        &resource.plural,
+        name,
+        why,
+    ))
 }
 
 /// A few kinds are answered themselves when they go, the others by a word about them.

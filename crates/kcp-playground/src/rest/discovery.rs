@@ -66,6 +66,34 @@ pub(super) fn resources(catalog: &Catalog, group: &str, version: &str) -> Option
     }))
 }
 
+/// The list of resources as virtual workspaces of kcp have it.
+pub(super) fn of_view(mut list: Value) -> Value {
+    if list["groupVersion"] == "v1"
+        && let Some(list) = list.as_object_mut()
+    {
+        list.remove("apiVersion");
+    }
+    let Some(resources) = list["resources"].as_array_mut() else {
+        return list;
+    };
+    for entry in &mut *resources {
+        for field in ["shortNames", "categories"] {
+            entry.as_object_mut().and_then(|entry| entry.remove(field));
+        }
+    }
+    let bindings = resources
+        .iter()
+        .position(|one| one["name"] == "apibindings");
+    if let Some(at) = bindings {
+        let status = json!({
+            "name": "apibindings/status", "singularName": "", "namespaced": false,
+            "kind": "APIBinding", "verbs": null,
+        });
+        resources.splice(at + 1..=at, [status.clone(), status]);
+    }
+    list
+}
+
 pub(super) fn is_namespaces(resource: &Resource) -> bool {
     resource.group.is_empty() && &*resource.plural == "namespaces"
 }
@@ -140,7 +168,7 @@ pub(super) enum Part {
 }
 
 /// `/api` or `/apis` for those who want everything at once.
-pub(super) fn aggregated(catalog: &Catalog, part: Part, version: &str) -> Value {
+pub(super) fn aggregated(catalog: &Catalog, part: Part) -> Value {
     let groups: Vec<Value> = catalog
         .groups()
         .filter(|(name, _)| name.is_empty() == (part == Part::Core))
@@ -148,7 +176,7 @@ pub(super) fn aggregated(catalog: &Catalog, part: Part, version: &str) -> Value 
         .collect();
     json!({
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": groups,
     })

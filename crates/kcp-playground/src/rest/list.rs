@@ -76,7 +76,7 @@ pub(super) async fn list(
     let left = if chosen.is_one(range) { 0 } else { all.count() };
     if let (Some(last), true) = (page.last(), left > 0) {
         meta["continue"] = paging::next_page(revision, range, &last.key.place).into();
-        if chosen.is_everything() {
+        if chosen.is_everything() && !view.is_claimed() {
             meta["remainingItemCount"] = left.into();
         }
     }

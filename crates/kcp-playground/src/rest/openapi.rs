@@ -19,7 +19,7 @@ impl Rest {
         request: &ApiRequest,
         target: &Target,
     ) -> Result<ApiResponse, Status> {
-        let form = Form::accepted(&request.headers, target).ok_or_else(refuse)?;
+        let form = DocumentForm::accepted(&request.headers, target).ok_or_else(refuse)?;
         let scope = &request.scope;
         let catalog = self.store.read(|read| self.scopes.catalog(read, scope))?;
         let documents = &self.documents;
@@ -32,8 +32,8 @@ impl Rest {
             }
             Target::OpenApiOf(path) => Documents::of_version(&catalog, path),
             Target::Swagger => Some(match form {
-                Form::Json => Documents::of_all(&catalog),
-                Form::Protobuf => Documents::of_all_in_protobuf(&catalog),
+                DocumentForm::Json => Documents::of_all(&catalog),
+                DocumentForm::Protobuf => Documents::of_all_in_protobuf(&catalog),
             }),
             _ => None,
         };
@@ -43,7 +43,7 @@ impl Rest {
             None => documents.make(&catalog, wanted).await?,
         };
         let mut response = answer(request, &document);
-        if form == Form::Protobuf {
+        if form == DocumentForm::Protobuf {
             let media_type = HeaderValue::from_static(protobuf::MEDIA_TYPE);
             response.headers.insert(CONTENT_TYPE, media_type);
         }
@@ -84,12 +84,12 @@ fn answer(request: &ApiRequest, document: &Document) -> ApiResponse {
 
 /// How a document is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum DocumentForm {
     Json,
     Protobuf,
 }
 
-impl Form {
+impl DocumentForm {
     /// The form that a client names first of those that there are: protobuf is one of v2 alone.
     fn accepted(headers: &HeaderMap, target: &Target) -> Option<Self> {
         // Of the index there is one form, whatever is asked for.

@@ -12,7 +12,8 @@ use super::owning::{self, Account};
 use super::target::ResourcePath;
 use super::view::View;
 use super::write::{
-    Left, Shaped, Written, answer, check_size, decode, existing, fit_name, fit_namespace, invalid,
+    Recorded, Shaped, Written, answer, check_size, decode, existing, fit_name, fit_namespace,
+    invalid,
 };
 use super::{Call, Ground, Rest, metadata};
 use crate::catalog::{Admission, Flavour, Resource};
@@ -78,7 +79,7 @@ impl Rest {
             let account = there.update_by(&manager);
             complaints.doubt((&resource, &call.path), &object, Some(there.served()));
             let gone = self.replace(tx, call, (&there, &resource), object, account)?;
-            Ok(Left::new(resource, gone).warned(&complaints))
+            Ok(Recorded::new(resource, gone).warned(&complaints))
         });
         answer(
             call,
@@ -132,7 +133,7 @@ impl Rest {
             let gone = self
                 .replace(tx, call, (&there, &resource), object, account)
                 .map_err(|status| complaints::misfit(&resource, status, shown))?;
-            Ok(Left::new(resource, gone).warned(&complaints))
+            Ok(Recorded::new(resource, gone).warned(&complaints))
         });
         answer(
             call,
@@ -176,6 +177,9 @@ impl Rest {
         metadata::keep_owned(&mut object, old);
         let subresource = call.path.subresource.as_str();
         keep_the_rest(&mut object, there.served(), resource, subresource);
+        if subresource.is_empty() {
+            self.admit(Ground::Inside(tx), call, (resource, false), &mut object)?;
+        }
         let admission = Admission {
             user: &call.request.user,
             scope: &call.request.scope,

@@ -13,12 +13,20 @@ use crate::status::Status;
 use crate::store::{Filter, Key, Range, Stored};
 
 /// The part of a table that a scope and a namespace leave.
-pub(super) fn range(scope: &Scope, resource: &Resource, path: &ResourcePath) -> Range {
-    Range {
+pub(super) fn range(
+    scope: &Scope,
+    resource: &Resource,
+    path: &ResourcePath,
+) -> Result<Range, Status> {
+    if matches!(scope, Scope::ExportWildcard { .. }) && path.namespace.is_some() {
+        let why = "a namespace cannot be listed or watched across clusters";
+        return Err(Status::bad_request(why));
+    }
+    Ok(Range {
         table: resource.table.clone(),
         cluster: scope.cluster().cloned(),
         namespace: path.namespace.as_deref().map(Into::into),
-    }
+    })
 }
 
 /// Where a named object is.
@@ -51,8 +59,8 @@ pub(super) struct Chosen {
     resource: Arc<Resource>,
     labels: LabelSelector,
     fields: FieldSelector,
-    /// The only name that is asked for, by the address.
-    name: Option<String>,
+    /// What is asked for is where nothing is.
+    is_nothing: bool,
     /// Some field beyond name and namespace is asked for.
     looks_inside: bool,
 }
@@ -86,27 +94,28 @@ impl Chosen {
             resource: Arc::clone(resource),
             labels: query.label_selector()?,
             fields,
-            name: None,
+            is_nothing: false,
             looks_inside,
         })
     }
 
-    /// Of these the one with a name.
-    pub(super) fn named(self, name: &str) -> Result<Self, Status> {
-        if !self.fields.is_empty() && self.fields.exact("metadata.name") != Some(name) {
-            return Err(Status::bad_request(
-                "fieldSelector metadata.name doesn't match requested name",
-            ));
-        }
-        Ok(Self {
-            name: Some(name.to_owned()),
+    /// Across clusters, whose parts of a table have keys of their own, no one key of a selector is found.
+    pub(super) fn within(self, scope: &Scope) -> Self {
+        let key = if self.resource.namespaced {
+            "metadata.namespace"
+        } else {
+            "metadata.name"
+        };
+        let across = matches!(scope, Scope::ExportWildcard { .. });
+        Self {
+            is_nothing: across && self.fields.exact(key).is_some(),
             ..self
-        })
+        }
     }
 
     /// Whether everything that is visible is chosen.
     pub(super) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+        self.labels.is_empty() && self.fields.is_empty()
     }
 
     /// Whether at most one object of a range can be chosen, by its name.
@@ -145,8 +154,8 @@ fn is_metadata(field: &str) -> bool {
 
 impl Filter for Chosen {
     fn matches(&self, stored: &Stored) -> bool {
-        visible(&self.resource, stored)
-            && (self.name.as_ref()).is_none_or(|name| **name == **stored.key.name())
+        !self.is_nothing
+            && visible(&self.resource, stored)
             && (self.labels.is_empty() || self.labels.matches_by(|key| stored.labels.get(key)))
             && self.fields_match(stored)
     }

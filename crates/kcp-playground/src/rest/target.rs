@@ -42,16 +42,6 @@ pub(super) struct ResourcePath {
     pub(super) name: Option<String>,
     /// Empty for the object itself.
     pub(super) subresource: String,
-    pub(super) address: Address,
-}
-
-/// Whether an address says itself that it is for a watch, as it was done before `?watch=true`:
-/// `/api/v1/watch/secrets`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Address {
-    #[default]
-    Plain,
-    Watch,
 }
 
 impl Target {
@@ -78,12 +68,6 @@ impl Target {
                 group: (*group).to_owned(),
                 version: (*version).to_owned(),
             },
-            ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
-                watched(resource("", version, rest))
-            }
-            ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => {
-                watched(resource(group, version, rest))
-            }
             ["api", version, rest @ ..] => resource("", version, rest),
             ["apis", group, version, rest @ ..] => resource(group, version, rest),
             _ => Self::Nothing,
@@ -101,16 +85,6 @@ fn segments(path: &str) -> Option<Vec<String>> {
             (!decoded.is_empty()).then(|| decoded.into_owned())
         })
         .collect()
-}
-
-fn watched(target: Target) -> Target {
-    match target {
-        Target::Resource(path) => Target::Resource(ResourcePath {
-            address: Address::Watch,
-            ..path
-        }),
-        _ => Target::Nothing,
-    }
 }
 
 fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
@@ -184,26 +158,6 @@ mod tests {
             Some("n"),
             ("things", Some("t"), "status"),
         );
-    }
-
-    #[test]
-    fn an_address_of_a_watch_is_that_of_what_it_watches() {
-        for (path, name) in [
-            ("/api/v1/watch/namespaces/n/secrets", None),
-            ("/api/v1/watch/namespaces/n/secrets/s", Some("s")),
-        ] {
-            let Target::Resource(found) = Target::parse(path) else {
-                panic!("{path} addresses no resource");
-            };
-            assert_eq!(found.address, Address::Watch);
-            assert_eq!(found.name.as_deref(), name);
-            check(path, Some("n"), ("secrets", name, ""));
-        }
-        let all = "/apis/e.com/v1/watch/things";
-        check(all, None, ("things", None, ""));
-        let nothing = Target::parse("/api/v1/watch/");
-        let plain = |path: &ResourcePath| path.address == Address::Plain;
-        assert!(matches!(nothing, Target::Resource(path) if plain(&path)));
     }
 
     #[test]

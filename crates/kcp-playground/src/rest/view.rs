@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::accept::{Accepted, Beside, Form, MetaVersion};
+use super::accept::{Beside, Form, MetaVersion, Negotiated};
 use crate::catalog::{Flavour, Resource};
 use crate::pieces::{Item, Pieces};
 use crate::protobuf::{self, Packing};
@@ -24,6 +24,8 @@ pub(super) struct View {
     pub(super) form: Form,
     pub(super) clock: fn() -> Timestamp,
     pub(super) heads: Heads,
+    /// Of objects of all clusters.
+    pub(super) across: bool,
     /// Of what is served as it is stored.
     stamp: u64,
     /// Of whole objects that are wanted as protobuf.
@@ -80,7 +82,7 @@ pub(super) fn stamp(version: &str, resource: &Resource) -> u64 {
 impl View {
     pub(super) fn new(
         resource: Arc<Resource>,
-        accepted: Accepted,
+        accepted: Negotiated,
         clock: fn() -> Timestamp,
     ) -> Self {
         let packing = accepted
@@ -92,6 +94,7 @@ impl View {
             form: accepted.form,
             clock,
             heads: Heads::Shown,
+            across: false,
             packing: packing.flatten(),
         }
     }
@@ -177,7 +180,7 @@ impl View {
     pub(super) fn transient(&self, object: Object) -> Result<Bytes, Status> {
         let shown = match self.form {
             Form::Whole => serve(&self.resource, object)?.into_value(),
-            Form::Metadata(version) => partial(&serve(&self.resource, object)?, version),
+            Form::Metadata(version) => self.partial(serve(&self.resource, object)?, version),
             Form::MetadataList(_) if self.resource.flavour == Flavour::Custom => {
                 return Err(Status::new(500, "", "content is not a list"));
             }
@@ -233,6 +236,11 @@ impl View {
         })
     }
 
+    /// Whether objects are shown as something that is claimed.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.resource.required_label.is_some()
+    }
+
     /// Whether items of lists say what they are: untyped ones do, and so does all that is claimed.
     fn says_kinds(&self) -> bool {
         let resource = &self.resource;
@@ -253,7 +261,7 @@ impl View {
                 served
             }
             Form::Metadata(version) | Form::MetadataList(version) => {
-                partial(&serve(&self.resource, object)?, version)
+                self.partial(serve(&self.resource, object)?, version)
             }
             Form::Table(version, beside) => self.row(object, version, beside)?,
         });
@@ -421,11 +429,20 @@ impl View {
         };
         let object = match beside {
             Beside::Nothing => Value::Null,
-            Beside::Metadata => partial(&served, version),
+            Beside::Metadata => self.partial(served, version),
             Beside::Object if custom => served.into_value(),
             Beside::Object => serve(&self.resource, served)?.into_value(),
         };
         Ok(json!({"cells": cells, "object": object}))
+    }
+
+    fn partial(&self, mut object: Object, version: MetaVersion) -> Value {
+        if self.across && self.resource.flavour == Flavour::Custom {
+            let original = self.gvk().api_version();
+            object.set_annotation("kcp.io/original-api-version", &original);
+        }
+        let metadata = object.root().get("metadata");
+        metadata_of(version, metadata.unwrap_or(&json!({})))
     }
 
     fn table(&self, version: MetaVersion, meta: &Value, rows: &Value) -> Value {
@@ -487,11 +504,6 @@ pub(super) fn serve(resource: &Resource, stored: Object) -> Result<Object, Statu
         }
         _ => Ok(object),
     }
-}
-
-fn partial(object: &Object, version: MetaVersion) -> Value {
-    let metadata = object.root().get("metadata");
-    metadata_of(version, metadata.unwrap_or(&json!({})))
 }
 
 fn metadata_of(version: MetaVersion, metadata: &Value) -> Value {

@@ -50,8 +50,21 @@ pub(super) struct Plan {
     timeout: Duration,
 }
 
-/// What is watched, as it is served now; nothing if it is served no longer, or as something else.
-pub(super) type Current = Arc<dyn Fn() -> Option<Arc<Resource>> + Send + Sync>;
+/// How what is watched is served now.
+pub(super) enum Standing {
+    Served(Arc<Resource>),
+    /// No longer, or as something else.
+    Gone,
+    /// The same, and the watch says that it has failed.
+    Failed,
+    /// Nobody tells any more what happens.
+    Silent,
+}
+
+pub(super) type Current = Arc<dyn Fn() -> Standing + Send + Sync>;
+
+/// What watches in the view of an export say when the export has become another.
+const CANCELLED: &str = "unable to decode an event from the watch stream: context canceled";
 
 impl Plan {
     pub(super) fn parse(query: &Query<'_>) -> Result<Self, Status> {
@@ -245,8 +258,17 @@ impl Telling {
             if self.definitions.has_changed().unwrap_or(false) {
                 self.definitions.borrow_and_update();
                 match (self.current)() {
-                    Some(resource) => self.view.follow(resource),
-                    None => self.closing = true,
+                    Standing::Served(resource) => self.view.follow(resource),
+                    Standing::Gone => self.closing = true,
+                    Standing::Failed => {
+                        let status = Status::new(500, "InternalError", CANCELLED).about_nothing();
+                        return Some(self.fail(&status));
+                    }
+                    // Nothing is told until the time is over.
+                    Standing::Silent => {
+                        sleep_until(self.end).await;
+                        return None;
+                    }
                 }
             }
             match polled {

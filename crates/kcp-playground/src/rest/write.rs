@@ -40,14 +40,14 @@ pub(super) struct Shaped {
 }
 
 /// How a transaction left an object that the answer shows.
-pub(super) struct Left {
+pub(super) struct Recorded {
     resource: Arc<Resource>,
     /// As it was when it went, or when it was answered without being stored.
     gone: Option<Object>,
     warnings: Vec<String>,
 }
 
-impl Left {
+impl Recorded {
     pub(super) fn new(resource: Arc<Resource>, gone: Option<Object>) -> Self {
         Self {
             resource,
@@ -172,6 +172,32 @@ impl Rest {
         })
     }
 
+    /// Asks the scope about a write, and gives the object the labels that it needs there.
+    pub(super) fn admit(
+        &self,
+        ground: Ground<'_>,
+        call: &Call<'_>,
+        (resource, creates): (&Resource, bool),
+        object: &mut Object,
+    ) -> Result<(), Status> {
+        let scope = &call.request.scope;
+        let labels = ground.read(|read| self.scopes.admit(read, scope, resource, creates))?;
+        for (key, value) in labels {
+            match object.label(&key) {
+                None => object.set_label(&key, &value),
+                Some(is) if is == value => {}
+                Some(is) => {
+                    let why = format!(
+                        "its label {key} is {is:?}, and the permission claim covers {value:?}"
+                    );
+                    let (group, plural) = (&resource.group, &resource.plural);
+                    return Err(Status::forbidden(group, plural, object.name(), why));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The same resource in the version that objects are stored in.
     fn stored_as(
         &self,
@@ -212,9 +238,9 @@ pub(super) fn decode(
 pub(super) fn answer(
     call: &Call<'_>,
     code: u16,
-    outcome: Outcome<Left>,
+    outcome: Outcome<Recorded>,
 ) -> Result<Written, Status> {
-    let Left {
+    let Recorded {
         resource,
         gone,
         warnings,
@@ -247,7 +273,7 @@ pub(super) fn answer(
 /// The cluster that a write is for: there is one, or there is no such write.
 pub(super) fn cluster(call: &Call<'_>) -> Result<crate::store::Name, Status> {
     let cluster = call.request.scope.cluster();
-    cluster.cloned().ok_or_else(Status::method_not_allowed)
+    cluster.cloned().ok_or_else(Status::no_such_path)
 }
 
 pub(super) fn named(call: &Call<'_>, resource: &Resource, name: &str) -> Result<Key, Status> {

@@ -15,13 +15,13 @@ struct Term {
 
 /// A conjunction of comparisons of fields with texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSelector {
+pub(crate) struct FieldSelector {
     terms: Vec<Term>,
 }
 
 impl FieldSelector {
     /// Parses the value of a `fieldSelector` parameter; the empty one selects everything.
-    pub fn parse(text: &str) -> Result<Self, SelectError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectError> {
         if text.len() > MAX_SELECTOR {
             return Err(SelectError::TooLong { size: text.len() });
         }
@@ -45,7 +45,7 @@ impl FieldSelector {
     }
 
     /// Refuses fields that the resource cannot be selected by.
-    pub fn check(&self, supported: impl Fn(&str) -> bool) -> Result<(), SelectError> {
+    pub(crate) fn check(&self, supported: impl Fn(&str) -> bool) -> Result<(), SelectError> {
         match self.terms.iter().find(|term| !supported(&term.field)) {
             Some(term) => Err(SelectError::UnsupportedField(term.field.clone())),
             None => Ok(()),
@@ -53,13 +53,13 @@ impl FieldSelector {
     }
 
     /// Selects everything.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
     /// The one value that a field must have to match, if the selector says so: what lets a watch
     /// of a single object be served without a look at the others.
-    pub fn exact(&self, field: &str) -> Option<&str> {
+    pub(crate) fn exact(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
             .find(|term| term.equal && term.field == field)
@@ -67,19 +67,15 @@ impl FieldSelector {
     }
 
     /// Matches against the text of each field; a missing field is the empty text.
-    pub fn matches<'v>(&self, text: impl Fn(&str) -> Cow<'v, str>) -> bool {
+    pub(crate) fn matches<'v>(&self, text: impl Fn(&str) -> Cow<'v, str>) -> bool {
         self.terms
             .iter()
             .all(|term| (text(&term.field) == term.value) == term.equal)
     }
 
-    /// Matches an object, each field taken as a dotted path into it.
-    pub fn matches_object(&self, object: &Value) -> bool {
-        self.matches(|field| field_text(object, field))
-    }
-
-    /// The same, but for fields whose text is made of something else.
-    pub fn matches_object_with<'v>(
+    /// Matches an object, each field taken as a dotted path into it, but for those whose text is made of
+    /// something else.
+    pub(crate) fn matches_object_with<'v>(
         &self,
         object: &'v Value,
         made: impl Fn(&str) -> Option<&'v str>,

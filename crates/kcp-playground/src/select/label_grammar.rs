@@ -9,7 +9,7 @@ use kube_schema::field::{self, FieldError, Path};
 use kube_schema::names;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum LabelToken {
     End,
     Word,
     In,
@@ -22,7 +22,7 @@ enum Token {
 }
 
 pub(super) fn parse(text: &str) -> Result<LabelSelector, SelectError> {
-    let mut parser = Parser {
+    let mut parser = LabelParser {
         tokens: lex(text),
         position: 0,
     };
@@ -40,13 +40,13 @@ fn is_space(c: char) -> bool {
 }
 
 /// Splits into tokens with their text; an `End` is always last.
-fn lex(text: &str) -> Vec<(Token, &str)> {
+fn lex(text: &str) -> Vec<(LabelToken, &str)> {
     let mut tokens = Vec::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches(is_space);
         let Some(first) = rest.chars().next() else {
-            tokens.push((Token::End, ""));
+            tokens.push((LabelToken::End, ""));
             return tokens;
         };
         let (token, length) = if is_special(first) {
@@ -56,9 +56,9 @@ fn lex(text: &str) -> Vec<(Token, &str)> {
                 .find(|c| is_special(c) || is_space(c))
                 .unwrap_or(rest.len());
             let token = match &rest[..length] {
-                "in" => Token::In,
-                "notin" => Token::NotIn,
-                _ => Token::Word,
+                "in" => LabelToken::In,
+                "notin" => LabelToken::NotIn,
+                _ => LabelToken::Word,
             };
             (token, length)
         };
@@ -68,47 +68,49 @@ fn lex(text: &str) -> Vec<(Token, &str)> {
 }
 
 /// The longest symbol at the start of `rest`, which starts with a special character.
-fn symbol(rest: &str) -> (Token, usize) {
-    const SYMBOLS: [(&str, Token); 9] = [
-        ("==", Token::Operator(Operator::DoubleEquals)),
-        ("!=", Token::Operator(Operator::NotEquals)),
-        ("=", Token::Operator(Operator::Equals)),
-        (">", Token::Operator(Operator::GreaterThan)),
-        ("<", Token::Operator(Operator::LessThan)),
-        ("!", Token::Not),
-        ("(", Token::Open),
-        (")", Token::Close),
-        (",", Token::Comma),
+fn symbol(rest: &str) -> (LabelToken, usize) {
+    const SYMBOLS: [(&str, LabelToken); 9] = [
+        ("==", LabelToken::Operator(Operator::DoubleEquals)),
+        ("!=", LabelToken::Operator(Operator::NotEquals)),
+        ("=", LabelToken::Operator(Operator::Equals)),
+        (">", LabelToken::Operator(Operator::GreaterThan)),
+        ("<", LabelToken::Operator(Operator::LessThan)),
+        ("!", LabelToken::Not),
+        ("(", LabelToken::Open),
+        (")", LabelToken::Close),
+        (",", LabelToken::Comma),
     ];
     SYMBOLS
         .into_iter()
         .find(|(symbol, _)| rest.starts_with(symbol))
-        .map_or((Token::Word, 1), |(symbol, token)| (token, symbol.len()))
+        .map_or((LabelToken::Word, 1), |(symbol, token)| {
+            (token, symbol.len())
+        })
 }
 
-struct Parser<'a> {
-    tokens: Vec<(Token, &'a str)>,
+struct LabelParser<'a> {
+    tokens: Vec<(LabelToken, &'a str)>,
     position: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> LabelParser<'a> {
     /// The next token, keywords taken as words.
-    fn peek(&self) -> (Token, &'a str) {
+    fn peek(&self) -> (LabelToken, &'a str) {
         let (token, text) = self.raw();
         match token {
-            Token::In | Token::NotIn => (Token::Word, text),
+            LabelToken::In | LabelToken::NotIn => (LabelToken::Word, text),
             token => (token, text),
         }
     }
 
-    fn raw(&self) -> (Token, &'a str) {
+    fn raw(&self) -> (LabelToken, &'a str) {
         self.tokens
             .get(self.position)
             .copied()
-            .unwrap_or((Token::End, ""))
+            .unwrap_or((LabelToken::End, ""))
     }
 
-    fn next(&mut self) -> (Token, &'a str) {
+    fn next(&mut self) -> (LabelToken, &'a str) {
         let token = self.peek();
         self.position += 1;
         token
@@ -118,8 +120,8 @@ impl<'a> Parser<'a> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                (Token::Word | Token::Not, _) => {}
-                (Token::End, _) => return Ok(requirements),
+                (LabelToken::Word | LabelToken::Not, _) => {}
+                (LabelToken::End, _) => return Ok(requirements),
                 (_, text) => {
                     return Err(format!(
                         "found '{text}', expected: !, identifier, or 'end of string'"
@@ -131,10 +133,10 @@ impl<'a> Parser<'a> {
                 .map_err(|e| format!("unable to parse requirement: {e}"))?;
             requirements.push(requirement);
             match self.next() {
-                (Token::End, _) => return Ok(requirements),
-                (Token::Comma, _) => {
+                (LabelToken::End, _) => return Ok(requirements),
+                (LabelToken::Comma, _) => {
                     let (token, text) = self.peek();
-                    if !matches!(token, Token::Word | Token::Not) {
+                    if !matches!(token, LabelToken::Word | LabelToken::Not) {
                         return Err(format!("found '{text}', expected: identifier after ','"));
                     }
                 }
@@ -147,26 +149,26 @@ impl<'a> Parser<'a> {
 
     fn requirement(&mut self) -> Result<Requirement, String> {
         let (mut token, mut key) = self.next();
-        let negated = token == Token::Not;
+        let negated = token == LabelToken::Not;
         if negated {
             (token, key) = self.next();
         }
-        if token != Token::Word {
+        if token != LabelToken::Word {
             return Err(format!("found '{key}', expected: identifier"));
         }
         check_key(key, &Path::Root).map_err(|e| e.to_string())?;
         if negated {
             return build(key, Operator::DoesNotExist, BTreeSet::new());
         }
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, LabelToken::End | LabelToken::Comma) {
             return build(key, Operator::Exists, BTreeSet::new());
         }
         let (token, text) = self.raw();
         self.position += 1;
         let operator = match token {
-            Token::In => Operator::In,
-            Token::NotIn => Operator::NotIn,
-            Token::Operator(operator) => operator,
+            LabelToken::In => Operator::In,
+            LabelToken::NotIn => Operator::NotIn,
+            LabelToken::Operator(operator) => operator,
             _ => {
                 return Err(format!(
                     "found '{text}', expected: in, notin, =, ==, !=, gt, lt"
@@ -182,17 +184,17 @@ impl<'a> Parser<'a> {
 
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
         let (token, text) = self.next();
-        if token != Token::Open {
+        if token != LabelToken::Open {
             return Err(format!("found '{text}' expected: '('"));
         }
         match self.peek() {
-            (Token::Word | Token::Comma, _) => {
+            (LabelToken::Word | LabelToken::Comma, _) => {
                 let values = self.value_list()?;
                 // The list ends before the closing parenthesis only.
                 self.position += 1;
                 Ok(values)
             }
-            (Token::Close, _) => {
+            (LabelToken::Close, _) => {
                 self.position += 1;
                 Ok(BTreeSet::from([String::new()]))
             }
@@ -205,24 +207,24 @@ impl<'a> Parser<'a> {
         let mut values = BTreeSet::new();
         loop {
             match self.next() {
-                (Token::Word, value) => {
+                (LabelToken::Word, value) => {
                     values.insert(value.to_owned());
                     match self.peek() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => return Ok(values),
+                        (LabelToken::Comma, _) => {}
+                        (LabelToken::Close, _) => return Ok(values),
                         (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
                     }
                 }
-                (Token::Comma, _) => {
+                (LabelToken::Comma, _) => {
                     if values.is_empty() {
                         values.insert(String::new());
                     }
                     match self.peek().0 {
-                        Token::Close => {
+                        LabelToken::Close => {
                             values.insert(String::new());
                             return Ok(values);
                         }
-                        Token::Comma => {
+                        LabelToken::Comma => {
                             values.insert(String::new());
                         }
                         _ => {}
@@ -234,11 +236,11 @@ impl<'a> Parser<'a> {
     }
 
     fn exact_value(&mut self) -> Result<BTreeSet<String>, String> {
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, LabelToken::End | LabelToken::Comma) {
             return Ok(BTreeSet::from([String::new()]));
         }
         match self.next() {
-            (Token::Word, value) => Ok(BTreeSet::from([value.to_owned()])),
+            (LabelToken::Word, value) => Ok(BTreeSet::from([value.to_owned()])),
             (_, text) => Err(format!("found '{text}', expected: identifier")),
         }
     }
@@ -313,74 +315,4 @@ fn build(key: &str, operator: Operator, values: BTreeSet<String>) -> Result<Requ
     } else {
         Err(field::aggregate(&errors))
     }
-}
-
-pub(super) fn from_object(selector: &Value) -> Result<Option<LabelSelector>, SelectError> {
-    let shape = |what: &str| SelectError::Labels(format!("label selector: {what}"));
-    let selector = match selector {
-        Value::Null => return Ok(None),
-        Value::Object(selector) => selector,
-        _ => return Err(shape("must be an object")),
-    };
-    let mut requirements = Vec::new();
-    match selector.get("matchLabels") {
-        None | Some(Value::Null) => {}
-        Some(Value::Object(labels)) => {
-            for (key, value) in labels {
-                let value = value
-                    .as_str()
-                    .ok_or_else(|| shape("matchLabels must be a map of strings"))?;
-                requirements.push(
-                    build(key, Operator::Equals, BTreeSet::from([value.to_owned()]))
-                        .map_err(SelectError::Labels)?,
-                );
-            }
-        }
-        Some(_) => return Err(shape("matchLabels must be a map of strings")),
-    }
-    match selector.get("matchExpressions") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(expressions)) => {
-            for expression in expressions {
-                requirements.push(from_expression(expression)?);
-            }
-        }
-        Some(_) => return Err(shape("matchExpressions must be a list")),
-    }
-    requirements.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(Some(LabelSelector { requirements }))
-}
-
-fn from_expression(expression: &Value) -> Result<Requirement, SelectError> {
-    let shape = |what: &str| SelectError::Labels(format!("label selector: {what}"));
-    let expression = expression
-        .as_object()
-        .ok_or_else(|| shape("an expression must be an object"))?;
-    let text = |field: &str| match expression.get(field) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(_) => Err(shape(&format!("{field} must be a string"))),
-    };
-    let operator = match text("operator")? {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        other => {
-            return Err(SelectError::Labels(format!(
-                "{} is not a valid label selector operator",
-                kube_lang::go_text::quote(other)
-            )));
-        }
-    };
-    let values = match expression.get("values") {
-        None | Some(Value::Null) => BTreeSet::new(),
-        Some(Value::Array(values)) => values
-            .iter()
-            .map(|v| v.as_str().map(str::to_owned))
-            .collect::<Option<_>>()
-            .ok_or_else(|| shape("values must be strings"))?,
-        Some(_) => return Err(shape("values must be a list")),
-    };
-    build(text("key")?, operator, values).map_err(SelectError::Labels)
 }

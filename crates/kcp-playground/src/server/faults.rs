@@ -334,6 +334,11 @@ impl FromStr for Fault {
     }
 }
 
+/// A duration as faults have it, such as `300ms`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("{text:?} is no duration, such as 300ms"))
+}
+
 fn parse_duration(text: &str) -> Option<Duration> {
     let nanos = u64::try_from(go_text::parse_duration(text)?).ok()?;
     Some(Duration::from_nanos(nanos))

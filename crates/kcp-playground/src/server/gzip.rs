@@ -40,12 +40,12 @@ impl Coding {
 }
 
 /// What is left to do.
-struct Packing<I> {
+struct GzipState<I> {
     encoder: GzEncoder<Vec<u8>>,
     left: I,
 }
 
-impl<I: Iterator<Item = Bytes>> Packing<I> {
+impl<I: Iterator<Item = Bytes>> GzipState<I> {
     fn next(mut self) -> io::Result<(Bytes, Option<Self>)> {
         let Some(piece) = self.left.next() else {
             return Ok((self.encoder.finish()?.into(), None));
@@ -68,7 +68,7 @@ pub(super) fn cut(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send {
 pub(super) fn pack(
     pieces: impl Iterator<Item = Bytes> + Send + 'static,
 ) -> impl Stream<Item = Bytes> + Send {
-    let start = Packing {
+    let start = GzipState {
         encoder: GzEncoder::new(Vec::new(), Compression::fast()),
         left: pieces,
     };

@@ -158,10 +158,6 @@ impl RequestInfo {
             }
             _ => return info,
         };
-        let (watched, rest) = match rest {
-            [watch, rest @ ..] if watch == "watch" && !rest.is_empty() => (true, rest),
-            _ => (false, rest),
-        };
         let rest = match rest {
             // A namespace's own subresources are those of the object `namespaces/<name>`.
             [namespaces, namespace, more @ ..]
@@ -179,11 +175,7 @@ impl RequestInfo {
         info.name = rest.next().unwrap_or_default();
         info.subresource = rest.next().unwrap_or_default();
         if !info.resource.is_empty() {
-            let verb = if watched {
-                "watch"
-            } else {
-                method_to_verb(method, is_watch(query), info.name.is_empty())
-            };
+            let verb = method_to_verb(method, is_watch(query), info.name.is_empty());
             verb.clone_into(&mut info.verb);
         }
         info
@@ -271,11 +263,6 @@ mod tests {
             &Method::GET,
             "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters",
             "list [*] [] core.kcp.io/v1alpha1/logicalclusters  /",
-        );
-        check(
-            &Method::GET,
-            "/api/v1/watch/namespaces/a/secrets/b",
-            "watch [] [] /v1/secrets  a/b",
         );
         check(&Method::GET, "/apis", "get [] [] //  /");
     }

@@ -36,10 +36,10 @@ pub struct LoggedRequest {
 
 /// The log. Cheap to write to; reading copies what matches.
 pub struct RequestLog {
-    inner: Mutex<Inner>,
+    inner: Mutex<LogState>,
 }
 
-struct Inner {
+struct LogState {
     entries: VecDeque<LoggedRequest>,
     last: u64,
     capacity: usize,
@@ -49,7 +49,7 @@ struct Inner {
 impl RequestLog {
     pub(crate) fn new(capacity: usize, sink: Option<Box<dyn Write + Send>>) -> Self {
         Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(LogState {
                 entries: VecDeque::new(),
                 last: 0,
                 capacity,

@@ -11,7 +11,7 @@ use super::stored::Stored;
 
 /// What one write did to one object.
 #[derive(Debug)]
-pub struct Change {
+pub(crate) struct Change {
     pub revision: u64,
     pub before: Option<Arc<Stored>>,
     pub after: Option<Arc<Stored>>,

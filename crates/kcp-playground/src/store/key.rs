@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A string that many objects share.
-pub type Name = Arc<str>;
+pub(crate) type Name = Arc<str>;
 
 /// One API's objects in all clusters. Objects of exports with different identities never meet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Table {
+pub(crate) struct Table {
     pub group: Name,
     pub resource: Name,
     /// The identity hash of the export that the API comes from; empty for an API of the cluster's own.
@@ -17,7 +17,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(group: &str, resource: &str, identity: &str) -> Self {
+    pub(crate) fn new(group: &str, resource: &str, identity: &str) -> Self {
         Self {
             group: group.into(),
             resource: resource.into(),
@@ -26,7 +26,7 @@ impl Table {
     }
 
     /// Where an object of this table is.
-    pub fn key(&self, cluster: &str, namespace: &str, name: &str) -> Key {
+    pub(crate) fn key(&self, cluster: &str, namespace: &str, name: &str) -> Key {
         Key {
             table: self.clone(),
             place: Place {
@@ -40,7 +40,7 @@ impl Table {
 
 /// Where in a table an object is. The order is the order of lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub(crate) struct Place {
     pub cluster: Name,
     /// Empty for what has no namespace.
     pub namespace: Name,
@@ -108,33 +108,33 @@ fn in_keys(one: &str, other: &str) -> Ordering {
 
 /// The address of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub(crate) struct Key {
     pub table: Table,
     pub place: Place,
 }
 
 impl Key {
-    pub fn cluster(&self) -> &Name {
+    pub(crate) fn cluster(&self) -> &Name {
         &self.place.cluster
     }
 
-    pub fn namespace(&self) -> &Name {
+    pub(crate) fn namespace(&self) -> &Name {
         &self.place.namespace
     }
 
-    pub fn name(&self) -> &Name {
+    pub(crate) fn name(&self) -> &Name {
         &self.place.name
     }
 
     /// Whether this is an object of that API, whatever its identity.
-    pub fn is(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         &*self.table.group == group && &*self.table.resource == resource
     }
 }
 
 /// A part of one table: what a list or a watch covers before any selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Range {
+pub(crate) struct Range {
     pub table: Table,
     /// `None`: all clusters.
     pub cluster: Option<Name>,
@@ -144,7 +144,7 @@ pub struct Range {
 
 impl Range {
     /// A whole table, in one cluster.
-    pub fn in_cluster(table: &Table, cluster: &str) -> Self {
+    pub(crate) fn in_cluster(table: &Table, cluster: &str) -> Self {
         Self {
             table: table.clone(),
             cluster: Some(cluster.into()),
@@ -153,7 +153,7 @@ impl Range {
     }
 
     /// A whole table, in all clusters.
-    pub fn everywhere(table: &Table) -> Self {
+    pub(crate) fn everywhere(table: &Table) -> Self {
         Self {
             table: table.clone(),
             cluster: None,

@@ -13,9 +13,9 @@ use super::stored::Stored;
 use kube_lang::object::Object;
 
 /// Holds an object in deletion until its dependents are gone.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Holds an object in deletion until its dependents have forgotten it.
-pub const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// What of an object its owners and its dependents are found by.
 #[derive(Clone, Debug, PartialEq, Eq)]

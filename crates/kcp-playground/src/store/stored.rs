@@ -14,7 +14,7 @@ use kube_lang::object::Object;
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+pub(crate) struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
     fn of(object: &Object) -> Self {
@@ -26,19 +26,19 @@ impl Labels {
         Self(pairs.into_boxed_slice())
     }
 
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         self.0.get(found).map(|(_, value)| &**value)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }
 
 /// One state of one object. Immutable: a write makes another.
 #[derive(Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     pub key: Key,
     /// Of the write that made this state; 0 as long as that is not committed.
     pub revision: u64,
@@ -94,7 +94,7 @@ impl Stored {
     }
 
     /// The JSON as it is served at the storage version.
-    pub fn body(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         if self.body.is_empty() {
             return serialise(self.cached().as_value());
         }
@@ -103,7 +103,10 @@ impl Stored {
 
     /// The JSON in another encoding, in which it is kept from now on: there is one for each object. States of
     /// the past keep no more than they had, which was counted.
-    pub fn packed<E>(&self, pack: impl FnOnce(&[u8]) -> Result<Bytes, E>) -> Result<Bytes, E> {
+    pub(crate) fn packed<E>(
+        &self,
+        pack: impl FnOnce(&[u8]) -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
         if self.body.is_empty() {
             return pack(&self.body());
         }
@@ -122,12 +125,12 @@ impl Stored {
     }
 
     /// The JSON with another `metadata.resourceVersion`: what a watcher is told when the object goes.
-    pub fn body_at(&self, revision: u64) -> Bytes {
+    pub(crate) fn body_at(&self, revision: u64) -> Bytes {
         serialise(at(self.object(), revision).as_value())
     }
 
     /// A copy to work with.
-    pub fn object(&self) -> Object {
+    pub(crate) fn object(&self) -> Object {
         match self.parsed.get() {
             Some(object) => object.clone(),
             None => parse(&self.body),
@@ -136,11 +139,11 @@ impl Stored {
 
     /// The parsed object, kept beside the JSON from now on. For the few objects that are asked again
     /// and again (definitions, bindings); it doubles their memory.
-    pub fn cached(&self) -> &Object {
+    pub(crate) fn cached(&self) -> &Object {
         self.parsed.get_or_init(|| parse(&self.body))
     }
 
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.body.len()
     }
 }

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::history::Change;
 use super::lineage::Departed;
-use super::{CLUSTER_ANNOTATION, Key, Name, Range, Read, Settler, State, Store, Stored, Table};
+use super::{
+    CLUSTER_ANNOTATION, Key, Name, Range, Read, Settler, Store, StoreState, Stored, Table,
+};
 use crate::status::Status;
 use kube_lang::object::Object;
 use kube_schema::json;
@@ -24,9 +26,9 @@ const MAX_DEPTH: usize = json::MAX_LEVELS;
 const FEW: usize = 8;
 
 /// One transaction. Reads see its own writes.
-pub struct Tx<'a> {
+pub(crate) struct Tx<'a> {
     store: &'a Store,
-    state: &'a State,
+    state: &'a StoreState,
     /// In the order in which they were first written: the order of their revisions.
     slots: Vec<Slot>,
     /// Of all slots, once there are more than a few.
@@ -54,7 +56,7 @@ pub(super) struct Pending {
 
 /// What a transaction answered.
 #[derive(Debug)]
-pub struct Outcome<T> {
+pub(crate) struct Outcome<T> {
     pub value: T,
     /// Of the store after the transaction.
     pub revision: u64,
@@ -63,7 +65,7 @@ pub struct Outcome<T> {
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(store: &'a Store, state: &'a State) -> Self {
+    pub(super) fn new(store: &'a Store, state: &'a StoreState) -> Self {
         Self {
             store,
             state,
@@ -75,7 +77,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         match self.slot(key) {
             Some(slot) => self.slots[slot].after.clone(),
             None => self.state.get(key),
@@ -112,7 +114,7 @@ impl<'a> Tx<'a> {
     }
 
     /// In the order of lists.
-    pub fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
+    pub(crate) fn list(&self, range: &Range) -> Vec<Arc<Stored>> {
         let committed = self.state.list(range);
         let here = |slot: &&Slot| slot.key.table == range.table && range.covers(&slot.key.place);
         let mut written = self.slots.iter().filter(here).peekable();
@@ -134,14 +136,19 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes an object, keeping the schema stamp that it had.
-    pub fn put(&mut self, key: &Key, object: Object) -> Result<(), Status> {
+    pub(crate) fn put(&mut self, key: &Key, object: Object) -> Result<(), Status> {
         let there = self.get(key);
         self.put_stamped(key, object, there.map_or(0, |stored| stored.stamp))
     }
 
     /// Writes an object that was pruned and defaulted by the schema with that stamp. Whether anything
     /// changed is found out at the commit: an object written as it was is not written.
-    pub fn put_stamped(&mut self, key: &Key, object: Object, stamp: u64) -> Result<(), Status> {
+    pub(crate) fn put_stamped(
+        &mut self,
+        key: &Key,
+        object: Object,
+        stamp: u64,
+    ) -> Result<(), Status> {
         let mut object = Object::new(object.into_value())
             .map_err(|error| Status::bad_request(error.to_string()))?;
         if !is_shallow(object.as_value(), MAX_DEPTH) {
@@ -167,7 +174,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Removes an object; says whether there was one.
-    pub fn remove(&mut self, key: &Key) -> bool {
+    pub(crate) fn remove(&mut self, key: &Key) -> bool {
         let slot = self.slot_for(key);
         let there = self.slots[slot].after.is_some();
         if there {
@@ -190,23 +197,23 @@ impl<'a> Tx<'a> {
     }
 
     /// Marks the object that the answer shall show, as the settlers leave it.
-    pub fn report(&mut self, key: &Key) {
+    pub(crate) fn report(&mut self, key: &Key) {
         self.reported = Some(key.clone());
     }
 
     /// The objects of a cluster that name an owner of this uid, but for what this transaction does to
     /// them.
-    pub fn dependents(&self, cluster: &Name, uid: &str) -> Vec<Key> {
+    pub(crate) fn dependents(&self, cluster: &Name, uid: &str) -> Vec<Key> {
         let owner = (cluster.clone(), uid.into());
         self.state.lineages.dependents(&owner)
     }
 
     /// Whether an owner is known to have gone: it need not be looked for.
-    pub fn is_gone(&self, cluster: &Name, uid: &str) -> bool {
+    pub(crate) fn is_gone(&self, cluster: &Name, uid: &str) -> bool {
         self.state.lineages.is_gone(&(cluster.clone(), uid.into()))
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.store.now()
     }
 
@@ -318,10 +325,6 @@ impl Read for Tx<'_> {
             }
         }
         tables
-    }
-
-    fn definitions(&self) -> u64 {
-        self.state.definitions + self.definition_writes
     }
 }
 

@@ -12,12 +12,12 @@ use super::{Range, Store, Stored};
 use crate::status::Status;
 
 /// Which objects of a range are wanted.
-pub trait Filter: Send + Sync {
+pub(crate) trait Filter: Send + Sync {
     fn matches(&self, object: &Stored) -> bool;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     Added,
     Modified,
     /// Removed, or no longer matching.
@@ -26,7 +26,7 @@ pub enum EventKind {
 
 /// What a watcher is told.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     pub kind: EventKind,
     /// Of the change. For `Deleted` it is not the object's own: the object is its last matching state.
     pub revision: u64,
@@ -34,7 +34,7 @@ pub struct Event {
 }
 
 /// A watcher's place in history.
-pub struct Watch {
+pub(crate) struct Watch {
     store: Arc<Store>,
     range: Range,
     filter: Option<Arc<dyn Filter>>,
@@ -46,7 +46,7 @@ pub struct Watch {
 
 impl Store {
     /// Watches what happens in the range after `revision`, which may lie in the future.
-    pub fn watch(
+    pub(crate) fn watch(
         self: &Arc<Self>,
         range: Range,
         filter: Option<Arc<dyn Filter>>,
@@ -77,14 +77,14 @@ impl Store {
 
 impl Watch {
     /// Everything up to this revision has been told.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
     /// What happened since, oldest first, at most `limit` changes looked at; then, or when nothing of
     /// it is wanted, `changed` tells when to go on.
     /// Refused with 410 when the watcher was too slow, or came too late.
-    pub fn poll(&mut self, limit: usize) -> Result<Vec<Event>, Status> {
+    pub(crate) fn poll(&mut self, limit: usize) -> Result<Vec<Event>, Status> {
         self.wake.borrow_and_update();
         let store = Arc::clone(&self.store);
         let state = store.state.read();
@@ -109,7 +109,7 @@ impl Watch {
     }
 
     /// Waits for something that [`Self::poll`] may find.
-    pub async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         if self.behind {
             return;
         }

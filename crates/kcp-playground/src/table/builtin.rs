@@ -14,12 +14,12 @@ mod cells;
 mod tests;
 
 /// Makes the cells of a row.
-type Cells = fn(&Value, Timestamp) -> Vec<Value>;
+type MakeCells = fn(&Value, Timestamp) -> Vec<Value>;
 
 /// Shows the objects of a kind that has columns of its own.
-struct Known {
+struct KindColumns {
     columns: Vec<Column>,
-    cells: Cells,
+    cells: MakeCells,
 }
 
 /// Shows the objects of any other kind.
@@ -28,9 +28,9 @@ struct Unknown {
 }
 
 /// What shows the objects of a built-in kind, in the version that they are stored in.
-pub fn printer(kind: &str) -> Arc<dyn Printer> {
+pub(crate) fn printer(kind: &str) -> Arc<dyn Printer> {
     match known(kind) {
-        Some((columns, cells)) => Arc::new(Known { columns, cells }),
+        Some((columns, cells)) => Arc::new(KindColumns { columns, cells }),
         None => Arc::new(Unknown {
             columns: [
                 name(),
@@ -43,8 +43,8 @@ pub fn printer(kind: &str) -> Arc<dyn Printer> {
     }
 }
 
-fn known(kind: &str) -> Option<(Vec<Column>, Cells)> {
-    let (columns, cells): (Vec<Column>, Cells) = match kind {
+fn known(kind: &str) -> Option<(Vec<Column>, MakeCells)> {
+    let (columns, cells): (Vec<Column>, MakeCells) = match kind {
         "Namespace" => (
             vec![
                 name(),
@@ -232,7 +232,7 @@ const SUBOBJECT: &str = "If referring to a piece of an object instead of an enti
 const SIGNER: &str = "Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will be defaulted:\n 1. If it's a kubelet client certificate, it is assigned\n    \"kubernetes.io/kube-apiserver-client-kubelet\".\n 2. If it's a kubelet serving certificate, it is assigned\n    \"kubernetes.io/kubelet-serving\".\n 3. Otherwise, it is assigned \"kubernetes.io/legacy-unknown\".\nDistribution of trust for signers happens out of band. You can select on this field using `spec.signerName`.";
 const EXPIRATION: &str = "expirationSeconds is the requested duration of validity of the issued certificate. The certificate signer may issue a certificate with a different validity duration so a client must check the delta between the notBefore and and notAfter fields in the issued certificate to determine the actual duration.\n\nThe v1.22+ in-tree implementations of the well-known Kubernetes signers will honor this field as long as the requested duration is not greater than the maximum duration they will honor per the --cluster-signing-duration CLI flag to the Kubernetes controller manager.\n\nCertificate signers may not honor this field for various reasons:\n\n  1. Old signer that is unaware of the field (such as the in-tree\n     implementations prior to v1.22)\n  2. Signer whose configured maximum is shorter than the requested duration\n  3. Signer whose configured minimum is longer than the requested duration\n\nThe minimum valid value for expirationSeconds is 600, i.e. 10 minutes.";
 
-impl Printer for Known {
+impl Printer for KindColumns {
     fn columns(&self) -> &[Column] {
         &self.columns
     }

@@ -9,7 +9,7 @@ use kube_schema::crd;
 
 /// Shows the objects of one version of a definition.
 #[derive(Debug)]
-pub struct Custom {
+pub(crate) struct Custom {
     columns: Vec<Column>,
     /// Of the columns after the name.
     paths: Vec<JsonPath>,
@@ -18,7 +18,7 @@ pub struct Custom {
 impl Custom {
     /// A definition without columns has the age. From the first column on whose path is none, columns
     /// are not shown.
-    pub fn new(defined: &[crd::Column]) -> Self {
+    pub(crate) fn new(defined: &[crd::Column]) -> Self {
         let age = crd::Column {
             name: "Age".to_owned(),
             kind: "date".to_owned(),

@@ -33,7 +33,7 @@ enum Step {
     Wildcard,
     Recursive,
     Union(Vec<JsonPath>),
-    Filter(Filter),
+    Filter(PathFilter),
     /// A word that is none of the language.
     Unknown,
 }
@@ -49,14 +49,14 @@ struct Slice {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Filter {
+struct PathFilter {
     left: JsonPath,
     /// `None`: that there is something at the left is enough.
-    compared: Option<(Operator, JsonPath)>,
+    compared: Option<(FilterOperator, JsonPath)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+enum FilterOperator {
     Less,
     LessOrEqual,
     Equal,
@@ -66,7 +66,7 @@ enum Operator {
     Unknown,
 }
 
-type Found<'v> = Result<Vec<&'v Value>, Unfit>;
+type Matches<'v> = Result<Vec<&'v Value>, Unfit>;
 
 impl JsonPath {
     /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`.
@@ -75,11 +75,11 @@ impl JsonPath {
     }
 
     /// What is there, in order. Nothing where a key is missing.
-    pub(super) fn find<'v>(&'v self, root: &'v Value) -> Found<'v> {
+    pub(super) fn find<'v>(&'v self, root: &'v Value) -> Matches<'v> {
         self.walk(vec![root])
     }
 
-    fn walk<'v>(&'v self, start: Vec<&'v Value>) -> Found<'v> {
+    fn walk<'v>(&'v self, start: Vec<&'v Value>) -> Matches<'v> {
         self.0.iter().try_fold(start, |at, step| {
             let found = step.take(at)?;
             (found.len() <= MAX_FOUND).then_some(found).ok_or(Unfit)
@@ -91,7 +91,7 @@ impl JsonPath {
 const MAX_FOUND: usize = 16_384;
 
 impl Step {
-    fn take<'v>(&'v self, at: Vec<&'v Value>) -> Found<'v> {
+    fn take<'v>(&'v self, at: Vec<&'v Value>) -> Matches<'v> {
         match self {
             Self::Field(name) => Ok(at.iter().filter_map(|value| value.get(name)).collect()),
             Self::Literal(text @ Value::String(_)) => Ok(vec![text]),
@@ -160,7 +160,7 @@ fn descend<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
 }
 
 impl Slice {
-    fn of<'v>(&self, list: &'v [Value]) -> Found<'v> {
+    fn of<'v>(&self, list: &'v [Value]) -> Matches<'v> {
         let length = i64::try_from(list.len()).map_err(|_| Unfit)?;
         let mut from = self.from.unwrap_or(0);
         let mut to = match self.to {
@@ -192,7 +192,7 @@ impl Slice {
     }
 }
 
-impl Filter {
+impl PathFilter {
     fn passes(&self, item: &Value) -> Result<bool, Unfit> {
         let left = self.left.find(item);
         let Some((operator, right)) = &self.compared else {
@@ -207,7 +207,7 @@ impl Filter {
     }
 }
 
-impl Operator {
+impl FilterOperator {
     fn holds(self, left: &Value, right: &Value) -> Result<bool, Unfit> {
         let ordering = match (left, right) {
             (Value::Bool(left), Value::Bool(right)) => match self {

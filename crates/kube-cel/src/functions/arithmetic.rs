@@ -1,4 +1,4 @@
-//! Numbers and what is reckoned with like numbers; nothing wraps around.
+//! Arithmetic of numbers, times and durations. An overflow is an error.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! From one type to another.
+//! Conversions between types.
 
 use std::rc::Rc;
 

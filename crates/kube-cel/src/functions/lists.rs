@@ -184,7 +184,7 @@ fn distinct<'a>(items: Vec<Val<'a>>, meter: &Meter) -> Answer<'a> {
     Ok(Val::list(kept))
 }
 
-/// Whether all of one list are in another.
+/// True if all elements of one list are in another.
 fn subset(part: &Val<'_>, whole: &[Val<'_>], meter: &Meter) -> Result<bool, Fault> {
     for item in part.items(meter).unwrap_or_else(|| Err(no_overload()))? {
         if !contains(whole, &item, meter)? {

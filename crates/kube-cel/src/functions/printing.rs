@@ -1,4 +1,4 @@
-//! Values as text: what `string(x)` and messages show, and `format`.
+//! Values as text: the results of `string(x)` and `format`, and values in messages.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ pub(super) fn format(
         };
         used += 1;
         let before = out.len();
-        one(&mut out, verb, precision, argument, meter).map_err(explained)?;
+        print_directive(&mut out, verb, precision, argument, meter).map_err(explained)?;
         meter.bytes(out.len() - before)?;
     }
     Ok(out)
@@ -96,7 +96,7 @@ fn explained(fault: Fault) -> Fault {
     }
 }
 
-fn one(
+fn print_directive(
     out: &mut String,
     verb: char,
     precision: Option<usize>,
@@ -153,7 +153,7 @@ fn one(
             )));
         }
     };
-    written.map_err(|_| Fault::new("cannot be written"))
+    written.map_err(|_| Fault::new("the result cannot be written"))
 }
 
 /// As in print: `1.234568×10⁰⁴`.

@@ -1,4 +1,4 @@
-//! Functions over text. Places in it are counted in characters.
+//! Functions over strings. Positions are counted in characters.
 
 use kube_lang::{go_regex::GoRegex, go_text::quote};
 
@@ -22,7 +22,7 @@ fn with_pattern<'a>(
     }
 }
 
-fn whole<'a>(count: usize) -> Val<'a> {
+fn int_value<'a>(count: usize) -> Val<'a> {
     Val::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
@@ -33,7 +33,7 @@ fn out_of_range(index: i64) -> Fault {
 pub(super) fn call<'a>(call: &Call, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
     let name = call.name.as_str();
     if let ("size", [Val::Bytes(bytes)]) = (name, arguments) {
-        return Some(Ok(whole(bytes.len())));
+        return Some(Ok(int_value(bytes.len())));
     }
     if name == "join" {
         return join(arguments, meter);
@@ -44,7 +44,7 @@ pub(super) fn call<'a>(call: &Call, arguments: &[Val<'a>], meter: &Meter) -> Opt
     }
     let rest = &arguments[1..];
     Some(match (name, rest) {
-        ("size", []) => Ok(whole(text.chars().count())),
+        ("size", []) => Ok(int_value(text.chars().count())),
         ("contains", [Val::Text(part)]) => Ok(Val::Bool(text.contains(part.as_str()))),
         ("startsWith", [Val::Text(part)]) => Ok(Val::Bool(text.starts_with(part.as_str()))),
         ("endsWith", [Val::Text(part)]) => Ok(Val::Bool(text.ends_with(part.as_str()))),
@@ -152,7 +152,7 @@ fn index_of<'a>(text: &str, part: &str, from: i64) -> Answer<'a> {
         Err(_) => return Ok(Val::Int(-1)),
     };
     Ok(match text[start..].find(part) {
-        Some(at) => whole(text[..start + at].chars().count()),
+        Some(at) => int_value(text[..start + at].chars().count()),
         None => Val::Int(-1),
     })
 }
@@ -179,7 +179,7 @@ fn last_index_of<'a>(text: &str, part: &str, to: Option<i64>) -> Answer<'a> {
         .find(|end| text.is_char_boundary(*end))
         .unwrap_or(text.len());
     Ok(match text[..end].rfind(part).filter(|at| *at <= last) {
-        Some(at) => whole(text[..at].chars().count()),
+        Some(at) => int_value(text[..at].chars().count()),
         None => Val::Int(-1),
     })
 }

@@ -1,4 +1,4 @@
-//! Times and durations: how they are written, and their parts.
+//! Times and durations: parsing, printing, and their parts.
 
 use std::fmt;
 
@@ -110,7 +110,7 @@ fn offset(text: &str) -> Option<Offset> {
     Offset::from_seconds(seconds.checked_mul(sign)?).ok()
 }
 
-/// What the format `date-time` takes is more than that.
+/// Parses the format `date-time`, which accepts more than RFC 3339.
 pub(crate) fn parse_date_time(text: &str) -> Option<Time> {
     let upper = text.to_ascii_uppercase();
     parse_time(&upper).or_else(|| {
@@ -136,7 +136,7 @@ pub(crate) fn parse_date(text: &str) -> Option<Time> {
     Time::new(date.into(), Offset::UTC)
 }
 
-/// What the format `duration` takes: the same, and words: `3 days`.
+/// Parses the format `duration`: Go durations, and words such as `3 days`.
 pub(crate) fn parse_worded_duration(text: &str) -> Option<i64> {
     if let Some(nanos) = go_text::parse_duration(text) {
         return Some(nanos);

@@ -1,6 +1,6 @@
-//! Formats of names that have a name themselves: `format.dns1123Label()`.
+//! Named formats of names, such as `format.dns1123Label()`.
 
-use super::{Opaque, made};
+use super::{Opaque, opaque_value};
 use crate::{
     fault::{Answer, Meter},
     value::Val,
@@ -34,7 +34,7 @@ impl NamedFormat {
             .map(|name| Self(name))
     }
 
-    /// What is wrong with a text.
+    /// The complaints about a text.
     fn complaints(self, text: &str) -> Vec<String> {
         // A prefix may end where a name may not: what is to follow completes it.
         let prefix = || {
@@ -73,7 +73,7 @@ impl NamedFormat {
 pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Option<Answer<'a>> {
     match (name, arguments) {
         ("format.named", [Val::Text(name)]) => Some(Ok(match NamedFormat::find(name.as_str()) {
-            Some(format) => Val::some(made(Opaque::Format(format))),
+            Some(format) => Val::some(opaque_value(Opaque::Format(format))),
             None => Val::Optional(None),
         })),
         ("validate", [Val::Opaque(opaque), Val::Text(text)]) => {
@@ -92,7 +92,7 @@ pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Opti
         }
         (name, []) => {
             let format = NamedFormat::find(name.strip_prefix("format.")?)?;
-            Some(Ok(made(Opaque::Format(format))))
+            Some(Ok(opaque_value(Opaque::Format(format))))
         }
         _ => None,
     }

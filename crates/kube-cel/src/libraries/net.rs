@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use super::{Opaque, answer, made};
+use super::{Opaque, answer, opaque_value};
 use crate::{
     fault::{Answer, Meter},
     value::Val,
@@ -49,7 +49,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// What the server says first of what is no address.
+/// The server's first complaint about a text that is no address.
 fn complaint(text: &str) -> &'static str {
     let parts: Vec<&str> = text.split('.').collect();
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
@@ -198,8 +198,8 @@ fn of_network<'a>(name: &str, network: &Network, rest: &[Val<'a>]) -> Option<Ans
             Opaque::Network(other) => Ok(Val::Bool(network.contains_network(other))),
             _ => return None,
         },
-        ("ip", []) => Ok(made(Opaque::Address(Address(network.address)))),
-        ("masked", []) => Ok(made(Opaque::Network(Network {
+        ("ip", []) => Ok(opaque_value(Opaque::Address(Address(network.address)))),
+        ("masked", []) => Ok(opaque_value(Opaque::Network(Network {
             address: Network::masked(&network.address, network.length),
             length: network.length,
         }))),

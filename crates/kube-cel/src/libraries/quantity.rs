@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Opaque, answer, made};
+use super::{Opaque, answer, opaque_value};
 use crate::{
     fault::{Answer, Fault, Meter},
     value::Val,
@@ -20,7 +20,7 @@ impl PartialEq for Quantity {
     }
 }
 
-/// What is wrong with a text that should be a quantity.
+/// Checks the syntax of a quantity.
 pub fn check_quantity(text: &str) -> Result<(), String> {
     parse(text).map(drop)
 }
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<Quantity, String> {
     Ok(Quantity(if negative { -value } else { value }))
 }
 
-/// What a number is multiplied by.
+/// The multiplier of a suffix.
 enum Scale {
     Ten(i32),
     Two(u32),
@@ -172,10 +172,10 @@ pub(super) fn call<'a>(name: &str, arguments: &[Val<'a>], meter: &Meter) -> Opti
     };
     let order = quantity.0.cmp(&other.0);
     Some(Ok(match name {
-        "add" => made(Opaque::Quantity(Quantity(
+        "add" => opaque_value(Opaque::Quantity(Quantity(
             quantity.0.saturating_add(other.0),
         ))),
-        "sub" => made(Opaque::Quantity(Quantity(
+        "sub" => opaque_value(Opaque::Quantity(Quantity(
             quantity.0.saturating_sub(other.0),
         ))),
         "compareTo" => Val::Int(match order {

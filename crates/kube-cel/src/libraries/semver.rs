@@ -11,11 +11,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Semver {
     numbers: [u64; 3],
-    /// What is behind a plus does not count.
+    /// Pre-release identifiers. Build metadata, after a plus, is ignored.
     pre: Vec<String>,
 }
 
-/// Whether what is nearly a version is made one: `v1.2`.
+/// Strict, or tolerant of texts such as `v1.2`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Strict,

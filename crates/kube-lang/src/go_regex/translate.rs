@@ -1,4 +1,4 @@
-//! From Go's syntax to the engine's.
+//! Translation from Go's syntax of regular expressions to that of the crate `regex`.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(super) struct Translator<'p> {
     pub(super) out: String,
     pub(super) names: Vec<Option<String>>,
     depth: usize,
-    /// What a repetition operator would apply to.
+    /// The item that a repetition operator would apply to.
     before: Before,
 }
 

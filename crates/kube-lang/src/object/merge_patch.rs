@@ -5,10 +5,10 @@
 
 use serde_json::{Map, Value};
 
-/// Why no patch leads from one document to another.
+/// The reason why no merge patch leads from one document to another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergePatchError {
-    #[error("a merge patch is made from two objects")]
+    #[error("both sides of a merge patch must be JSON objects")]
     NotObjects,
 }
 

@@ -1,6 +1,6 @@
-//! One spelling for each number. JSON does not tell `1` from `1.0`, and the servers print both as `1`,
-//! but `serde_json` keeps them apart: what is to be compared with what a server or the memory answers
-//! is brought to one spelling first.
+//! Numbers in one canonical form. JSON does not tell `1` from `1.0`, and API servers print both as `1`, but `serde_json`
+//! keeps them apart: values are brought into this form before they are compared with an answer of a server or with a
+//! recorded state.
 
 use serde_json::{Number, Value};
 
@@ -24,7 +24,7 @@ pub fn unify(value: &mut Value) {
     }
 }
 
-/// Whether two values agree, numbers by what they are worth.
+/// Equality of two values; numbers are compared by their value, so `1` equals `1.0`.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {

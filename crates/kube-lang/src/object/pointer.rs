@@ -1,4 +1,4 @@
-//! The steps of JSON pointers (RFC 6901), whose slashes and tildes are written otherwise.
+//! Steps of JSON pointers (RFC 6901), in which slashes and tildes are escaped.
 
 pub fn escape(step: &str) -> String {
     step.replace('~', "~0").replace('/', "~1")

@@ -1,4 +1,4 @@
-//! Taking a path apart: keys, indices, queries, pipes, multipaths.
+//! Parsing of paths: keys, indices, queries, pipes, multipaths.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub(super) struct Query<'p> {
     pub(super) value: Cow<'p, [u8]>,
 }
 
-/// What follows a step.
+/// The rest of the path after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest<'p> {
     End,

@@ -9,7 +9,7 @@ use super::{MAX_ELEMENTS, PathError, read_plain, write};
 
 const MARK: &str = "[*]";
 
-/// Where the first `[*]` stands that ends a part of the path.
+/// The offset of the first `[*]` that ends a part of the path.
 fn mark(path: &str) -> Option<usize> {
     let bytes = path.as_bytes();
     let (mut i, mut depth) = (0, 0_usize);

@@ -1,4 +1,4 @@
-//! A piece of JSON text and what can be asked of it.
+//! A piece of JSON text that a path found, with its kind and its offset.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use super::{
 pub(super) struct Found<'a> {
     pub(super) kind: Kind,
     pub(super) raw: Cow<'a, [u8]>,
-    /// Where `raw` stands in the document; zero if it does not.
+    /// The offset of `raw` in the document; zero if it is not part of it.
     pub(super) index: usize,
-    /// Where each element of an answer to `#` stands.
+    /// The offset of each element that `#` found.
     pub(super) indexes: Option<Vec<usize>>,
 }
 

@@ -17,7 +17,7 @@ struct Layout {
 struct Printer<'l> {
     layout: &'l Layout,
     out: Vec<u8>,
-    /// Where the current line begins.
+    /// The offset at which the current line begins.
     line: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a value answers to a query such as `#(name=="a")`.
+//! Queries such as `#(name=="a")`, matched against one value.
 
 use super::{
     Kind, PathError,

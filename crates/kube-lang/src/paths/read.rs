@@ -17,7 +17,7 @@ use super::{
     wildcard,
 };
 
-/// What one evaluation may spend. Pipes and multipaths can multiply text, so the work is counted in bytes looked at.
+/// The work that one evaluation may do. Pipes and multipaths can multiply text, so the work is counted in bytes looked at.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     work: Cell<usize>,
@@ -329,7 +329,7 @@ impl<'a, 'p> Search<'a, 'p> {
         Ok(false)
     }
 
-    /// What an array amounts to once all its elements were seen.
+    /// The result of reading an array once all its elements were read.
     fn close_array(
         &mut self,
         step: &ArrayStep<'p>,
@@ -402,9 +402,9 @@ impl<'a, 'p> Search<'a, 'p> {
 
 #[derive(Default)]
 struct Answers {
-    /// Where elements begin, for `#.path`.
+    /// Offsets of the elements, for `#.path`.
     elements: Vec<usize>,
-    /// What a query over all elements found, without the closing bracket.
+    /// The matches of a query over all elements, without the closing bracket.
     raw: Vec<u8>,
     indexes: Vec<usize>,
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::Kind;
 
-/// What begins at a position.
+/// The kind of token that begins at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     Text,

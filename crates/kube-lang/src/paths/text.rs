@@ -1,4 +1,5 @@
-//! A document as the compact text paths are applied to: sorted keys, numbers and escapes as the original writes them.
+//! A document as the compact text that paths are applied to: sorted keys, numbers and escapes as the Go library writes
+//! them.
 
 use serde_json::{Number, Value};
 

@@ -1,6 +1,6 @@
 //! `*` and `?` in keys and query values.
 
-/// Whether the pattern covers the whole text; a backslash makes the next character plain.
+/// Matches the whole text against the pattern; a backslash makes the next character plain.
 pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let text: Vec<char> = String::from_utf8_lossy(text).chars().collect();
     let pattern: Vec<char> = String::from_utf8_lossy(pattern).chars().collect();

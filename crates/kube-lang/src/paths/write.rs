@@ -1,4 +1,4 @@
-//! Writing and deleting what a path names.
+//! Writing and deleting the value at a path.
 
 use serde_json::{Map, Value};
 
@@ -131,7 +131,7 @@ fn create(node: &mut Value, parts: &[Part], new: Value) -> Result<(), PathError>
     Ok(())
 }
 
-/// What has to be put in place so that the remaining parts lead to the value.
+/// Builds the value to insert, so that the remaining parts lead to the new value.
 fn build(parts: &[Part], new: Value) -> Result<Value, PathError> {
     let mut value = new;
     for part in parts.iter().rev() {
@@ -208,7 +208,7 @@ fn set_matches(doc: &mut Value, path: &str, new: &Value) -> Result<(), PathError
     Ok(())
 }
 
-/// Where a part leads in a node.
+/// The target of a part within a node.
 enum Place {
     Key(String),
     Index(usize),
@@ -263,7 +263,7 @@ impl Part {
         }
     }
 
-    /// Where an existing value is, for deleting; `-1` is the last element of a list.
+    /// Finds an existing value to delete; `-1` is the last element of a list.
     fn existing(&self, node: &Value) -> Option<Place> {
         let place = match node {
             Value::Array(elements) if self.appends() => {

@@ -1,4 +1,4 @@
-//! The grammar of selector strings, and what a label key and value may look like.
+//! The grammar of selector strings, and the syntax of label keys and values.
 
 use super::{Operator, Requirement, SelectorError};
 
@@ -42,7 +42,7 @@ pub(super) fn value_problem(value: &str) -> Option<&'static str> {
         return Some("must be no more than 63 bytes");
     }
     (!value.is_empty() && !is_name(value)).then_some(
-        "must consist of alphanumeric characters, '-', '_' or '.', and start and end alphanumeric",
+        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     )
 }
 
@@ -64,7 +64,7 @@ fn key_problem(key: &str) -> Option<&'static str> {
         "" => Some("the name must not be empty"),
         _ if name.len() > 63 => Some("the name must be no more than 63 bytes"),
         _ if !is_name(name) => Some(
-            "must consist of alphanumeric characters, '-', '_' or '.', and start and end alphanumeric",
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
         ),
         _ => None,
     }

@@ -6,7 +6,8 @@ use gotmpl::Value;
 use sha1::Digest as _;
 
 use super::functions::{Answer, Entry, entry, int_arg, text_arg};
-use super::values::{Escape, encoded, string};
+use super::values::{encoded, string};
+use crate::go_json::Escape;
 
 pub(super) const TABLE: &[Entry] = &[
     entry("sha1sum", 1, 1, |a| {
@@ -79,24 +80,69 @@ fn adler32(bytes: &[u8]) -> u32 {
 fn utf8(bytes: Vec<u8>) -> Answer {
     String::from_utf8(bytes)
         .map(string)
-        .map_err(|_| "the decoded bytes are no valid UTF-8".to_owned())
+        .map_err(|_| "the decoded bytes are not valid UTF-8".to_owned())
 }
 
 /// As the original, answers an encoding error as text.
 fn b64dec(args: &[Value]) -> Answer {
-    let input: String = text_arg(args, 0)?
-        .chars()
-        .filter(|c| !matches!(c, '\r' | '\n'))
-        .collect();
-    match STANDARD.decode(&input) {
+    match from_base64(text_arg(args, 0)?.as_bytes()) {
         Ok(bytes) => utf8(bytes),
-        Err(_)
-            if input.starts_with(|c: char| !c.is_ascii_alphanumeric() && c != '+' && c != '/') =>
-        {
-            Ok(string("illegal base64 data at input byte 0"))
-        }
-        Err(e) => Err(format!("illegal base64 data: {e}")),
+        Err(at) => Ok(string(format!("illegal base64 data at input byte {at}"))),
     }
+}
+
+/// Decodes as Go does: lines may end anywhere, and bits that are left over are not looked at. An error is the place that it tells.
+fn from_base64(input: &[u8]) -> Result<Vec<u8>, usize> {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let (mut bytes, mut bits, mut count, mut at) = (Vec::new(), 0u32, 0, 0);
+    while let Some(byte) = input.get(at) {
+        at += 1;
+        if let Some(six) = value(*byte) {
+            (bits, count) = (bits << 6 | u32::from(six), count + 1);
+            if count == 4 {
+                bytes.extend(&bits.to_be_bytes()[1..]);
+                (bits, count) = (0, 0);
+            }
+            continue;
+        }
+        if is_line_end(byte) {
+            continue;
+        }
+        if *byte != b'=' || count < 2 {
+            return Err(at - 1);
+        }
+        let skip = |from: usize| {
+            let lines = input[from..].iter().take_while(|byte| is_line_end(byte));
+            from + lines.count()
+        };
+        if count == 2 {
+            at = skip(at);
+            match input.get(at) {
+                Some(b'=') => at += 1,
+                Some(_) => return Err(at - 1),
+                None => return Err(input.len()),
+            }
+        }
+        at = skip(at);
+        if at < input.len() {
+            return Err(at);
+        }
+        bits <<= 6 * (4 - count);
+        bytes.extend(&bits.to_be_bytes()[1..count]);
+        return Ok(bytes);
+    }
+    if count > 0 {
+        return Err(input.len() - count);
+    }
+    Ok(bytes)
 }
 
 fn base32(bytes: &[u8]) -> String {
@@ -118,32 +164,55 @@ fn base32(bytes: &[u8]) -> String {
     out
 }
 
+/// As the original, answers an encoding error as text.
 fn b32dec(args: &[Value]) -> Answer {
-    let input = text_arg(args, 0)?;
+    let input = text_arg(args, 0)?.bytes();
+    let input: Vec<u8> = input
+        .filter(|byte| !matches!(byte, b'\n' | b'\r'))
+        .collect();
+    match from_base32(&input) {
+        Ok(bytes) => utf8(bytes),
+        Err(at) => Ok(string(format!("illegal base32 data at input byte {at}"))),
+    }
+}
+
+/// Decodes as Go does. An error is the place that it tells.
+fn from_base32(input: &[u8]) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0u32, 0);
-    for letter in input.trim_end_matches('=').bytes() {
-        let Some(at) = ALPHABET.iter().position(|l| *l == letter) else {
-            return if bytes.is_empty() && count == 0 {
-                Ok(string("illegal base32 data at input byte 0"))
-            } else {
-                Err("illegal base32 data".to_owned())
-            };
-        };
-        bits = bits << 5 | u32::try_from(at).unwrap_or_default();
-        count += 5;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count & 0xff).to_le_bytes()[0]);
+    for (block, chunk) in input.chunks(8).enumerate() {
+        let start = block * 8;
+        let (mut bits, mut count) = (0u64, 0);
+        for (at, letter) in chunk.iter().enumerate() {
+            let after = input.len() - start - at - 1;
+            if *letter == b'=' && at >= 2 && after < 8 {
+                if after + at < 7 {
+                    return Err(input.len());
+                }
+                if let Some(wrong) = input[start + at + 1..]
+                    .iter()
+                    .take(7 - at)
+                    .position(|b| *b != b'=')
+                {
+                    return Err(start + at + wrong);
+                }
+                if matches!(at, 3 | 6) {
+                    return Err(start + at);
+                }
+                break;
+            }
+            let found = ALPHABET.iter().position(|known| known == letter);
+            let value = found.ok_or(start + at)?;
+            bits = bits << 5 | value as u64;
+            count += 1;
+        }
+        if count == chunk.len() && count < 8 {
+            return Err(input.len() - count);
+        }
+        bits <<= 5 * (8 - count);
+        bytes.extend(&bits.to_be_bytes()[3..3 + count * 5 / 8]);
+        if count < 8 {
+            break;
         }
     }
-    if base32(&bytes) != input {
-        // "1" and its like: nothing decodes to it.
-        return if input.len() < 8 {
-            Ok(string("illegal base32 data at input byte 0"))
-        } else {
-            Err("illegal base32 data".to_owned())
-        };
-    }
-    utf8(bytes)
+    Ok(bytes)
 }

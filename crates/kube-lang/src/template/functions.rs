@@ -1,4 +1,4 @@
-//! The table of functions both dialects share, and what is refused.
+//! The table of functions that both dialects share, and the functions that are refused.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) const fn entry(name: &'static str, least: usize, most: usize, run: Fu
 /// No limit of arguments.
 pub(super) const ANY: usize = usize::MAX;
 
-fn all() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static Entry> {
     [
         text::TABLE,
         lists::TABLE,
@@ -48,19 +48,20 @@ fn all() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The names of all functions a template may call, besides the built-in ones of its dialect.
-pub fn offered() -> impl Iterator<Item = &'static str> {
-    all().map(|e| e.name)
+#[cfg(test)]
+pub(super) fn offered() -> impl Iterator<Item = &'static str> {
+    entries().map(|e| e.name)
 }
 
-const RANDOM: &str = "its result is another one each time; derive the value from the object, for instance with sha3short";
+const RANDOM: &str =
+    "its result differs each time: derive the value from the object, for example with sha3short";
 const SURROUNDINGS: &str =
-    "templates do not see the process or the network; write the value into the template";
-const CLOCK: &str = "its result depends on the time; use a time the object carries";
-const KEYS: &str =
-    "names are no place for keys; put the value into a Secret and sync it as a related object";
+    "templates cannot access the process or the network: write the value into the template";
+const CLOCK: &str = "its result depends on the current time: use a time from the object";
+const KEYS: &str = "names and object fields must not contain keys: put the value into a Secret and sync it as a related object";
 
-/// Why a function the original offers is refused, as a remedy.
-pub fn refusal(name: &str) -> Option<&'static str> {
+/// The remedy for a function that the original offers and that is refused here.
+pub(super) fn refusal(name: &str) -> Option<&'static str> {
     Some(match name {
         "env" | "expandenv" | "getHostByName" => SURROUNDINGS,
         "randAlpha"
@@ -90,6 +91,10 @@ pub fn refusal(name: &str) -> Option<&'static str> {
 
 /// Calls a function within its bounds.
 pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
+    // They stand for what the language does, or count as the function that they call.
+    if let "goField" | "goTyped" = entry.name {
+        return (entry.run)(args);
+    }
     if args.len() < entry.least || args.len() > entry.most {
         let (least, most, got) = (entry.least, entry.most, args.len());
         let want = if least == most {
@@ -126,9 +131,16 @@ pub(super) fn run(entry: &Entry, args: &[Value]) -> Answer {
     }
 }
 
+/// Calls the function of a name within its bounds.
+pub(super) fn run_named(name: &str, args: &[Value]) -> Answer {
+    let entry = entries().find(|entry| entry.name == name);
+    run(entry.ok_or("no such function")?, args)
+}
+
 /// The name by which a template called it.
 fn shown(entry: &Entry) -> &'static str {
     match entry.name {
+        "goItem" => "index",
         "goPrintf" => "printf",
         name => name,
     }
@@ -136,7 +148,7 @@ fn shown(entry: &Entry) -> &'static str {
 
 pub(super) fn go_table() -> FuncMap {
     let internal = maps::INTERNAL.iter();
-    all()
+    entries()
         .chain(internal)
         .map(|entry| {
             let function: gotmpl::ValueFunc =
@@ -153,7 +165,7 @@ pub(super) fn go_table() -> FuncMap {
 }
 
 pub(super) fn table() -> impl Iterator<Item = &'static Entry> {
-    all()
+    entries()
 }
 
 /// All names [`refusal`] knows.

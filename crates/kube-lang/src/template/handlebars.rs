@@ -1,4 +1,4 @@
-//! Handlebars over the same table: strict, nothing escaped, no partials, no files.
+//! Handlebars with the same table of functions: strict, nothing escaped, no partials, no files.
 
 use gotmpl::Value;
 use handlebars::{
@@ -12,11 +12,11 @@ use super::{Bounded, CompileError, values};
 
 const MAIN: &str = "main";
 
-pub(super) struct Compiled(Handlebars<'static>);
+pub(super) struct HandlebarsTemplate(Handlebars<'static>);
 
-struct Function(&'static Entry);
+struct HelperFunction(&'static Entry);
 
-impl HelperDef for Function {
+impl HelperDef for HelperFunction {
     fn call_inner<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -34,21 +34,21 @@ impl HelperDef for Function {
     }
 }
 
-pub(super) fn compile(text: &str) -> Result<Compiled, CompileError> {
+pub(super) fn compile(text: &str) -> Result<HandlebarsTemplate, CompileError> {
     super::structure::check_handlebars(text)?;
     let mut registry = registry();
     registry.register_template_string(MAIN, text).map_err(|e| {
         let (line, column) = e.pos().unwrap_or((1, 1));
         CompileError::at_line(text, line, column, e.reason().to_string())
     })?;
-    Ok(Compiled(registry))
+    Ok(HandlebarsTemplate(registry))
 }
 
 /// Renders a template that was read already.
 pub(super) fn render_read(template: handlebars::Template, data: &Json) -> Result<String, String> {
     let mut registry = registry();
     registry.register_template(MAIN, template);
-    Compiled(registry).render(data)
+    HandlebarsTemplate(registry).render(data)
 }
 
 fn registry() -> Handlebars<'static> {
@@ -58,13 +58,13 @@ fn registry() -> Handlebars<'static> {
     for entry in functions::table() {
         // Both dialects have these; Handlebars' own take part in its blocks.
         if !["eq", "ne", "gt", "lt", "and", "or", "not", "len"].contains(&entry.name) {
-            registry.register_helper(entry.name, Box::new(Function(entry)));
+            registry.register_helper(entry.name, Box::new(HelperFunction(entry)));
         }
     }
     registry
 }
 
-impl Compiled {
+impl HandlebarsTemplate {
     pub(super) fn render(&self, data: &Json) -> Result<String, String> {
         let out = Writer(Bounded(String::new()));
         let mut out = out;

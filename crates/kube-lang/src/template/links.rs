@@ -1,4 +1,4 @@
-//! URLs, taken apart and put together.
+//! Parsing and joining of URLs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Answer {
     Ok(map(BTreeMap::from(fields)))
 }
 
-/// What Go refuses to read.
+/// Refuses the URLs that Go cannot parse.
 fn check(url: &str, host: &str, path: &str) -> Result<(), String> {
     let fail = |why: &str| Err(format!("unable to parse url: {url:?}: {why}"));
     let port = if host.starts_with('[') {
@@ -106,7 +106,7 @@ fn scheme(text: &str) -> (&str, &str) {
 
 fn join(args: &[Value]) -> Answer {
     let Value::Map(parts) = &args[0] else {
-        return Err("urlJoin takes what urlParse gives".to_owned());
+        return Err("urlJoin needs a map as urlParse returns it".to_owned());
     };
     let part = |name: &str| match parts.get(name) {
         Some(Value::String(text)) => text.to_string(),

@@ -3,6 +3,7 @@
 use gotmpl::Value;
 
 use super::functions::{ANY, Answer, Entry, entry, int_arg, text_arg};
+use super::typed;
 use super::values::{bounded, printed, string, type_name};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -68,7 +69,7 @@ fn items<'a>(args: &'a [Value], at: usize, wrong: &str) -> Result<&'a [Value], S
     match args.get(at) {
         Some(Value::List(items)) => Ok(items),
         Some(other) => Err(format!("{wrong} {}", type_name(other))),
-        None => Err("a list is missing".to_owned()),
+        None => Err("the list argument is missing".to_owned()),
     }
 }
 
@@ -117,7 +118,7 @@ fn reverse(args: &[Value]) -> Answer {
     )
 }
 
-fn found(items: &[Value], wanted: &Value) -> Result<bool, String> {
+fn contains_item(items: &[Value], wanted: &Value) -> Result<bool, String> {
     super::spend(items.len() as u64)?;
     Ok(items.contains(wanted))
 }
@@ -125,7 +126,7 @@ fn found(items: &[Value], wanted: &Value) -> Result<bool, String> {
 fn uniq(args: &[Value]) -> Answer {
     let mut kept = Vec::new();
     for item in items(args, 0, "Cannot find uniq on type")? {
-        if !found(&kept, item)? {
+        if !contains_item(&kept, item)? {
             kept.push(item.clone());
         }
     }
@@ -145,7 +146,7 @@ fn compact(args: &[Value]) -> Answer {
 fn without(args: &[Value]) -> Answer {
     let mut kept = Vec::new();
     for item in items(args, 0, "Cannot find without on type")? {
-        if !found(&args[1..], item)? {
+        if !contains_item(&args[1..], item)? {
             kept.push(item.clone());
         }
     }
@@ -156,7 +157,7 @@ fn has(args: &[Value]) -> Answer {
     if args[1] == Value::Nil {
         return Ok(Value::Bool(false));
     }
-    found(items(args, 1, "Cannot find has on type")?, &args[0]).map(Value::Bool)
+    contains_item(items(args, 1, "Cannot find has on type")?, &args[0]).map(Value::Bool)
 }
 
 fn slice(args: &[Value]) -> Answer {
@@ -184,6 +185,9 @@ fn concat(args: &[Value]) -> Answer {
         };
         super::spend(items.len() as u64)?;
         all.extend(items.iter().cloned());
+    }
+    if all.is_empty() {
+        return typed::no_list();
     }
     bounded(Value::List(all.into()))
 }
@@ -224,7 +228,7 @@ fn join(args: &[Value]) -> Answer {
 
 fn sort_alpha(args: &[Value]) -> Answer {
     let Value::List(_) = &args[0] else {
-        return list(texts(&args[0])?.into_iter().map(string).collect());
+        return list(vec![string(printed(&args[0])?)]);
     };
     let mut parts = texts(&args[0])?;
     parts.sort_unstable();

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use gotmpl::Value;
 
 use super::functions::{ANY, Answer, Entry, entry, text_arg};
+use super::integers;
 use super::printf;
 use super::typed;
-use super::values::{self, Escape, bounded, encoded, float, kind, printed, string, type_name};
+use super::values::{self, bounded, encoded, float, kind, printed, string, type_name};
+use crate::go_json::Escape;
 
 type Fields = BTreeMap<Arc<str>, Value>;
 
@@ -33,7 +35,7 @@ pub(super) const TABLE: &[Entry] = &[
     entry("fail", 1, 1, |a| Err(text_arg(a, 0)?.to_owned())),
     entry("dict", 0, ANY, dict),
     entry("get", 2, 2, |a| {
-        Ok(fields(a, 0)?
+        Ok(some_fields(a, 0)?
             .get(text_arg(a, 1)?)
             .cloned()
             .unwrap_or_else(|| string("")))
@@ -41,11 +43,13 @@ pub(super) const TABLE: &[Entry] = &[
     entry("set", 3, 3, set),
     entry("unset", 2, 2, unset),
     entry("hasKey", 2, 2, |a| {
-        Ok(Value::Bool(fields(a, 0)?.contains_key(text_arg(a, 1)?)))
+        Ok(Value::Bool(
+            some_fields(a, 0)?.contains_key(text_arg(a, 1)?),
+        ))
     }),
     entry("keys", 0, ANY, keys),
     entry("values", 1, 1, |a| {
-        Ok(Value::List(fields(a, 0)?.values().cloned().collect()))
+        Ok(Value::List(some_fields(a, 0)?.values().cloned().collect()))
     }),
     entry("pick", 1, ANY, |a| select(a, Keep::Named)),
     entry("omit", 1, ANY, |a| select(a, Keep::Others)),
@@ -55,8 +59,8 @@ pub(super) const TABLE: &[Entry] = &[
     entry("mustMerge", 1, ANY, |a| merge(a, Winner::First)),
     entry("mergeOverwrite", 1, ANY, |a| merge(a, Winner::Last)),
     entry("mustMergeOverwrite", 1, ANY, |a| merge(a, Winner::Last)),
-    entry("deepCopy", 1, 1, |a| Ok(a[0].clone())),
-    entry("mustDeepCopy", 1, 1, |a| Ok(a[0].clone())),
+    entry("deepCopy", 1, 1, copy),
+    entry("mustDeepCopy", 1, 1, copy),
     entry("deepEqual", 2, 2, |a| {
         Ok(Value::Bool(
             bounded(a[0].clone())? == bounded(a[1].clone())?,
@@ -71,8 +75,9 @@ pub(super) const TABLE: &[Entry] = &[
         Ok(Value::Bool(type_name(&a[1]) == text_arg(a, 0)?))
     }),
     entry("typeIsLike", 2, 2, |a| {
+        let (wanted, found) = (text_arg(a, 0)?, type_name(&a[1]));
         Ok(Value::Bool(
-            type_name(&a[1]) == text_arg(a, 0)?.trim_start_matches('*'),
+            found == wanted || found.strip_prefix('*') == Some(wanted),
         ))
     }),
     entry("toJson", 1, 1, |a| encoded(&a[0], Escape::Html).map(string)),
@@ -95,7 +100,7 @@ pub(super) const TABLE: &[Entry] = &[
     entry("mustFromJson", 1, 1, from_json),
 ];
 
-/// What the preparation of a tree calls; no template can.
+/// Functions that the preparation of a tree calls; no template can.
 pub(super) const INTERNAL: &[Entry] = &[
     entry("goPrint", 1, 1, |a| {
         if a[0] == Value::Nil {
@@ -106,18 +111,21 @@ pub(super) const INTERNAL: &[Entry] = &[
     }),
     entry("goNumbers", 1, 1, numbers_as_text),
     entry("goPrintf", 2, ANY, printf::printf),
+    entry("goField", 2, ANY, field),
+    entry("goItem", 1, 1, item),
+    entry("goTyped", 2, ANY, integers::call),
     entry("goNil", 0, 0, |_| Ok(Value::Nil)),
     // The dialect's own, within the bounds of every function.
     entry("print", 0, ANY, |a| sprint(a).map(string)),
     entry("println", 0, ANY, println),
     entry("html", 0, ANY, |a| {
-        sprint(a).map(|t| string(gotmpl::html_escape(&t)))
+        shown(a).map(|t| string(gotmpl::html_escape(&t)))
     }),
     entry("js", 0, ANY, |a| {
-        sprint(a).map(|t| string(gotmpl::js_escape(&t)))
+        shown(a).map(|t| string(gotmpl::js_escape(&t)))
     }),
     entry("urlquery", 0, ANY, |a| {
-        sprint(a).map(|t| string(gotmpl::url_encode(&t)))
+        shown(a).map(|t| string(gotmpl::url_encode(&t)))
     }),
     entry("goWork", 1, 1, |a| {
         let weight = super::functions::int_arg(a, 0)?;
@@ -249,8 +257,69 @@ fn fields(args: &[Value], at: usize) -> Result<&Fields, String> {
             "wrong type for value; expected map[string]interface {{}}; got {}",
             type_name(other)
         )),
-        None => Err("a map is missing".to_owned()),
+        None => Err("the map argument is missing".to_owned()),
     }
+}
+
+/// The fields of a map; nothing has none.
+fn some_fields(args: &[Value], at: usize) -> Result<&Fields, String> {
+    static NONE: Fields = Fields::new();
+    match args.get(at) {
+        Some(Value::Nil) => Ok(&NONE),
+        _ => fields(args, at),
+    }
+}
+
+/// The field at a path, as the language reads it: what is absent has no fields either, but reading one of a null is an
+/// error. The first argument says by its bits whether a null is one at the end of the path, and at its start.
+fn field(args: &[Value]) -> Answer {
+    let mut at = &args[1];
+    let nulls = super::functions::int_arg(args, 0)?;
+    let (at_the_end, at_the_start) = (nulls & 1 != 0, nulls & 2 != 0);
+    for (depth, name) in args[2..].iter().enumerate() {
+        let name = name.as_str().unwrap_or_default();
+        at = match at {
+            Value::Nil if depth == 0 && !at_the_start => return Ok(Value::Nil),
+            Value::Nil => return Err(format!("nil pointer evaluating interface {{}}.{name}")),
+            Value::Map(fields) => match fields.get(name) {
+                Some(field) => field,
+                None => return Ok(Value::Nil),
+            },
+            other => {
+                let of = type_name(other);
+                return Err(format!("can't evaluate field {name} in type {of}"));
+            }
+        };
+    }
+    if *at == Value::Nil && at_the_end {
+        return Err(
+            "wrong type for value; expected map[string]interface {}; got interface {}".to_owned(),
+        );
+    }
+    Ok(at.clone())
+}
+
+fn copy(args: &[Value]) -> Answer {
+    match &args[0] {
+        Value::Nil => Err("reflect: call of reflect.Value.Type on zero Value".to_owned()),
+        value => Ok(value.clone()),
+    }
+}
+
+fn item(args: &[Value]) -> Answer {
+    match &args[0] {
+        Value::Nil => Err("index of untyped nil".to_owned()),
+        value => Ok(value.clone()),
+    }
+}
+
+/// The text of a value for an escaper.
+fn shown(args: &[Value]) -> Result<String, String> {
+    let nothing = |arg: &Value| match arg {
+        Value::Nil => string("<no value>"),
+        other => other.clone(),
+    };
+    sprint(&args.iter().map(nothing).collect::<Vec<_>>())
 }
 
 fn ternary(args: &[Value]) -> Answer {
@@ -288,7 +357,7 @@ fn unset(args: &[Value]) -> Answer {
 fn keys(args: &[Value]) -> Answer {
     let mut all = Vec::new();
     for at in 0..args.len() {
-        all.extend(fields(args, at)?.keys().map(string));
+        all.extend(some_fields(args, at)?.keys().map(string));
     }
     Ok(Value::List(all.into()))
 }
@@ -304,7 +373,7 @@ fn select(args: &[Value], keep: Keep) -> Answer {
     let names = names?;
     let wanted = |key: &str| names.contains(&key) == (keep == Keep::Named);
     Ok(values::map(
-        fields(args, 0)?
+        some_fields(args, 0)?
             .iter()
             .filter(|(k, _)| wanted(k))
             .map(|(k, v)| (k.clone(), v.clone()))
@@ -316,7 +385,7 @@ fn pluck(args: &[Value]) -> Answer {
     let key = text_arg(args, 0)?;
     let mut all = Vec::new();
     for at in 1..args.len() {
-        all.extend(fields(args, at)?.get(key).cloned());
+        all.extend(some_fields(args, at)?.get(key).cloned());
     }
     Ok(Value::List(all.into()))
 }
@@ -348,7 +417,7 @@ enum Winner {
 fn merge(args: &[Value], winner: Winner) -> Answer {
     let mut all = fields(args, 0)?.clone();
     for at in 1..args.len() {
-        merge_into(&mut all, fields(args, at)?, winner)?;
+        merge_into(&mut all, some_fields(args, at)?, winner)?;
     }
     bounded(values::map(all))
 }

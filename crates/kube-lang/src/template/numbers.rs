@@ -40,8 +40,8 @@ pub(super) const TABLE: &[Entry] = &[
                 .fold(1i64, |product, v| product.wrapping_mul(integer(v))),
         ))
     }),
-    entry("div", 2, 2, |a| whole(a, i64::wrapping_div)),
-    entry("mod", 2, 2, |a| whole(a, i64::wrapping_rem)),
+    entry("div", 2, 2, |a| integer_fold(a, i64::wrapping_div)),
+    entry("mod", 2, 2, |a| integer_fold(a, i64::wrapping_rem)),
     entry("max", 1, ANY, |a| {
         Ok(Value::Int(a.iter().map(integer).max().unwrap_or_default()))
     }),
@@ -134,7 +134,7 @@ fn real(value: &Value) -> f64 {
     }
 }
 
-fn whole(args: &[Value], op: fn(i64, i64) -> i64) -> Answer {
+fn integer_fold(args: &[Value], op: fn(i64, i64) -> i64) -> Answer {
     match integer(&args[1]) {
         0 => Err("runtime error: integer divide by zero".to_owned()),
         by => Ok(Value::Int(op(integer(&args[0]), by))),
@@ -160,11 +160,11 @@ fn scaled(value: &Value) -> Result<i128, String> {
     let text = format!("{f}");
     let (head, tail) = text.split_once('.').unwrap_or((&text, ""));
     if !f.is_finite() || head.len() > 16 || tail.len() > PLACES as usize {
-        return Err("the number has too many digits for decimal arithmetic here".to_owned());
+        return Err("the number has too many digits for decimal arithmetic".to_owned());
     }
     format!("{head}{tail}{}", "0".repeat(PLACES as usize - tail.len()))
         .parse()
-        .map_err(|_| "no decimal".to_owned())
+        .map_err(|_| "not a decimal number".to_owned())
 }
 
 fn unscaled(value: i128, places: u32) -> Answer {
@@ -174,7 +174,7 @@ fn unscaled(value: i128, places: u32) -> Answer {
     let text = format!("{}{head}.{tail}", if value < 0 { "-" } else { "" });
     text.parse()
         .map(Value::Float)
-        .map_err(|_| "no decimal".to_owned())
+        .map_err(|_| "not a decimal number".to_owned())
 }
 
 fn decimal(args: &[Value], op: fn(i128, i128) -> Option<(i128, u32)>) -> Answer {
@@ -185,7 +185,7 @@ fn decimal(args: &[Value], op: fn(i128, i128) -> Option<(i128, u32)>) -> Answer 
     for arg in &args[1..] {
         let (next, extra) = op(total, scaled(arg)?).ok_or("the number is too large")?;
         if extra > 0 && next % scale != 0 {
-            return Err("the product has too many digits for decimal arithmetic here".to_owned());
+            return Err("the product has too many digits for decimal arithmetic".to_owned());
         }
         total = if extra > 0 { next / scale } else { next };
     }
@@ -225,10 +225,10 @@ fn steps(start: i64, end: i64, step: i64) -> Result<Vec<i64>, String> {
         }
     };
     let Ok(count) = usize::try_from(count.max(0)) else {
-        return Err("too many numbers".to_owned());
+        return Err("the list would have too many numbers".to_owned());
     };
     if count > 50_000 {
-        return Err("a list has at most 50000 numbers".to_owned());
+        return Err("the list would have more than 50000 numbers".to_owned());
     }
     super::spend(count as u64)?;
     Ok((0..count)

@@ -4,6 +4,7 @@ use gotmpl::Value;
 use regex::{NoExpand, Regex, RegexBuilder};
 
 use super::functions::{Answer, Entry, entry, int_arg, text_arg};
+use super::typed;
 use super::values::string;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -48,7 +49,7 @@ fn quote(text: &str) -> String {
 /// A pattern as Go reads it: `\w`, `\d`, `\s` and `\b` are ASCII there.
 fn compile(pattern: &str) -> Result<Regex, String> {
     if pattern.len() > MAX_PATTERN {
-        return Err(format!("a pattern has at most {MAX_PATTERN} bytes"));
+        return Err(format!("the pattern is longer than {MAX_PATTERN} bytes"));
     }
     super::spend(200)?;
     let mut out = String::new();
@@ -61,7 +62,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
                 ']' => 0,
                 '&' | '~' | '-' if class == 1 && chars.peek() == Some(&c) => {
                     return Err(format!(
-                        "{c}{c} in a class means something else here; escape it"
+                        "{c}{c} in a character class means something else than in Go: escape it"
                     ));
                 }
                 _ => class,
@@ -82,7 +83,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
             (Some('b'), 0) => out.push_str(r"(?-u:\b)"),
             (Some(c @ ('Q' | 'C' | 'B' | 'D' | 'W' | 'S' | 'Z' | '<' | '>')), _) => {
                 return Err(format!(
-                    r"\{c} is not supported here; write the characters it stands for"
+                    r"\{c} is not supported: write the characters that it matches"
                 ));
             }
             (Some(c), _) => {
@@ -124,11 +125,10 @@ fn find_all(args: &[Value]) -> Answer {
         super::spend(1)?;
         found.push(string(part.as_str()));
     }
-    Ok(if found.is_empty() {
-        Value::Nil
-    } else {
-        Value::List(found.into())
-    })
+    if found.is_empty() {
+        return typed::no_list();
+    }
+    Ok(Value::List(found.into()))
 }
 
 /// The longest a replacement may become, known before anything is built.
@@ -136,7 +136,7 @@ fn check_growth(text: &str, replacement: &str) -> Result<(), String> {
     let dollars = replacement.matches('$').count();
     let each = replacement.len() + dollars * text.len();
     if (text.len() + 1).saturating_mul(each.max(1)) > 64 * super::MAX_OUTPUT {
-        return Err("the replacement could become too long".to_owned());
+        return Err("the text would be too long after the replacement".to_owned());
     }
     Ok(())
 }
@@ -168,10 +168,12 @@ fn split(args: &[Value]) -> Answer {
         int_arg(args, 2)?,
     );
     if most == 0 {
-        return Ok(Value::Nil);
+        return typed::no_list();
     }
     if regex.is_match("") {
-        return Err("splitting by a pattern that matches nothing is not supported".to_owned());
+        return Err(
+            "splitting by a pattern that matches the empty text is not supported".to_owned(),
+        );
     }
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     Ok(Value::List(regex.splitn(text, most).map(string).collect()))

@@ -27,7 +27,7 @@ pub(super) fn printf(args: &[Value]) -> Answer {
             "wrong type for value; expected string; got {found}"
         ));
     };
-    let mut printer = Printer {
+    let mut printer = FormatPrinter {
         out: String::new(),
         args: &args[2..],
         literals: *literals,
@@ -38,7 +38,7 @@ pub(super) fn printf(args: &[Value]) -> Answer {
     Ok(string(printer.out))
 }
 
-struct Printer<'a> {
+struct FormatPrinter<'a> {
     out: String,
     args: &'a [Value],
     /// Bit n: argument n is an integer literal, which is an `int` to Go.
@@ -48,7 +48,7 @@ struct Printer<'a> {
     indexed: Index,
 }
 
-/// Whether arguments were chosen by their number.
+/// Explicit argument numbers, such as `%[2]d`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Index {
     Never,
@@ -56,9 +56,9 @@ enum Index {
 }
 
 /// The rest of a format.
-struct Rest<'f>(&'f str);
+struct FormatRest<'f>(&'f str);
 
-impl Rest<'_> {
+impl FormatRest<'_> {
     fn take(&mut self, c: char) -> bool {
         let rest = self.0.strip_prefix(c);
         self.0 = rest.unwrap_or(self.0);
@@ -72,14 +72,14 @@ impl Rest<'_> {
         match number.parse::<usize>() {
             _ if number.is_empty() => Ok(None),
             Ok(number) if number <= MAX_WIDTH => Ok(Some(number)),
-            _ => Err(format!("a width or precision is at most {MAX_WIDTH}")),
+            _ => Err(format!("a width or precision must be at most {MAX_WIDTH}")),
         }
     }
 }
 
-impl Printer<'_> {
+impl FormatPrinter<'_> {
     fn print(&mut self, format: &str) -> Result<(), String> {
-        let mut rest = Rest(format);
+        let mut rest = FormatRest(format);
         while let Some(at) = rest.0.find('%') {
             self.out.push_str(&rest.0[..at]);
             rest.0 = &rest.0[at + 1..];
@@ -93,7 +93,7 @@ impl Printer<'_> {
         self.bounded()
     }
 
-    fn say(&mut self, text: fmt::Arguments<'_>) {
+    fn write_text(&mut self, text: fmt::Arguments<'_>) {
         self.out
             .write_fmt(text)
             .expect("writing to a String does not fail");
@@ -101,12 +101,12 @@ impl Printer<'_> {
 
     fn bounded(&self) -> Result<(), String> {
         if self.out.len() > MAX_OUTPUT {
-            return Err(format!("a text has at most {MAX_OUTPUT} bytes"));
+            return Err(format!("the text would have more than {MAX_OUTPUT} bytes"));
         }
         Ok(())
     }
 
-    fn directive(&mut self, rest: &mut Rest<'_>) -> Result<(), String> {
+    fn directive(&mut self, rest: &mut FormatRest<'_>) -> Result<(), String> {
         spend(1)?;
         let mut spec = Spec::flags(&mut rest.0);
         let mut good = true;
@@ -147,9 +147,9 @@ impl Printer<'_> {
         if verb == '%' {
             self.out.push('%');
         } else if !good {
-            self.say(format_args!("%!{verb}(BADINDEX)"));
+            self.write_text(format_args!("%!{verb}(BADINDEX)"));
         } else if self.next >= self.args.len() {
-            self.say(format_args!("%!{verb}(MISSING)"));
+            self.write_text(format_args!("%!{verb}(MISSING)"));
         } else {
             spec.plus &= verb != 'v';
             self.next += 1;
@@ -159,7 +159,7 @@ impl Printer<'_> {
     }
 
     /// `[n]`: whether the next argument was chosen.
-    fn index(&mut self, rest: &mut Rest<'_>, good: &mut bool) -> bool {
+    fn index(&mut self, rest: &mut FormatRest<'_>, good: &mut bool) -> bool {
         let Some(inner) = rest.0.strip_prefix('[') else {
             return false;
         };
@@ -189,7 +189,7 @@ impl Printer<'_> {
         self.next += usize::from(found.is_some());
         match found {
             Some(Value::Int(n)) if n.unsigned_abs() > MAX_WIDTH as u64 => {
-                Err(format!("a width or precision is at most {MAX_WIDTH}"))
+                Err(format!("a width or precision must be at most {MAX_WIDTH}"))
             }
             Some(Value::Int(n)) => Ok(Some(*n)),
             _ => Ok(None),
@@ -200,7 +200,7 @@ impl Printer<'_> {
         let arg = &self.args[at];
         match (arg, verb) {
             (Value::Nil, 'v' | 'T') => spec.pad(&mut self.out, "<nil>"),
-            (Value::Nil, _) => self.say(format_args!("%!{verb}(<nil>)")),
+            (Value::Nil, _) => self.write_text(format_args!("%!{verb}(<nil>)")),
             (_, 'T') => {
                 let name = self.type_of(at);
                 spec.text(&mut self.out, name);
@@ -228,7 +228,7 @@ impl Printer<'_> {
         if let Some(Typed::Version { text }) = typed::of(value) {
             return match verb {
                 'v' | 's' | 'q' | 'x' | 'X' => self.value(&string(&text), verb, spec, name),
-                _ => Err(format!("a version has no form for the verb %{verb}")),
+                _ => Err(format!("a version cannot be printed with the verb %{verb}")),
             };
         }
         let fits = match value {
@@ -268,7 +268,7 @@ impl Printer<'_> {
             other => spec.string(&mut self.out, &other.to_string(), verb),
         };
         if !fits {
-            self.say(format_args!("%!{verb}({name}="));
+            self.write_text(format_args!("%!{verb}({name}="));
             self.value(value, 'v', spec, name)?;
             self.out.push(')');
         }

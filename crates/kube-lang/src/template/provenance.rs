@@ -1,4 +1,4 @@
-//! Whose words a template writes: its author's alone, or also those of the objects it is given.
+//! Provenance of a template's output: its author's text alone, or also values of the objects that it is given.
 //!
 //! Decided by reading the template, not by rendering it with an object, so that no object can mislead
 //! it. What does not depend on objects is worked out by the engine itself, and of a condition that is
@@ -10,12 +10,12 @@ use super::{Engine, has_actions};
 mod go;
 mod handlebars;
 
-/// How much of one template is looked at: definitions that use one another can be longer than their text.
+/// The number of nodes of one template that are read: definitions that use one another can be longer than their text.
 const MAX_NODES: usize = 5_000;
-/// How deep its blocks nest, with the definitions that they use and every `else if`.
+/// The largest nesting of its blocks, with the definitions that they use and every `else if`.
 const MAX_DEPTH: usize = 100;
 
-/// What is known of the data of a template before there is any.
+/// The fields of a template's data that are known before it is rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     /// Fields that are in nobody's words but the author's and the workspace's.
@@ -31,7 +31,7 @@ impl Data<'_> {
     }
 }
 
-/// Whether everything that a template writes is its author's text or a field that is its author's,
+/// True if everything that a template writes is its author's text or a field that is its author's,
 /// whatever decides which of its branches is taken.
 pub fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
     if !has_actions(text) {

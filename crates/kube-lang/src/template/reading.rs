@@ -1,4 +1,4 @@
-//! What a template looks at, and how much it takes to go through it: read from its tree, before any data is known.
+//! The fields that a template reads and the work that it takes, found in its tree before any data is known.
 
 use std::collections::BTreeSet;
 
@@ -70,10 +70,37 @@ impl Reads {
             (Expr::Variable(_, name, path), Self::Fields(fields)) if name == "$" => {
                 fields.extend(path.first().map(ToString::to_string));
             }
-            (Expr::Pipe(_, pipe), _) => self.pipe(pipe),
+            (Expr::Pipe(_, pipe), Self::Fields(fields)) => match of_data(pipe) {
+                Some(field) => drop(fields.insert(field.to_owned())),
+                None => self.pipe(pipe),
+            },
             (Expr::Chain(_, inner, _), _) => self.expr(inner),
             _ => {}
         }
+    }
+}
+
+/// The arguments of a call that reads a field, as the preparation of a tree writes it.
+fn reads_field(pipe: &PipeNode) -> Option<&[Expr]> {
+    match pipe.commands.as_slice() {
+        [command] => match command.args.split_first() {
+            Some((Expr::Identifier(_, name), rest)) if name == "goField" => Some(rest),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The first field of the data that such a call reads.
+fn of_data(pipe: &PipeNode) -> Option<&str> {
+    match reads_field(pipe)? {
+        [_, Expr::Dot(_), Expr::String(_, field), ..] => Some(field),
+        [_, Expr::Variable(_, name, path), Expr::String(_, field), ..]
+            if name == "$" && path.is_empty() =>
+        {
+            Some(field)
+        }
+        _ => None,
     }
 }
 
@@ -85,7 +112,7 @@ pub(super) fn count(tree: &mut ListNode) {
     }
 }
 
-/// How many parts there are to go through, once; those of a `range` are counted in each of its rounds.
+/// Counts the parts that are executed once; those of a `range` are counted in each of its rounds.
 fn weigh(list: &mut ListNode) -> i64 {
     let mut weight = 0;
     for node in &mut list.nodes {
@@ -115,7 +142,7 @@ fn weigh(list: &mut ListNode) -> i64 {
 
 fn weight_of(pipe: &PipeNode) -> i64 {
     let of = |expr: &Expr| match expr {
-        Expr::Pipe(_, pipe) => weight_of(pipe),
+        Expr::Pipe(_, pipe) if reads_field(pipe).is_none() => weight_of(pipe),
         _ => 1,
     };
     let args = pipe.commands.iter().flat_map(|command| &command.args);

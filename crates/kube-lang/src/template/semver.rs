@@ -25,7 +25,7 @@ struct Version {
     numbers: [u64; 3],
     pre: String,
     metadata: String,
-    /// How many of the numbers were written.
+    /// The number of parts that were written: 2 for `1.2`.
     written: usize,
 }
 
@@ -129,16 +129,18 @@ fn version(text: &str) -> Answer {
     let found = Version::parse(text, Wildcards::Refused).ok_or("Invalid Semantic Version")?;
     let number = |n: u64| Value::Uint(n);
     let [major, minor, patch] = found.numbers;
-    let fields: [(&str, Value); 6] = [
+    let printed = found.to_string();
+    let fields: [(&str, Value); 7] = [
         ("Major", number(major)),
         ("Minor", number(minor)),
         ("Patch", number(patch)),
         ("Prerelease", string(&found.pre)),
         ("Metadata", string(&found.metadata)),
         ("Original", string(text)),
+        ("String", string(&printed)),
     ];
     let fields = fields.map(|(name, value)| (Arc::from(name), value));
-    typed::version(BTreeMap::from(fields), &found.to_string())
+    typed::version(BTreeMap::from(fields), &printed)
 }
 
 fn compare(constraint: &str, text: &str) -> Answer {
@@ -151,7 +153,7 @@ fn compare(constraint: &str, text: &str) -> Answer {
     Ok(Value::Bool(fits))
 }
 
-/// Whether all terms of one alternative hold; `None` where it is no constraint.
+/// Checks all terms of one alternative; `None` if it is no constraint.
 fn all_hold(alternative: &str, version: &Version) -> Option<bool> {
     let alternative = ranges(alternative)?;
     let mut rest = alternative.trim();

@@ -1,4 +1,5 @@
-//! Actions and blocks before parsing: what the parser lets pass (a stray `end` or `else`) and nesting it would recurse into.
+//! Checks of blocks before parsing: a stray `end` or `else`, a nested `define`, and nesting that the parser would recurse
+//! into.
 
 use super::CompileError;
 
@@ -33,13 +34,21 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
             .next()
             .unwrap_or_default();
         match word {
+            "define" if !blocks.is_empty() => {
+                return Err(CompileError::at(
+                    text,
+                    open,
+                    "unexpected {{define}}",
+                    Some("define templates outside of blocks"),
+                ));
+            }
             "if" | "range" | "with" | "block" | "define" => blocks.push((open, word, 0)),
             "else" if blocks.is_empty() => {
                 return Err(CompileError::at(
                     text,
                     open,
                     "unexpected {{else}}",
-                    Some("no block is open here"),
+                    Some("no block is open"),
                 ));
             }
             "end" if blocks.is_empty() => {
@@ -47,7 +56,7 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
                     text,
                     open,
                     "unexpected {{end}}",
-                    Some("no block is open here"),
+                    Some("no block is open"),
                 ));
             }
             "else" => {
@@ -87,11 +96,11 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
 }
 
 fn too_long(text: &str, at: usize) -> CompileError {
-    let message = format!("more than {MAX_CHAIN} else-ifs follow one another");
+    let message = format!("a block has more than {MAX_CHAIN} else-if branches");
     CompileError::at(text, at, message, None)
 }
 
-/// Where the action that begins at `start` ends; the parser says what is wrong with an unclosed one.
+/// The end of the action that begins at `start`; the parser says what is wrong with an unclosed one.
 fn action_end(text: &str, start: usize) -> Result<usize, CompileError> {
     let bytes = text.as_bytes();
     let (mut at, mut parens, mut elses) = (start, 0usize, 0usize);
@@ -141,8 +150,8 @@ pub(super) fn check_handlebars(text: &str) -> Result<(), CompileError> {
             return Err(CompileError::at(
                 text,
                 open,
-                "partials and decorators are not offered",
-                Some("write the text in place"),
+                "partials and decorators are not supported",
+                Some("write the text into the template itself"),
             ));
         }
         if inner.starts_with('#') {

@@ -87,6 +87,13 @@ fn more_go_templates_answer_as_the_libraries() {
     check(Engine::Go, golden, 260, tolerated::MORE);
 }
 
+/// Null and absent fields, literals, integers of both types, encodings, blocks: what is easily answered almost right.
+#[test]
+fn edges_of_go_templates_answer_as_the_libraries() {
+    let golden = include_str!("../../../../tests/data/templates_edges.json");
+    check(Engine::Go, golden, 650, tolerated::EDGES);
+}
+
 #[test]
 fn html_templates_answer_as_the_contract() {
     check(
@@ -119,7 +126,7 @@ fn refused_functions_are_named_at_compile_time_with_a_remedy() {
         );
         assert_eq!(error.line, 2);
         assert!(functions::refusal(name).is_some());
-        assert!(!offered().any(|o| o == *name));
+        assert!(!functions::offered().any(|o| o == *name));
     }
 }
 
@@ -313,7 +320,7 @@ fn a_chain_of_else_ifs_that_no_stack_holds_is_refused() {
         let text = |n| format!("{first}{}{last}", next.repeat(n));
         assert!(Template::compile(engine, &text(50)).is_ok(), "{engine:?}");
         let error = Template::compile(engine, &text(3000)).unwrap_err();
-        assert!(error.message.contains("else-ifs"), "{error}");
+        assert!(error.message.contains("else-if branches"), "{error}");
         // One after another they are no chain.
         assert!(Template::compile(engine, &text(2).repeat(200)).is_ok());
     }
@@ -347,6 +354,7 @@ fn what_the_preparation_calls_is_not_for_templates() {
         "{{ print (goNil) }}",
         "{{ goWork 1 }}",
         "{{ gjsonString .Value }}",
+        "{{ Object.metadata.name }}",
     ] {
         for engine in [Engine::Go, Engine::GoHtml] {
             let error = Template::compile(engine, text).unwrap_err();
@@ -358,7 +366,7 @@ fn what_the_preparation_calls_is_not_for_templates() {
 #[test]
 fn every_function_is_documented() {
     let docs = include_str!("../../../../docs/templates.md");
-    for name in offered().chain(functions::REFUSED.iter().copied()) {
+    for name in functions::offered().chain(functions::REFUSED.iter().copied()) {
         assert!(docs.contains(&format!("`{name}`")), "{name}");
     }
 }

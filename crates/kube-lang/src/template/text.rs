@@ -311,7 +311,7 @@ fn replace(args: &[Value]) -> Answer {
     Ok(string(text.replace(old, new)))
 }
 
-/// Where a capital meets a digit the libraries do not agree on words, so that is refused rather than guessed.
+/// Splits words. The libraries disagree where a digit follows a capital, so that is refused rather than guessed.
 fn words(args: &[Value], joint: char) -> Answer {
     let text: Vec<char> = text_arg(args, 0)?.chars().collect();
     let mut out = String::new();
@@ -319,7 +319,7 @@ fn words(args: &[Value], joint: char) -> Answer {
         let before = at.checked_sub(1).map(|b| text[b]);
         if c.is_numeric() && before.is_some_and(char::is_uppercase) {
             return Err(
-                "words of a capital followed by a digit are not split; use lower or regexReplaceAll"
+                "words of a capital letter followed by a digit are not split: use lower or regexReplaceAll"
                     .to_owned(),
             );
         }
@@ -357,10 +357,15 @@ fn camelcase(args: &[Value]) -> Answer {
         .windows(2)
         .any(|w| w[0].is_uppercase() && w[1].is_uppercase())
     {
-        return Err("words in capitals are not joined; use lower before camelcase".to_owned());
+        return Err(
+            "words in capital letters are not joined: use lower before camelcase".to_owned(),
+        );
     }
     if chars.windows(2).any(|w| connector(w[0]) && connector(w[1])) {
-        return Err("words with several separators between them are not joined".to_owned());
+        return Err(
+            "words with several separators between them are not joined: keep one separator"
+                .to_owned(),
+        );
     }
     let inner = text.trim_matches(connector);
     let lead = &text[..text.len() - text.trim_start_matches(connector).len()];
@@ -388,7 +393,14 @@ fn pieces(text: &str, separator: &str, most: usize) -> Result<Vec<String>, Strin
     Ok(match most {
         0 => Vec::new(),
         _ if separator.is_empty() && most == usize::MAX => text.chars().map(String::from).collect(),
-        _ if separator.is_empty() => return Err("splitn needs a separator".to_owned()),
+        _ if separator.is_empty() => {
+            let cut = text
+                .char_indices()
+                .nth(most - 1)
+                .map_or(text.len(), |(at, _)| at);
+            let rest = Some(text[cut..].to_owned()).filter(|rest| !rest.is_empty());
+            text[..cut].chars().map(String::from).chain(rest).collect()
+        }
         _ => text.splitn(most, separator).map(str::to_owned).collect(),
     })
 }

@@ -30,15 +30,15 @@ pub(super) const TABLE: &[Entry] = &[
     entry("toDate", 2, 2, |a| to_date(a, Unreadable::Ignored)),
     entry("mustToDate", 2, 2, |a| to_date(a, Unreadable::Refused)),
     entry("unixEpoch", 1, 1, |a| {
-        Ok(string(time(&a[0])?.seconds.to_string()))
+        Ok(string(written(&a[0])?.seconds.to_string()))
     }),
     entry("duration", 1, 1, duration),
     entry("durationRound", 1, 1, duration_round),
 ];
 
-/// How Go prints a time.
+/// The layout in which Go prints a time.
 const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
-/// How it stands in JSON: RFC 3339.
+/// The layout in JSON: RFC 3339.
 const JSON: &str = "2006-01-02T15:04:05.999999999Z07:00";
 const DAY: i64 = 86_400;
 /// Between the years -9999 and 9999.
@@ -102,7 +102,7 @@ impl Time {
 
     fn checked(self) -> Result<Self, String> {
         if self.seconds.abs() > MAX_SECONDS {
-            return Err("the date lies beyond the years that can be told".to_owned());
+            return Err("the date is outside of the supported years".to_owned());
         }
         Ok(self)
     }
@@ -152,8 +152,8 @@ const ELEMENTS: [&str; 28] = [
     "5",
 ];
 
-/// What a layout says next, and what is left of it.
-enum Part<'l> {
+/// One part of a layout.
+enum LayoutPart<'l> {
     Element(&'static str),
     /// A point or a comma, then so many digits, kept or with the zeros at the end dropped.
     Fraction {
@@ -164,13 +164,13 @@ enum Part<'l> {
     Literal(&'l str),
 }
 
-fn next_part(layout: &str) -> (Part<'_>, &str) {
+fn next_part(layout: &str) -> (LayoutPart<'_>, &str) {
     let bytes = layout.as_bytes();
     if matches!(bytes[0], b'.' | b',') && bytes.len() > 1 && matches!(bytes[1], b'0' | b'9') {
         let digits = bytes[1..].iter().take_while(|b| **b == bytes[1]).count();
         let ends = bytes.get(1 + digits).is_none_or(|b| !b.is_ascii_digit());
         if ends {
-            let part = Part::Fraction {
+            let part = LayoutPart::Fraction {
                 sign: char::from(bytes[0]),
                 digits: digits.min(9),
                 exact: bytes[1] == b'0',
@@ -185,11 +185,11 @@ fn next_part(layout: &str) -> (Part<'_>, &str) {
             if word && rest.starts_with(|c: char| c.is_ascii_lowercase()) {
                 continue;
             }
-            return (Part::Element(element), rest);
+            return (LayoutPart::Element(element), rest);
         }
     }
     let length = layout.chars().next().map_or(1, char::len_utf8);
-    (Part::Literal(&layout[..length]), &layout[length..])
+    (LayoutPart::Literal(&layout[..length]), &layout[length..])
 }
 
 fn format(time: Time, layout: &str) -> String {
@@ -211,13 +211,13 @@ fn format(time: Time, layout: &str) -> String {
         let (part, left) = next_part(rest);
         rest = left;
         let text = match part {
-            Part::Literal(text) => text.to_owned(),
-            Part::Fraction {
+            LayoutPart::Literal(text) => text.to_owned(),
+            LayoutPart::Fraction {
                 sign,
                 digits,
                 exact,
             } => fraction(time.nanos, sign, digits, exact),
-            Part::Element(element) => match element {
+            LayoutPart::Element(element) => match element {
                 "January" => month.to_owned(),
                 "Jan" => month.chars().take(3).collect(),
                 "Monday" => weekday.to_owned(),
@@ -276,7 +276,7 @@ fn offset(seconds: i64, layout: &str) -> String {
     }
 }
 
-/// What parsing has read so far.
+/// The fields that parsing has read so far.
 struct Read<'t> {
     rest: &'t str,
 }
@@ -382,8 +382,8 @@ fn parse(text: &str, layout: &str) -> Option<Time> {
         let (part, left) = next_part(rest);
         rest = left;
         match part {
-            Part::Literal(text) => read.literal(text)?,
-            Part::Fraction { sign, exact, .. } => {
+            LayoutPart::Literal(text) => read.literal(text)?,
+            LayoutPart::Fraction { sign, exact, .. } => {
                 let there = read.rest.starts_with(sign);
                 if there {
                     read.rest = &read.rest[1..];
@@ -392,7 +392,7 @@ fn parse(text: &str, layout: &str) -> Option<Time> {
                     return None;
                 }
             }
-            Part::Element(element) => match element {
+            LayoutPart::Element(element) => match element {
                 "January" => month = i64::try_from(read.name(&MONTHS, None)?).ok()? + 1,
                 "Jan" => month = i64::try_from(read.name(&MONTHS, Some(3))?).ok()? + 1,
                 "Monday" => drop(read.name(&DAYS, None)?),
@@ -477,10 +477,18 @@ fn time(value: &Value) -> Result<Time, String> {
         }
         .checked(),
         Value::String(text) => parse(text, PRINTED).ok_or_else(|| {
-            "a text is no date, and there is no clock to take its place: convert it with toDate"
+            "a text is not a date, and templates have no clock: convert the text with toDate"
                 .to_owned()
         }),
-        _ => Err("there is no date, and no clock to take its place".to_owned()),
+        _ => Err("the date is missing, and templates have no clock: pass a date".to_owned()),
+    }
+}
+
+/// The moment of a function that takes nothing but times.
+fn written(value: &Value) -> Result<Time, String> {
+    match value {
+        Value::Int(_) => Err("wrong type for value; expected time.Time; got int64".to_owned()),
+        value => time(value),
     }
 }
 
@@ -491,14 +499,14 @@ fn formatted(layout: &str, value: &Value, zone: &str) -> Answer {
         time.offset = 0;
     } else {
         return Err(format!(
-            "the zone {zone:?} is not known here, only UTC is: what is known of zones differs from machine to machine"
+            "the time zone {zone:?} is not supported: use UTC, because the known zones differ between machines"
         ));
     }
     Ok(string(format(time, layout)))
 }
 
 /// The time as a value.
-fn told(time: Time) -> Answer {
+fn time_value(time: Time) -> Answer {
     typed::time(&format(time, PRINTED), &format(time, JSON))
 }
 
@@ -511,12 +519,12 @@ fn to_date(args: &[Value], unreadable: Unreadable) -> Answer {
             return Err(format!("parsing time {text:?} as {layout:?}: cannot parse"));
         }
     };
-    told(time)
+    time_value(time)
 }
 
 fn modify(args: &[Value], unreadable: Unreadable) -> Answer {
     let by = parse_duration(text_arg(args, 0)?).map(i128::from);
-    let mut time = time(&args[1])?;
+    let mut time = written(&args[1])?;
     let by = match (by, unreadable) {
         (Some(by), _) => by,
         (None, Unreadable::Ignored) => 0,
@@ -527,7 +535,7 @@ fn modify(args: &[Value], unreadable: Unreadable) -> Answer {
     let nanos = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos) + by;
     time.seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).map_err(|e| e.to_string())?;
     time.nanos = u32::try_from(nanos.rem_euclid(1_000_000_000)).map_err(|e| e.to_string())?;
-    told(time.checked()?)
+    time_value(time.checked()?)
 }
 
 #[expect(

@@ -3,16 +3,19 @@
 //! Values of the engine are immutable. `set $d …` and its like as a whole action become an assignment to `$d`; where they would
 //! change something that is seen elsewhere they are refused rather than answered differently.
 
-use gotmpl::parse::{ActionNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos};
+use gotmpl::parse::{
+    ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, SmolStr,
+};
 
-use super::{CompileError, Engine, functions};
+use super::integers::{self, Call, Integers, Scope};
+use super::{CompileError, Engine, NAME, functions, literals};
 
-/// What the language itself offers.
+/// Functions of the language itself.
 const BUILT_IN: [&str; 21] = [
     "and", "break", "call", "continue", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt",
     "ne", "not", "or", "print", "printf", "println", "slice", "urlquery",
 ];
-const MUTATING: &[&str] = &[
+pub(super) const MUTATING: &[&str] = &[
     "set",
     "unset",
     "merge",
@@ -25,33 +28,53 @@ const METHODS: &[&str] = &[
     "Uint", "IsObject", "IsArray",
 ];
 
-/// Functions that tell Go's `int` of a literal from the `int64` of an object, which are one type here.
-const TYPED: &[&str] = &[
-    "duration",
-    "has",
-    "mustHas",
-    "without",
-    "mustWithout",
-    "deepEqual",
-    "kindOf",
-    "typeOf",
-    "kindIs",
-    "typeIs",
-    "typeIsLike",
+/// Functions over maps, with the parameters that are maps. To them an absent field is an empty map, and a null is none.
+const OVER_MAPS: &[(&str, std::ops::Range<usize>)] = &[
+    ("get", 0..1),
+    ("hasKey", 0..1),
+    ("keys", 0..usize::MAX),
+    ("values", 0..1),
+    ("pick", 0..1),
+    ("omit", 0..1),
+    ("pluck", 1..usize::MAX),
+    ("merge", 1..usize::MAX),
+    ("mustMerge", 1..usize::MAX),
+    ("mergeOverwrite", 1..usize::MAX),
+    ("mustMergeOverwrite", 1..usize::MAX),
 ];
+
+/// The nulls at which reading a field fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    /// One that has a field read.
+    Within,
+    /// The field itself too.
+    AtTheEnd,
+}
 
 struct Walk<'a> {
     engine: Engine,
     text: &'a str,
+    scope: Scope,
+    /// The text literal that comes next is written as it stands.
+    written: bool,
 }
 
+/// Makes the tree of the template of a name ready.
 pub(super) fn prepare(
+    name: &str,
     tree: &ListNode,
     engine: Engine,
     text: &str,
 ) -> Result<ListNode, CompileError> {
     let mut tree = tree.clone();
-    Walk { engine, text }.list(&mut tree)?;
+    let mut walk = Walk {
+        engine,
+        text,
+        scope: Scope::new(&tree, name == NAME),
+        written: false,
+    };
+    walk.list(&mut tree)?;
     Ok(tree)
 }
 
@@ -70,7 +93,7 @@ fn pipe(pos: Pos, commands: Vec<CommandNode>) -> PipeNode {
 }
 
 impl Walk<'_> {
-    fn list(&self, list: &mut ListNode) -> Result<(), CompileError> {
+    fn list(&mut self, list: &mut ListNode) -> Result<(), CompileError> {
         let mut nodes = Vec::with_capacity(list.nodes.len());
         for mut node in std::mem::take(&mut list.nodes) {
             match &mut node {
@@ -81,13 +104,9 @@ impl Walk<'_> {
                     }
                     self.action(action)?;
                 }
-                Node::If(branch) | Node::Range(branch) | Node::With(branch) => {
-                    self.pipe(&mut branch.pipe)?;
-                    self.list(&mut branch.body)?;
-                    if let Some(other) = &mut branch.else_body {
-                        self.list(other)?;
-                    }
-                }
+                Node::If(branch) => self.branch(branch, DotIn::Kept)?,
+                Node::Range(branch) => self.branch(branch, DotIn::Element)?,
+                Node::With(branch) => self.branch(branch, DotIn::Value)?,
                 Node::Template(template) => {
                     // Without an argument the other template sees nothing, not what is seen here.
                     let at = template.pos;
@@ -96,7 +115,7 @@ impl Walk<'_> {
                         .get_or_insert_with(|| pipe(at, vec![call(at, "goNil", Vec::new())]));
                     self.pipe(argument)?;
                 }
-                Node::Define(define) => self.list(&mut define.body)?,
+                // It is prepared as a template of its own.
                 _ => {}
             }
             nodes.push(node);
@@ -105,8 +124,51 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn branch(&mut self, branch: &mut BranchNode, dot: DotIn) -> Result<(), CompileError> {
+        let depth = self.scope.depth();
+        let integers = self.scope.pipe(&branch.pipe);
+        let (before, element) = (self.scope.dot, self.scope.element);
+        let names = branch.pipe.decl.clone();
+        self.commands(&mut branch.pipe)?;
+        self.declare(&branch.pipe, integers, dot)?;
+        if let DotIn::Element = dot
+            && let ([index, _], false) = (names.as_slice(), branch.pipe.is_assign)
+        {
+            // A key is a text.
+            self.scope.declare(index, Integers::Literal, false);
+            self.scope.declare(&names[1], integers, true);
+        }
+        if !matches!(dot, DotIn::Kept) {
+            (self.scope.dot, self.scope.element) = (integers, matches!(dot, DotIn::Element));
+        }
+        self.list(&mut branch.body)?;
+        (self.scope.dot, self.scope.element) = (before, element);
+        if let Some(other) = &mut branch.else_body {
+            self.list(other)?;
+        }
+        self.scope.leave(depth);
+        Ok(())
+    }
+
+    fn declare(
+        &mut self,
+        pipe: &PipeNode,
+        integers: Integers,
+        dot: DotIn,
+    ) -> Result<(), CompileError> {
+        for name in &pipe.decl {
+            if !pipe.is_assign {
+                let element = matches!(dot, DotIn::Element);
+                self.scope.declare(name, integers, element);
+            } else if self.scope.variable(name).is_none() {
+                return Err(self.error(pipe.pos, format!("undefined variable {name:?}"), None));
+            }
+        }
+        Ok(())
+    }
+
     /// `{{ $_ := set $d "k" "v" }}` is `{{ $d = set $d "k" "v" }}{{ $_ := $d }}`.
-    fn assignment(&self, action: &mut ActionNode) -> Result<Option<ActionNode>, CompileError> {
+    fn assignment(&mut self, action: &mut ActionNode) -> Result<Option<ActionNode>, CompileError> {
         let [command] = action.pipe.commands.as_slice() else {
             return Ok(None);
         };
@@ -135,7 +197,7 @@ impl Walk<'_> {
         Ok(Some(changed))
     }
 
-    fn action(&self, action: &mut ActionNode) -> Result<(), CompileError> {
+    fn action(&mut self, action: &mut ActionNode) -> Result<(), CompileError> {
         let pos = action.pos;
         if self.engine == Engine::GoHtml
             && action.pipe.decl.is_empty()
@@ -146,7 +208,13 @@ impl Walk<'_> {
             let value = std::mem::replace(arg, Expr::Dot(pos));
             *command = call(pos, "gjsonString", vec![value]);
         }
-        self.pipe(&mut action.pipe)?;
+        self.written = match action.pipe.commands.as_slice() {
+            [command] => action.pipe.decl.is_empty() && command.args.len() == 1,
+            _ => false,
+        };
+        let done = self.pipe(&mut action.pipe);
+        self.written = false;
+        done?;
         if !action.pipe.decl.is_empty() {
             return Ok(());
         }
@@ -163,30 +231,39 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn pipe(&self, pipe: &mut PipeNode) -> Result<(), CompileError> {
-        let mut commands = Vec::with_capacity(pipe.commands.len());
-        for (at, mut command) in std::mem::take(&mut pipe.commands).into_iter().enumerate() {
-            self.command(&mut command, at > 0)?;
-            commands.push(command);
+    fn pipe(&mut self, pipe: &mut PipeNode) -> Result<(), CompileError> {
+        let integers = self.scope.pipe(pipe);
+        self.commands(pipe)?;
+        self.declare(pipe, integers, DotIn::Kept)
+    }
+
+    fn commands(&mut self, pipe: &mut PipeNode) -> Result<(), CompileError> {
+        let mut piped = None;
+        for command in &mut pipe.commands {
+            let made = self.scope.command(command, piped);
+            self.command(command, piped)?;
+            piped = Some(made);
         }
-        pipe.commands = commands;
         Ok(())
     }
 
-    fn command(&self, command: &mut CommandNode, piped: bool) -> Result<(), CompileError> {
+    fn command(
+        &mut self,
+        command: &mut CommandNode,
+        piped: Option<Integers>,
+    ) -> Result<(), CompileError> {
         if let Some(Expr::Identifier(pos, name)) = command.args.first() {
             let (pos, name) = (*pos, name.to_string());
             self.identifier(pos, &name)?;
-            if TYPED.contains(&name.as_str())
-                && command
-                    .args
-                    .iter()
-                    .any(|a| matches!(a, Expr::Number(_, Number::Int(_))))
-            {
+            let integers = self.scope.arguments(command, piped);
+            let piped = piped.is_some();
+            integers::narrow(&name, command);
+            let call = integers::call_of(&name, &integers);
+            if let Call::Unclear = call {
                 return Err(self.error(
                     pos,
-                    format!("{name} would tell an integer literal from the integers of an object"),
-                    Some("convert it: (int64 3)"),
+                    format!("{name} would treat an integer literal and an integer of the object differently"),
+                    Some("convert the literal: (int64 3)"),
                 ));
             }
             let first = command.args.get_mut(1);
@@ -202,50 +279,138 @@ impl Walk<'_> {
                 }
             } else if name == "printf" {
                 formatting(command, pos);
+            } else if name == "index" && integers.len() == 1 {
+                command.args[0] = Expr::Identifier(pos, "goItem".into());
             }
+            if let Some((_, maps)) = OVER_MAPS.iter().find(|(over, _)| *over == name) {
+                for (at, arg) in command.args.iter_mut().skip(1).enumerate() {
+                    if maps.contains(&at) {
+                        self.field(arg, Nulls::AtTheEnd)?;
+                    }
+                }
+            }
+            command.args.iter_mut().try_for_each(|arg| self.expr(arg))?;
+            if let Call::Typed(bits) = call {
+                let typed = [
+                    Expr::Identifier(pos, "goTyped".into()),
+                    Expr::String(pos, name.into()),
+                    Expr::Number(pos, Number::Int(bits)),
+                ];
+                command.args.splice(..1, typed);
+            }
+            return Ok(());
         }
         command.args.iter_mut().try_for_each(|arg| self.expr(arg))
     }
 
-    fn expr(&self, expr: &mut Expr) -> Result<(), CompileError> {
+    /// Makes the reading of a field tell a null, of which no field can be read, from one that is absent.
+    fn field(&mut self, expr: &mut Expr, nulls: Nulls) -> Result<(), CompileError> {
+        let least = |element: bool| usize::from(!element) + usize::from(nulls == Nulls::Within);
+        let (pos, from, path, element) = match expr {
+            Expr::Field(pos, path) if path.len() >= least(self.scope.element).max(1) => {
+                (*pos, Expr::Dot(*pos), path, self.scope.element)
+            }
+            Expr::Variable(pos, name, path) => {
+                let element = self.scope.variable(name).is_some_and(|known| known.element);
+                if path.len() < least(element).max(1) {
+                    return Ok(());
+                }
+                let variable = Expr::Variable(*pos, name.clone(), Vec::new());
+                (*pos, variable, path, element)
+            }
+            Expr::Chain(pos, inner, path)
+                if path.len() >= least(false) && !matches!(**inner, Expr::Identifier(..)) =>
+            {
+                let mut inner = std::mem::replace(&mut **inner, Expr::Nil(*pos));
+                self.expr(&mut inner)?;
+                (*pos, inner, path, false)
+            }
+            Expr::Chain(_, inner, _) => return self.expr(inner),
+            _ => return Ok(()),
+        };
+        let text = |name: SmolStr| Expr::String(pos, name.as_str().into());
+        let at_the_end = i64::from(nulls == Nulls::AtTheEnd);
+        let at_the_start = i64::from(element) << 1;
+        let mut args = vec![
+            Expr::Number(pos, Number::Int(at_the_end | at_the_start)),
+            from,
+        ];
+        args.extend(std::mem::take(path).into_iter().map(text));
+        *expr = Expr::Pipe(pos, pipe(pos, vec![call(pos, "goField", args)]));
+        Ok(())
+    }
+
+    /// The parser lets `..field` pass.
+    fn follows_a_dot(&self, pos: Pos) -> bool {
+        let (before, after) = self.text.split_at_checked(pos.offset).unwrap_or_default();
+        before.ends_with('.') || after.starts_with("..")
+    }
+
+    /// Reads a text literal again, as Go does.
+    fn string(&self, pos: Pos, text: &mut std::sync::Arc<str>) -> Result<(), CompileError> {
+        let source = self.text.get(pos.offset..).unwrap_or_default();
+        if !source.starts_with('"') {
+            return Ok(());
+        }
+        let bytes = literals::unquoted(source).map_err(|_| self.malformed(pos))?;
+        *text = match String::from_utf8(bytes) {
+            Ok(read) => read.into(),
+            Err(error) if self.written => literals::replaced(error.as_bytes()).into(),
+            Err(_) => {
+                return Err(self.error(
+                    pos,
+                    "the bytes of this text are not UTF-8".to_owned(),
+                    Some("objects cannot contain them: write base64, and let the reader decode it"),
+                ));
+            }
+        };
+        Ok(())
+    }
+
+    fn malformed(&self, pos: Pos) -> CompileError {
+        self.error(
+            pos,
+            "invalid syntax: an unknown escape, or a line break within quotes".to_owned(),
+            Some("write \\\\ for a backslash, or put the text in backquotes"),
+        )
+    }
+
+    fn expr(&mut self, expr: &mut Expr) -> Result<(), CompileError> {
+        if self.engine == Engine::GoHtml
+            && let Some(method) = method(expr)
+        {
+            *expr = method;
+            return Ok(());
+        }
         match expr {
             Expr::Identifier(pos, name) => self.identifier(*pos, name),
             Expr::Number(pos, _) => self.number(*pos),
-            Expr::Pipe(_, pipe) => self.pipe(pipe),
+            Expr::String(pos, text) => self.string(*pos, text),
+            Expr::Pipe(pos, pipe) => {
+                let written = std::mem::take(&mut self.written);
+                // What was made here is ready.
+                let source = self.text.get(pos.offset..).unwrap_or_default();
+                let done = if made_here(pipe) && !source.starts_with("goField") {
+                    Ok(())
+                } else {
+                    self.pipe(pipe)
+                };
+                self.written = written;
+                done
+            }
+            Expr::Field(pos, _) if self.follows_a_dot(*pos) => {
+                Err(self.error(*pos, "unexpected . after term \".\"".to_owned(), None))
+            }
+            Expr::Variable(pos, name, _) if name != "$" && self.scope.variable(name).is_none() => {
+                Err(self.error(
+                    *pos,
+                    format!("undefined variable {:?}", name.as_str()),
+                    None,
+                ))
+            }
+            Expr::Field(..) | Expr::Variable(..) => self.field(expr, Nulls::Within),
+            Expr::Chain(_, _, path) if path.len() > 1 => self.field(expr, Nulls::Within),
             Expr::Chain(_, inner, _) => self.expr(inner),
-            Expr::Field(pos, path) if self.engine == Engine::GoHtml => {
-                if let [value, method] = path.as_slice()
-                    && value.as_str() == "Value"
-                    && METHODS.contains(&method.as_str())
-                {
-                    let (pos, method) = (*pos, format!("gjson{method}"));
-                    *expr = Expr::Pipe(
-                        pos,
-                        pipe(
-                            pos,
-                            vec![call(
-                                pos,
-                                &method,
-                                vec![Expr::Field(pos, vec!["Value".into()])],
-                            )],
-                        ),
-                    );
-                }
-                Ok(())
-            }
-            Expr::Variable(pos, variable, path)
-                if self.engine == Engine::GoHtml && variable.as_str() == "$" =>
-            {
-                if let [value, method] = path.as_slice()
-                    && value.as_str() == "Value"
-                    && METHODS.contains(&method.as_str())
-                {
-                    let (pos, method) = (*pos, format!("gjson{method}"));
-                    let value = Expr::Variable(pos, "$".into(), vec!["Value".into()]);
-                    *expr = Expr::Pipe(pos, pipe(pos, vec![call(pos, &method, vec![value])]));
-                }
-                Ok(())
-            }
             _ => Ok(()),
         }
     }
@@ -253,6 +418,9 @@ impl Walk<'_> {
     /// A zero in front makes a number octal; one with other digits is none, though the parser lets it pass.
     fn number(&self, pos: Pos) -> Result<(), CompileError> {
         let text = self.text.get(pos.offset..).unwrap_or_default();
+        if text.starts_with('\'') {
+            literals::unquoted(text).map_err(|_| self.malformed(pos))?;
+        }
         let unsigned = text.trim_start_matches(['+', '-']);
         let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, rest) = unsigned.split_at(digits);
@@ -275,7 +443,15 @@ impl Walk<'_> {
         {
             let internal = METHODS.iter().any(|m| name == format!("gjson{m}"))
                 && self.engine == Engine::GoHtml
-                || ["goPrint", "goPrintf", "goNumbers", "goNil"].contains(&name);
+                || [
+                    "goField",
+                    "goItem",
+                    "goNil",
+                    "goNumbers",
+                    "goPrint",
+                    "goPrintf",
+                ]
+                .contains(&name);
             // Ours stand where something else was written.
             let written = self
                 .text
@@ -295,6 +471,40 @@ impl Walk<'_> {
     fn error(&self, pos: Pos, message: String, hint: Option<&str>) -> CompileError {
         CompileError::at(self.text, pos.offset, message, hint)
     }
+}
+
+/// The value of the dot within a block.
+#[derive(Clone, Copy)]
+enum DotIn {
+    Kept,
+    Value,
+    Element,
+}
+
+fn made_here(pipe: &PipeNode) -> bool {
+    let first = pipe
+        .commands
+        .first()
+        .and_then(|command| command.args.first());
+    matches!(first, Some(Expr::Identifier(_, name)) if name == "goField")
+}
+
+/// The call for a method of `.Value`, or `$.Value`.
+fn method(expr: &Expr) -> Option<Expr> {
+    let (pos, path, value) = match expr {
+        Expr::Field(pos, path) => (*pos, path, Expr::Field(*pos, vec!["Value".into()])),
+        Expr::Variable(pos, variable, path) if variable == "$" => {
+            let value = Expr::Variable(*pos, "$".into(), vec!["Value".into()]);
+            (*pos, path, value)
+        }
+        _ => return None,
+    };
+    let [of, method] = path.as_slice() else {
+        return None;
+    };
+    let known = of == "Value" && METHODS.contains(&method.as_str());
+    let call = call(pos, &format!("gjson{method}"), vec![value]);
+    known.then(|| Expr::Pipe(pos, pipe(pos, vec![call])))
 }
 
 /// `printf "%d" 1 .n` calls our own, with what Go knows and a value here does not: which arguments are

@@ -11,16 +11,18 @@ use gotmpl::Value;
 
 use super::spend;
 
-/// What remembering one costs of the work of a rendering.
+/// The work that remembering one value takes.
 const COST: u64 = 16;
 
-/// What a value is beyond what it looks like.
+/// The Go type of a value that is represented by another one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// With the text that JSON has for it.
     Time { json: Arc<str> },
     /// With the text that it prints.
     Version { text: Arc<str> },
+    /// A list that was never made: it is empty, and null in JSON.
+    NoList,
 }
 
 thread_local! {
@@ -40,7 +42,12 @@ pub(super) fn version(parts: BTreeMap<Arc<str>, Value>, text: &str) -> Result<Va
     remember(value, Typed::Version { text: text.into() })
 }
 
-/// What a value is, if it is one of these.
+/// A list that was never made.
+pub(super) fn no_list() -> Result<Value, String> {
+    remember(Value::List(Vec::new().into()), Typed::NoList)
+}
+
+/// The Go type of a value, if it is one of these.
 pub(super) fn of(value: &Value) -> Option<Typed> {
     let address = address(value)?;
     KNOWN.with_borrow(|known| known.get(&address).map(|(typed, _)| typed.clone()))
@@ -63,6 +70,7 @@ fn address(value: &Value) -> Option<usize> {
     match value {
         Value::String(text) => Some(Arc::as_ptr(text).cast::<u8>().addr()),
         Value::Map(fields) => Some(Arc::as_ptr(fields).addr()),
+        Value::List(items) if items.is_empty() => Some(Arc::as_ptr(items).cast::<u8>().addr()),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::go_json::{self, Escape};
 use gotmpl::Value;
 use serde_json::Value as Json;
 
@@ -80,7 +81,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     match typed::of(value) {
         Some(Typed::Time { .. }) => return "time.Time",
         Some(Typed::Version { .. }) => return "*semver.Version",
-        None => {}
+        Some(Typed::NoList) | None => {}
     }
     match value {
         Value::Nil => "<nil>",
@@ -99,7 +100,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     match typed::of(value) {
         Some(Typed::Time { .. }) => return "struct",
         Some(Typed::Version { .. }) => return "ptr",
-        None => {}
+        Some(Typed::NoList) | None => {}
     }
     match value {
         Value::Nil => "invalid",
@@ -137,7 +138,7 @@ pub(super) fn printed(value: &Value) -> Result<String, String> {
 
 fn print_into(value: &Value, out: &mut String) -> Result<(), String> {
     if out.len() > MAX_OUTPUT {
-        return Err(format!("a text has at most {MAX_OUTPUT} bytes"));
+        return Err(format!("the text would have more than {MAX_OUTPUT} bytes"));
     }
     match value {
         Value::Float(f) => out.push_str(&float(*f)),
@@ -173,13 +174,6 @@ fn print_into(value: &Value, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// How JSON treats `<`, `>` and `&`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Escape {
-    Html,
-    None,
-}
-
 /// JSON as Go's encoder writes it.
 pub(super) fn encoded(value: &Value, escape: Escape) -> Result<String, String> {
     let mut out = String::new();
@@ -189,16 +183,23 @@ pub(super) fn encoded(value: &Value, escape: Escape) -> Result<String, String> {
 
 fn encode_into(value: &Value, escape: Escape, out: &mut String) -> Result<(), String> {
     if out.len() > MAX_OUTPUT {
-        return Err(format!("a text has at most {MAX_OUTPUT} bytes"));
+        return Err(format!("the text would have more than {MAX_OUTPUT} bytes"));
     }
-    if let Some(Typed::Time { json: text } | Typed::Version { text }) = typed::of(value) {
-        encode_text(&text, escape, out);
-        return Ok(());
+    match typed::of(value) {
+        Some(Typed::Time { json: text } | Typed::Version { text }) => {
+            go_json::write_escaped(out, &text, escape);
+            return Ok(());
+        }
+        Some(Typed::NoList) => {
+            out.push_str("null");
+            return Ok(());
+        }
+        None => {}
     }
     match value {
         Value::Nil => out.push_str("null"),
         Value::Float(f) if !f.is_finite() => return Err("json: unsupported value".to_owned()),
-        Value::Float(f) => out.push_str(&json_float(*f)),
+        Value::Float(f) => out.push_str(&go_json::float_text(*f)),
         Value::List(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
@@ -215,7 +216,7 @@ fn encode_into(value: &Value, escape: Escape, out: &mut String) -> Result<(), St
                 if i > 0 {
                     out.push(',');
                 }
-                encode_text(key, escape, out);
+                go_json::write_escaped(out, key, escape);
                 out.push(':');
                 encode_into(item, escape, out)?;
             }
@@ -225,43 +226,9 @@ fn encode_into(value: &Value, escape: Escape, out: &mut String) -> Result<(), St
         Value::Bool(_) | Value::Int(_) | Value::Uint(_) => {
             let _ = write!(out, "{value}");
         }
-        other => encode_text(&other.to_string(), escape, out),
+        other => go_json::write_escaped(out, &other.to_string(), escape),
     }
     Ok(())
-}
-
-fn json_float(f: f64) -> String {
-    if f != 0.0 && (f.abs() < 1e-6 || f.abs() >= 1e21) {
-        let text = format!("{f:e}");
-        return match text.split_once('e') {
-            Some((mantissa, exponent)) if !exponent.starts_with('-') => {
-                format!("{mantissa}e+{exponent}")
-            }
-            _ => text,
-        };
-    }
-    format!("{f}")
-}
-
-fn encode_text(text: &str, escape: Escape, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' if escape == Escape::None => out.push(c),
-            '<' | '>' | '&' | '\u{0}'..='\u{1f}' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 /// Refuses what was built too large or too deep to walk: values share their parts, so few steps could build without end.
@@ -274,7 +241,7 @@ pub(super) fn bounded(value: Value) -> Result<Value, String> {
 fn measure(value: &Value, depth: usize, left: &mut usize) -> Result<(), String> {
     if depth > MAX_DEPTH || *left == 0 {
         return Err(format!(
-            "a value has at most {MAX_NODES} parts, nested at most {MAX_DEPTH} deep"
+            "the value has more than {MAX_NODES} parts, or more than {MAX_DEPTH} levels"
         ));
     }
     *left -= 1;

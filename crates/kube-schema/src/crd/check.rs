@@ -17,9 +17,7 @@ use crate::names::{self, MetadataRules, NameRule, Scope};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-type Errors = Vec<FieldError>;
-
-pub(super) fn crd(crd: &Value) -> Result<Definition, Errors> {
+pub(super) fn crd(crd: &Value) -> Result<Definition, Vec<FieldError>> {
     let empty = Value::Object(serde_json::Map::new());
     let spec = crd.get("spec").unwrap_or(&empty);
     let wrong_types = read::check_spec_types(spec);
@@ -54,7 +52,7 @@ pub(super) fn crd(crd: &Value) -> Result<Definition, Errors> {
     }
 }
 
-fn metadata(crd: &Value, spec: &Value) -> Errors {
+fn metadata(crd: &Value, spec: &Value) -> Vec<FieldError> {
     let empty = serde_json::Map::new();
     let metadata = crd
         .get("metadata")
@@ -78,7 +76,7 @@ fn metadata(crd: &Value, spec: &Value) -> Errors {
     errors
 }
 
-fn group(group: &str, errors: &mut Errors) {
+fn group(group: &str, errors: &mut Vec<FieldError>) {
     let at = "spec.group";
     let complaints = names::dns1123_subdomain(group);
     if group.is_empty() {
@@ -94,7 +92,7 @@ fn group(group: &str, errors: &mut Errors) {
     }
 }
 
-pub(super) fn scope(scope: &str, errors: &mut Errors) -> Option<Scope> {
+pub(super) fn scope(scope: &str, errors: &mut Vec<FieldError>) -> Option<Scope> {
     match scope {
         "Cluster" => return Some(Scope::Cluster),
         "Namespaced" => return Some(Scope::Namespaced),
@@ -108,13 +106,13 @@ pub(super) fn scope(scope: &str, errors: &mut Errors) -> Option<Scope> {
     None
 }
 
-/// Where a part of a version stands in the server's eyes.
+/// True if the server reads this part from the top level instead of from the versions.
 fn is_hoisted(versions: &[Value], part: &str) -> bool {
     let first = versions.first().and_then(|version| version.get(part));
     first.is_some() && versions.iter().all(|version| version.get(part) == first)
 }
 
-fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
+fn versions(spec: &Value, errors: &mut Vec<FieldError>) -> Vec<Version> {
     let root = Path::Root;
     let path = root.field("spec");
     let all = path.field("versions");
@@ -195,7 +193,7 @@ fn versions(spec: &Value, errors: &mut Errors) -> Vec<Version> {
     compiled
 }
 
-pub(super) fn required_names(spec: &Value, errors: &mut Errors) {
+pub(super) fn required_names(spec: &Value, errors: &mut Vec<FieldError>) {
     let names = spec.get("names").unwrap_or(&Value::Null);
     for name in ["plural", "singular", "kind", "listKind"] {
         if text(names, name).is_empty() {
@@ -204,7 +202,7 @@ pub(super) fn required_names(spec: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn check_names(spec: &Value, errors: &mut Errors) {
+pub(super) fn check_names(spec: &Value, errors: &mut Vec<FieldError>) {
     let root = Path::Root;
     let spec_path = root.field("spec");
     let path = spec_path.field("names");
@@ -245,14 +243,14 @@ pub(super) fn check_names(spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn label(at: &Path<'_>, name: &str, errors: &mut Errors) {
+fn label(at: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     let complaints = names::dns1035_label(name);
     if !complaints.is_empty() {
         errors.push(FieldError::invalid(at, name, &complaints.join(",")));
     }
 }
 
-fn conversion(spec: &Value, errors: &mut Errors) -> Conversion {
+fn conversion(spec: &Value, errors: &mut Vec<FieldError>) -> Conversion {
     let conversion = spec.get("conversion").unwrap_or(&Value::Null);
     let at = "spec.conversion";
     let webhook = conversion.get("webhook").filter(|w| !w.is_null());

@@ -1,4 +1,4 @@
-//! kcp's `APIResourceSchema`: a definition without status and with the schema a level higher up.
+//! kcp's `APIResourceSchema`: a definition without a status, and with the schema one level higher.
 
 use std::sync::LazyLock;
 

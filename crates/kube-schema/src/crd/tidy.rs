@@ -1,5 +1,4 @@
-//! Schemas of definitions as a kube-apiserver writes them down: without what is empty. And what it warns
-//! of in them.
+//! Schemas of definitions as a kube-apiserver stores them, without empty keywords, and its warnings about them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::schema;
 
-/// What goes when it says nothing.
+/// Fields that are removed when they are empty.
 const EMPTIED: [&str; 22] = [
     "id",
     "$schema",

@@ -13,8 +13,6 @@ use crate::schema::Schema;
 
 const MAX_SELECTABLE: usize = 8;
 
-type Errors = Vec<FieldError>;
-
 pub(super) fn compiled(version: &Value, schema: Schema, document: &Value) -> Version {
     let subresources = version.get("subresources").unwrap_or(&Value::Null);
     let given = |name: &str| subresources.get(name).filter(|v| !v.is_null()).cloned();
@@ -60,7 +58,7 @@ pub(super) fn schema(
     schema: Option<&Value>,
     version: &Value,
     at: &Path<'_>,
-    errors: &mut Errors,
+    errors: &mut Vec<FieldError>,
 ) -> Option<Schema> {
     let schema = schema?;
     let status = version
@@ -103,7 +101,7 @@ pub(super) fn schema(
 }
 
 /// A path in dots from the root of an object.
-fn simple_path(path: &str, at: &str, prefixes: &[&str], errors: &mut Errors) {
+fn simple_path(path: &str, at: &str, prefixes: &[&str], errors: &mut Vec<FieldError>) {
     if !path.starts_with('.') {
         errors.push(FieldError::invalid(
             at,
@@ -119,7 +117,7 @@ fn simple_path(path: &str, at: &str, prefixes: &[&str], errors: &mut Errors) {
     }
 }
 
-pub(super) fn check_scale(version: &Value, at: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check_scale(version: &Value, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(scale) = version
         .get("subresources")
         .and_then(|s| s.get("scale"))
@@ -144,7 +142,7 @@ pub(super) fn check_scale(version: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-pub(super) fn check_columns(version: &Value, at: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check_columns(version: &Value, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = [
         "byte",
@@ -191,7 +189,7 @@ pub(super) fn check_selectable(
     version: &Value,
     schema: Option<&Value>,
     at: &Path<'_>,
-    errors: &mut Errors,
+    errors: &mut Vec<FieldError>,
 ) {
     let mut seen = BTreeSet::new();
     for (nth, field) in read::selectable_fields(version).iter().enumerate() {
@@ -242,7 +240,7 @@ pub(super) fn check_selectable(
     }
 }
 
-pub(super) fn check_deprecation(version: &Value, at: &Path<'_>, errors: &mut Errors) {
+pub(super) fn check_deprecation(version: &Value, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
         return;
     };

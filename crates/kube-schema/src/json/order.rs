@@ -1,12 +1,11 @@
-//! In which order a document names what there is to complain about: a second reading, for documents
-//! about which there is something to say.
+//! The order of complaints about a document: a second reading, for documents that have some.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Place, duplicate_field, unknown_field};
+use super::{JsonPath, duplicate_field, unknown_field};
 
 /// The complaints about a document, in its own order: keys that it names twice, and those of `unknown`,
 /// inside of which nobody looks.
@@ -16,8 +15,8 @@ pub fn in_order(body: &[u8], unknown: &[String]) -> Vec<String> {
         found: Vec::new(),
     };
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let node = Node {
-        at: Place::Root,
+    let node = OrderedSeed {
+        at: JsonPath::Root,
         order: &mut order,
     };
     // The document has been read before.
@@ -38,12 +37,12 @@ impl Order<'_> {
     }
 }
 
-struct Node<'a, 'o> {
-    at: Place<'a>,
+struct OrderedSeed<'a, 'o> {
+    at: JsonPath<'a>,
     order: &'a mut Order<'o>,
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
+impl<'de> DeserializeSeed<'de> for OrderedSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -51,7 +50,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_, '_> {
+impl<'de> Visitor<'de> for OrderedSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,8 +84,8 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
         while items
-            .next_element_seed(Node {
-                at: Place::Index(&self.at, index),
+            .next_element_seed(OrderedSeed {
+                at: JsonPath::Index(&self.at, index),
                 order: &mut *self.order,
             })?
             .is_some()
@@ -99,7 +98,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let at = Place::Key(&self.at, &key);
+            let at = JsonPath::Key(&self.at, &key);
             let mut path = String::new();
             at.write(&mut path);
             if self.order.unknown.contains(path.as_str()) {
@@ -110,7 +109,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             if !seen.insert(key.clone()) {
                 self.order.add(duplicate_field(&path));
             }
-            entries.next_value_seed(Node {
+            entries.next_value_seed(OrderedSeed {
                 at,
                 order: &mut *self.order,
             })?;

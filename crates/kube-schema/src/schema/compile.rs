@@ -1,18 +1,18 @@
-//! From a checked document to the form that objects are processed with. Cannot fail: what is wrong
-//! has been found before.
+//! Compiles a checked schema into the form that objects are processed with. It cannot fail, since the schema has been
+//! checked.
 
 use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
 use super::{
-    Additional, ListType, Node, Type, flag,
+    Additional, ListType, SchemaNode, Type, flag,
     formats::{Format, Formats},
-    given, list,
+    keyword_value, list,
     numbers::Bounds,
     properties, text,
 };
 
-pub(super) fn node(schema: &Value, formats: Formats) -> Node {
+pub(super) fn node(schema: &Value, formats: Formats) -> SchemaNode {
     let node = |schema: &Value| node(schema, formats);
     let types = if flag(schema, "x-kubernetes-int-or-string") {
         vec![Type::Integer, Type::String]
@@ -20,7 +20,7 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
         Type::parse(text(schema, "type")).into_iter().collect()
     };
     let boxed = |keyword: &str| {
-        given(schema, keyword)
+        keyword_value(schema, keyword)
             .filter(|inner| inner.is_object())
             .map(|inner| Box::new(node(inner)))
     };
@@ -34,18 +34,18 @@ pub(super) fn node(schema: &Value, formats: Formats) -> Node {
             .collect::<Vec<_>>()
     };
     let pattern = text(schema, "pattern");
-    let mut node = Node {
+    let mut node = SchemaNode {
         format: Format::of(text(schema, "format"), &types, formats),
         numbers: Bounds::of(schema, &types),
         types,
         nullable: flag(schema, "nullable"),
         preserve: flag(schema, "x-kubernetes-preserve-unknown-fields"),
         embedded: flag(schema, "x-kubernetes-embedded-resource"),
-        default: given(schema, "default").cloned(),
+        default: keyword_value(schema, "default").cloned(),
         properties: properties(schema)
             .map(|(name, property)| (name.to_owned(), node(property)))
             .collect(),
-        additional: match given(schema, "additionalProperties") {
+        additional: match keyword_value(schema, "additionalProperties") {
             None => None,
             Some(Value::Bool(true)) => Some(Additional::Anything),
             Some(Value::Bool(false)) => Some(Additional::Nothing),

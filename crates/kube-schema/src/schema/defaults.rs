@@ -1,12 +1,12 @@
-//! Defaults: put in from the top down, so that a default object gets its own members' defaults.
+//! Defaults, applied from the top down, so that a default object gets its own members' defaults.
 
 use serde_json::Value;
 
-use super::{Node, prune, validate};
+use super::{SchemaNode, prune, validate};
 use crate::field::{FieldError, Path};
 
 /// Removes members that are null where the schema wants a value and has no default for it.
-pub(super) fn drop_nulls(node: Option<&Node>, value: &mut Value) {
+pub(super) fn drop_nulls(node: Option<&SchemaNode>, value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
             let member = node.and_then(|node| node.member(name));
@@ -27,7 +27,7 @@ pub(super) fn drop_nulls(node: Option<&Node>, value: &mut Value) {
     }
 }
 
-pub(super) fn apply(node: &Node, value: &mut Value) {
+pub(super) fn apply(node: &SchemaNode, value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (name, property) in &node.properties {
@@ -62,7 +62,7 @@ pub(super) fn apply(node: &Node, value: &mut Value) {
     }
 }
 
-fn fill_null(node: &Node, value: &mut Value) {
+fn fill_null(node: &SchemaNode, value: &mut Value) {
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
@@ -71,27 +71,31 @@ fn fill_null(node: &Node, value: &mut Value) {
     }
 }
 
-/// Whether the defaults of a schema meet the schema themselves.
-pub(super) fn check(root: &Node, path: &Path<'_>) -> Vec<FieldError> {
+/// Checks the defaults of a schema against the schema.
+pub(super) fn check(root: &SchemaNode, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(root, path, Place::Object, &mut errors);
+    walk(root, path, DefaultPosition::Object, &mut errors);
     errors
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum DefaultPosition {
     /// The root of an object, whose metadata is not the schema's.
     Object,
     Metadata,
     Content,
 }
 
-fn walk(node: &Node, path: &Path<'_>, place: Place, errors: &mut Vec<FieldError>) {
-    let place = if node.embedded { Place::Object } else { place };
+fn walk(node: &SchemaNode, path: &Path<'_>, place: DefaultPosition, errors: &mut Vec<FieldError>) {
+    let place = if node.embedded {
+        DefaultPosition::Object
+    } else {
+        place
+    };
     if let Some(default) = &node.default {
         let at = path.field("default");
         let mut pruned = default.clone();
-        if place != Place::Metadata && prune::value(node, &mut pruned) {
+        if place != DefaultPosition::Metadata && prune::value(node, &mut pruned) {
             errors.push(FieldError::invalid(
                 at,
                 default.clone(),
@@ -109,8 +113,8 @@ fn walk(node: &Node, path: &Path<'_>, place: Place, errors: &mut Vec<FieldError>
     }
     // Defaults inside of additionalProperties are the affair of the object that is defaulted.
     if let Some(items) = &node.items {
-        let inside = if place == Place::Object {
-            Place::Content
+        let inside = if place == DefaultPosition::Object {
+            DefaultPosition::Content
         } else {
             place
         };
@@ -120,8 +124,8 @@ fn walk(node: &Node, path: &Path<'_>, place: Place, errors: &mut Vec<FieldError>
     for (name, property) in &node.properties {
         let meta = prune::META.contains(&name.as_str());
         let inside = match place {
-            Place::Object if meta => Place::Metadata,
-            Place::Object => Place::Content,
+            DefaultPosition::Object if meta => DefaultPosition::Metadata,
+            DefaultPosition::Object => DefaultPosition::Content,
             other => other,
         };
         walk(property, &all.key(name), inside, errors);

@@ -1,19 +1,18 @@
-//! Embedded objects: what stands under `x-kubernetes-embedded-resource` must look like an object of
-//! Kubernetes.
+//! Embedded objects: a value under `x-kubernetes-embedded-resource` must look like a Kubernetes object.
 
 use serde_json::{Map, Value};
 
-use super::Node;
+use super::SchemaNode;
 use crate::field::{FieldError, Path};
 use crate::names::{self, MetadataRules, NameRule, Scope};
 
-pub(super) fn check(root: &Node, object: &Value) -> Vec<FieldError> {
+pub(super) fn check(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, &Path::Root, &mut errors);
     errors
 }
 
-fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn walk(node: &SchemaNode, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if !node.has_embedded {
         return;
     }
@@ -43,7 +42,7 @@ fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError
 
 /// Calls `f` with each embedded object within a value, the outer ones first.
 pub(super) fn each(
-    node: &Node,
+    node: &SchemaNode,
     value: &mut Value,
     path: &Path<'_>,
     f: &mut dyn FnMut(&mut Map<String, Value>, &Path<'_>),

@@ -1,4 +1,4 @@
-//! The format of a schema: one of texts, or one that bounds numbers.
+//! The format of a schema: one that strings are checked for, or one that bounds numbers.
 
 use kube_lang::formats;
 
@@ -12,7 +12,7 @@ pub(super) struct Format {
     check: Option<fn(&str) -> bool>,
 }
 
-/// Which formats count.
+/// The set of formats that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Formats {
     /// Those that mean something for the types of their schema: for objects.
@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-/// Whether texts are held to a format of this name.
+/// True if strings of this format are checked.
 pub(super) fn checks(name: &str) -> bool {
     formats::checker(name).is_some()
 }

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{ListType, Node};
+use super::{ListType, SchemaNode};
 use crate::field::{FieldError, Path};
 
-pub(super) fn check(root: &Node, object: &Value) -> Vec<FieldError> {
+pub(super) fn check(root: &SchemaNode, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, object, &Path::Root, &mut errors);
     errors
 }
 
-fn walk(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn walk(node: &SchemaNode, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if !node.has_lists {
         return;
     }

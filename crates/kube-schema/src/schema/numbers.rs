@@ -16,7 +16,7 @@ pub(super) struct Bounds {
     capacity: Capacity,
 }
 
-/// What the type and format of a number can hold.
+/// The range of a number's type and format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Capacity {
     #[default]
@@ -247,7 +247,7 @@ fn truncate(float: f64) -> i64 {
     float as i64
 }
 
-/// Whether a double is an integer, give or take what arithmetic loses.
+/// True if a double is an integer, apart from rounding errors.
 pub(super) fn is_whole(float: f64) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || float.abs() > EXACT {

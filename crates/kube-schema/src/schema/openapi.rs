@@ -1,11 +1,10 @@
-//! Rules on keywords beyond being structural: which of them may be used at all, and which go
-//! together.
+//! Checks of keywords beyond structure: the keywords that may be used, and their combinations.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Type, flag, given, list, properties, rules, text};
+use super::{Type, flag, keyword_value, list, properties, rules, text};
 use crate::field::{FieldError, Path};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
@@ -15,33 +14,33 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const RULES: &str = "x-kubernetes-validations";
 
-/// Where the walk is, as far as the rules depend on it.
+/// The position of the walk, as far as the rules depend on it.
 #[derive(Clone, Copy, Default)]
-struct Within {
+struct NodeContext {
     root: bool,
     /// In `apiVersion`, `kind` or `metadata` of an object.
     metadata: bool,
-    /// Why no default may stand here.
+    /// The reason why no default is allowed here.
     no_default: Option<&'static str>,
 }
 
 pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let within = Within {
+    let within = NodeContext {
         root: true,
-        ..Within::default()
+        ..NodeContext::default()
     };
     walk(schema, path, within, &mut errors);
     errors
 }
 
-fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldError>) {
+fn walk(schema: &Value, path: &Path<'_>, within: NodeContext, errors: &mut Vec<FieldError>) {
     keywords(schema, path, within, errors);
-    let below = Within {
+    let below = NodeContext {
         root: false,
         ..within
     };
-    if let Some(additional) = given(schema, "additionalProperties") {
+    if let Some(additional) = keyword_value(schema, "additionalProperties") {
         let at = path.field("additionalProperties");
         if properties(schema).next().is_some() && additional != &Value::Bool(true) {
             errors.push(FieldError::forbidden(
@@ -55,7 +54,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldE
             } else {
                 below.no_default
             };
-            let below = Within {
+            let below = NodeContext {
                 no_default,
                 ..below
             };
@@ -79,7 +78,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldE
         }
         walk(property, &all.key(name), below, errors);
     }
-    if let Some(not) = given(schema, "not") {
+    if let Some(not) = keyword_value(schema, "not") {
         walk(not, &path.field("not"), below, errors);
     }
     for keyword in ["allOf", "oneOf", "anyOf"] {
@@ -88,7 +87,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldE
             walk(inner, &at.index(nth), below, errors);
         }
     }
-    if let Some(items) = given(schema, "items").filter(|items| items.is_object()) {
+    if let Some(items) = keyword_value(schema, "items").filter(|items| items.is_object()) {
         walk(items, &path.field("items"), below, errors);
     }
     map_type(schema, path, errors);
@@ -96,7 +95,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldE
     rules_form(schema, path, errors);
 }
 
-fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<FieldError>) {
+fn keywords(schema: &Value, path: &Path<'_>, within: NodeContext, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "type");
     if !kind.is_empty() && Type::parse(kind).is_none() {
         errors.push(FieldError::not_supported(
@@ -105,7 +104,7 @@ fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<Fi
             Type::ALL.map(|(name, _)| name),
         ));
     }
-    if let (Some(_), Some(why)) = (given(schema, "default"), within.no_default) {
+    if let (Some(_), Some(why)) = (keyword_value(schema, "default"), within.no_default) {
         errors.push(FieldError::forbidden(
             path.field("default"),
             &format!("must not be set {why}"),
@@ -119,7 +118,7 @@ fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<Fi
         "dependencies",
         "$ref",
     ] {
-        if given(schema, keyword).is_some_and(|v| v != "") {
+        if keyword_value(schema, keyword).is_some_and(|v| v != "") {
             errors.push(FieldError::forbidden(
                 path.field(keyword),
                 &format!("{keyword} is not supported"),
@@ -132,7 +131,7 @@ fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<Fi
             "type cannot be set to null, use nullable as an alternative",
         ));
     }
-    if given(schema, "items").is_some_and(Value::is_array) {
+    if keyword_value(schema, "items").is_some_and(Value::is_array) {
         errors.push(FieldError::forbidden(
             path.field("items"),
             "items must be a schema object and not an array",
@@ -162,7 +161,7 @@ fn keywords(schema: &Value, path: &Path<'_>, within: Within, errors: &mut Vec<Fi
 /// The type that a `x-kubernetes-…-type` asks for.
 fn needs_type(schema: &Value, path: &Path<'_>, kind: &str, keyword: &str) -> Option<FieldError> {
     let found = text(schema, "type");
-    if given(schema, keyword).is_none() || found == kind {
+    if keyword_value(schema, keyword).is_none() || found == kind {
         return None;
     }
     let detail = format!("must be {kind} if {keyword} is specified");
@@ -177,7 +176,7 @@ fn needs_type(schema: &Value, path: &Path<'_>, kind: &str, keyword: &str) -> Opt
 fn map_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     errors.extend(needs_type(schema, path, "object", MAP_TYPE));
     let known = ["atomic", "granular"];
-    if given(schema, MAP_TYPE).is_some() && !known.contains(&text(schema, MAP_TYPE)) {
+    if keyword_value(schema, MAP_TYPE).is_some() && !known.contains(&text(schema, MAP_TYPE)) {
         errors.push(FieldError::not_supported(
             path.field(MAP_TYPE),
             text(schema, MAP_TYPE),
@@ -188,8 +187,8 @@ fn map_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 
 fn list_type(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let is = text(schema, LIST_TYPE);
-    let given_type = given(schema, LIST_TYPE).is_some();
-    let items = given(schema, "items").filter(|items| items.is_object());
+    let given_type = keyword_value(schema, LIST_TYPE).is_some();
+    let items = keyword_value(schema, "items").filter(|items| items.is_object());
     let wrong = needs_type(schema, path, "array", LIST_TYPE);
     if wrong.is_none()
         && is == "set"
@@ -236,7 +235,7 @@ fn set_items(items: &Value, path: &Path<'_>) -> Option<FieldError> {
         "object" => (MAP_TYPE, text(items, MAP_TYPE) == "atomic"),
         _ => return None,
     };
-    let found = given(items, LIST_TYPE).cloned().unwrap_or_default();
+    let found = keyword_value(items, LIST_TYPE).cloned().unwrap_or_default();
     (!atomic).then(|| {
         FieldError::invalid(
             path.field(keyword),
@@ -256,7 +255,7 @@ fn list_map(schema: &Value, items: Option<&Value>, path: &Path<'_>, errors: &mut
     }
     let at = path.field("items");
     let Some(items) = items else {
-        if given(schema, "items").is_none() {
+        if keyword_value(schema, "items").is_none() {
             errors.push(FieldError::required(
                 at,
                 "must have a schema if x-kubernetes-list-type is map",
@@ -308,7 +307,7 @@ fn keys_present(schema: &Value, items: &Value, path: &Path<'_>, errors: &mut Vec
             continue;
         };
         let required = list(items, "required").iter().any(|name| name == key);
-        if !required && given(property, "default").is_none() {
+        if !required && keyword_value(property, "default").is_none() {
             errors.push(FieldError::required(
                 all.key(key).field("default"),
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
@@ -368,7 +367,7 @@ fn rules_form(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         }
         field_path(text(rule, "fieldPath"), schema, &at, errors);
         let reason = text(rule, "reason");
-        if given(rule, "reason").is_some() && !REASONS.contains(&reason) {
+        if keyword_value(rule, "reason").is_some() && !REASONS.contains(&reason) {
             errors.push(FieldError::not_supported(
                 at.field("reason"),
                 reason,

@@ -1,15 +1,15 @@
-//! Pruning: fields that the schema does not know go, and are named.
+//! Pruning: removes the fields that the schema does not know, and returns their paths.
 
 use serde_json::Value;
 
-use super::{Additional, Node};
+use super::{Additional, SchemaNode};
 use crate::field::Path;
 
-/// What every object has whatever its schema says.
+/// Fields that every object has, whatever its schema says.
 pub(super) const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes a whole object, whose own `apiVersion`, `kind` and `metadata` are not the schema's.
-pub(super) fn object(root: &Node, object: &mut Value) -> Vec<String> {
+pub(super) fn object(root: &SchemaNode, object: &mut Value) -> Vec<String> {
     let mut pruner = Pruner { paths: Vec::new() };
     pruner.walk(object, At::Node(root, true), &Path::Root);
     pruner.paths.sort();
@@ -17,7 +17,7 @@ pub(super) fn object(root: &Node, object: &mut Value) -> Vec<String> {
 }
 
 /// Prunes a value inside of an object, such as a default.
-pub(super) fn value(node: &Node, value: &mut Value) -> bool {
+pub(super) fn value(node: &SchemaNode, value: &mut Value) -> bool {
     let mut pruner = Pruner { paths: Vec::new() };
     pruner.walk(value, At::Node(node, node.embedded), &Path::Root);
     !pruner.paths.is_empty()
@@ -26,7 +26,7 @@ pub(super) fn value(node: &Node, value: &mut Value) -> bool {
 #[derive(Clone, Copy)]
 enum At<'a> {
     /// The flag says whether this is an object with metadata of its own.
-    Node(&'a Node, bool),
+    Node(&'a SchemaNode, bool),
     /// Nothing is known here, and nothing is kept.
     Unknown,
 }
@@ -73,8 +73,14 @@ impl Pruner {
         }
     }
 
-    /// Whether a member stays.
-    fn member(&mut self, name: &str, value: &mut Value, node: &Node, path: &Path<'_>) -> bool {
+    /// Prunes a member; false if it is removed.
+    fn member(
+        &mut self,
+        name: &str,
+        value: &mut Value,
+        node: &SchemaNode,
+        path: &Path<'_>,
+    ) -> bool {
         let at = match (node.member(name), &node.additional) {
             (Some(member), _) => At::Node(member, member.embedded),
             (None, Some(Additional::Anything | Additional::Nothing)) => At::Unknown,

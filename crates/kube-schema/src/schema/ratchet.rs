@@ -1,16 +1,15 @@
-//! What an update may leave as it is: errors about values that have not changed are not held against
-//! it. Members are found again by name, items of a list of type map by their keys, other lists only as
-//! a whole.
+//! Ratcheting of updates: errors about values that have not changed do not fail an update. Members are found by name, items
+//! of a list of type map by their keys, other lists only as a whole.
 
 use serde_json::Value;
 
-use super::{ListType, Node};
+use super::{ListType, SchemaNode};
 use crate::field::{FieldError, Path};
 
 /// Drops the errors about what is as it was.
 pub(super) fn drop_unchanged(
     errors: &mut Vec<FieldError>,
-    root: &Node,
+    root: &SchemaNode,
     object: &Value,
     old: &Value,
 ) {
@@ -29,7 +28,12 @@ pub(super) fn drop_unchanged(
     });
 }
 
-fn walk(node: &Node, (value, old): (&Value, &Value), path: &Path<'_>, unchanged: &mut Vec<String>) {
+fn walk(
+    node: &SchemaNode,
+    (value, old): (&Value, &Value),
+    path: &Path<'_>,
+    unchanged: &mut Vec<String>,
+) {
     if value == old {
         unchanged.push(path.to_string());
         return;

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube_cel::{Shape, with_stack};
 use serde_json::Value;
 
-use super::{given, list, properties, text};
+use super::{keyword_value, list, properties, text};
 use crate::field::{FieldError, Path};
 
 mod compile;
@@ -27,19 +27,19 @@ use self::{compile::Rule, shape::Root};
 
 /// The rules of a schema, compiled.
 #[derive(Clone, Debug)]
-pub(super) struct Rules(Arc<Level>);
+pub(super) struct Rules(Arc<RuleNode>);
 
 /// One level of a schema, if there are rules at it or below.
 #[derive(Debug)]
-struct Level {
-    /// What errors call the value.
+struct RuleNode {
+    /// The name of the value in errors.
     kind: String,
     shape: Arc<Shape>,
     rules: Vec<Rule>,
     properties: BTreeMap<String, Self>,
     additional: Option<Box<Self>>,
     items: Option<Box<Self>>,
-    /// How items of an old list are found again.
+    /// The keys by which items of an old list are found again.
     keys: Option<Vec<String>>,
     has_deep_rules: bool,
 }
@@ -48,10 +48,10 @@ impl Rules {
     /// The rules of a schema that was checked; `None` if it has none.
     pub(super) fn of(schema: &Value) -> Option<Self> {
         let shape = shape::shape(schema, Root::Resource);
-        Level::of(schema, &shape).map(|level| Self(Arc::new(level)))
+        RuleNode::of(schema, &shape).map(|level| Self(Arc::new(level)))
     }
 
-    /// What rules say against an object. `old` is what it replaces.
+    /// Evaluates all rules over an object. `old` is the object that it replaces.
     pub(super) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if self.0.is_deep() {
             let judged = with_stack(|| judge::judge(&self.0, object, old));
@@ -67,9 +67,9 @@ impl Rules {
     }
 }
 
-impl Level {
+impl RuleNode {
     fn of(schema: &Value, shape: &Arc<Shape>) -> Option<Self> {
-        if !any(schema) {
+        if !has_rules(schema) {
             return None;
         }
         // Built for each level that has rules: their number is small, and so are they.
@@ -79,7 +79,7 @@ impl Level {
             .filter_map(|(name, property)| Some((name.to_owned(), below(property)?)))
             .collect();
         let inner = |keyword: &str| {
-            given(schema, keyword)
+            keyword_value(schema, keyword)
                 .filter(|inner| inner.is_object())
                 .and_then(below)
                 .map(Box::new)
@@ -110,16 +110,16 @@ impl Level {
     }
 }
 
-/// Whether a schema has the place that a rule names in its `fieldPath`.
+/// True if a schema has the field that a rule names in its `fieldPath`.
 pub(super) fn has_path(schema: &Value, path: &str) -> bool {
     field_path::resolve(path, schema).is_some()
 }
 
-/// Whether a schema has rules, at its top or below.
-fn any(schema: &Value) -> bool {
+/// True if a schema has rules, at its top or below.
+fn has_rules(schema: &Value) -> bool {
     !list(schema, "x-kubernetes-validations").is_empty()
-        || properties(schema).any(|(_, property)| any(property))
+        || properties(schema).any(|(_, property)| has_rules(property))
         || ["items", "additionalProperties"]
             .iter()
-            .any(|keyword| given(schema, keyword).is_some_and(any))
+            .any(|keyword| keyword_value(schema, keyword).is_some_and(has_rules))
 }

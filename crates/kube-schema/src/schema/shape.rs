@@ -1,9 +1,9 @@
-//! Whether a document has the shape of a schema at all: each keyword with its JSON type. What
-//! follows can then read keywords without asking twice. A server refuses this while decoding.
+//! Decoding of schemas: each keyword has its JSON type, as a server checks while decoding, so that later code reads
+//! keywords without checking again.
 
 use serde_json::Value;
 
-use super::{MAX_DEPTH, given};
+use super::{MAX_DEPTH, keyword_value};
 use crate::field::{FieldError, Path};
 
 const TEXTS: [&str; 8] = [
@@ -69,7 +69,7 @@ fn walk(schema: &Value, path: &Path<'_>, depth: usize, errors: &mut Vec<FieldErr
     }
     let mut expect = |keywords: &[&str], what: &str, is: fn(&Value) -> bool| {
         for keyword in keywords {
-            if given(schema, keyword).is_some_and(|value| !is(value)) {
+            if keyword_value(schema, keyword).is_some_and(|value| !is(value)) {
                 errors.push(FieldError::invalid(
                     path.field(keyword),
                     "",
@@ -104,7 +104,7 @@ fn is_rule(rule: &Value) -> bool {
     rule.is_object()
         && RULE_TEXTS
             .iter()
-            .all(|field| given(rule, field).is_none_or(Value::is_string))
+            .all(|field| keyword_value(rule, field).is_none_or(Value::is_string))
 }
 
 fn nested(schema: &Value, path: &Path<'_>, depth: usize, errors: &mut Vec<FieldError>) {
@@ -117,7 +117,7 @@ fn nested(schema: &Value, path: &Path<'_>, depth: usize, errors: &mut Vec<FieldE
         );
     }
     for keyword in ["items", "additionalProperties", "not"] {
-        match given(schema, keyword) {
+        match keyword_value(schema, keyword) {
             None | Some(Value::Bool(_) | Value::Array(_)) if keyword != "not" => {}
             None => {}
             Some(inner) => walk(inner, &path.field(keyword), depth - 1, errors),

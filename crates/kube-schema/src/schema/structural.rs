@@ -1,10 +1,10 @@
-//! Whether a schema is structural: every field has a type outside of `allOf`, `anyOf`, `oneOf` and
-//! `not`, and what stands inside of those only restricts.
+//! Structural schemas: every field has a type outside of `allOf`, `anyOf`, `oneOf` and `not`, and those contain
+//! restrictions only.
 
 use kube_lang::go_regex::GoRegex;
 use serde_json::Value;
 
-use super::{flag, given, list, properties, text};
+use super::{flag, keyword_value, list, properties, text};
 use crate::field::{FieldError, Path};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
@@ -12,7 +12,7 @@ const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum SchemaPosition {
     Root,
     Item,
     Field,
@@ -25,13 +25,13 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
         // The rules on keywords name what is beyond a structural schema, one by one.
         return errors;
     }
-    invariants(schema, Level::Root, path, &mut errors);
+    invariants(schema, SchemaPosition::Root, path, &mut errors);
     complete_values(schema, schema, path, path, &mut errors);
     errors.sort_by_cached_key(ToString::to_string);
     errors
 }
 
-/// Whether a schema uses anywhere what no structural schema can express.
+/// True if a schema uses a keyword that no structural schema has.
 pub(super) fn is_beyond(schema: &Value) -> bool {
     const KEYWORDS: [&str; 7] = [
         "id",
@@ -49,21 +49,26 @@ pub(super) fn is_beyond(schema: &Value) -> bool {
     };
     KEYWORDS
         .iter()
-        .any(|keyword| given(schema, keyword).is_some_and(says_something))
+        .any(|keyword| keyword_value(schema, keyword).is_some_and(says_something))
         || schema.get(PRESERVE) == Some(&Value::Bool(false))
-        || given(schema, "items").is_some_and(Value::is_array)
+        || keyword_value(schema, "items").is_some_and(Value::is_array)
         || properties(schema).any(|(_, property)| is_beyond(property))
         || ["items", "additionalProperties", "not"]
             .iter()
-            .any(|keyword| given(schema, keyword).is_some_and(is_beyond))
+            .any(|keyword| keyword_value(schema, keyword).is_some_and(is_beyond))
         || ["allOf", "anyOf", "oneOf"]
             .iter()
             .any(|keyword| list(schema, keyword).iter().any(is_beyond))
 }
 
-fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn invariants(
+    schema: &Value,
+    level: SchemaPosition,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let kind = text(schema, "type");
-    let items = given(schema, "items").filter(|items| items.is_object());
+    let items = keyword_value(schema, "items").filter(|items| items.is_object());
     if kind == "array" && items.is_none() {
         errors.push(FieldError::required(
             path.field("items"),
@@ -71,19 +76,19 @@ fn invariants(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Fi
         ));
     }
     if let Some(items) = items {
-        invariants(items, Level::Item, &path.field("items"), errors);
+        invariants(items, SchemaPosition::Item, &path.field("items"), errors);
     }
     for (name, property) in properties(schema) {
         let at = path.field("properties");
-        invariants(property, Level::Field, &at.key(name), errors);
+        invariants(property, SchemaPosition::Field, &at.key(name), errors);
     }
-    if let Some(additional) = given(schema, "additionalProperties") {
+    if let Some(additional) = keyword_value(schema, "additionalProperties") {
         let at = path.field("additionalProperties");
-        if level == Level::Root {
+        if level == SchemaPosition::Root {
             errors.push(FieldError::forbidden(at, "must not be used at the root"));
         }
         if additional.is_object() {
-            invariants(additional, Level::Field, &at, errors);
+            invariants(additional, SchemaPosition::Field, &at, errors);
         }
     }
     extensions(schema, path, errors);
@@ -107,7 +112,7 @@ fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn types(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn types(schema: &Value, level: SchemaPosition, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "type");
     let embedded = flag(schema, EMBEDDED);
     let preserve = flag(schema, PRESERVE);
@@ -121,19 +126,19 @@ fn types(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldEr
         });
     } else if kind.is_empty() && !flag(schema, INT_OR_STRING) && !preserve {
         let what = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
+            SchemaPosition::Root => "must not be empty at the root",
+            SchemaPosition::Item => "must not be empty for specified array items",
+            SchemaPosition::Field => "must not be empty for specified object fields",
         };
         errors.push(FieldError::required(at, what));
     }
-    if embedded && given(schema, "additionalProperties").is_some() {
+    if embedded && keyword_value(schema, "additionalProperties").is_some() {
         errors.push(FieldError::forbidden(
             path.field("additionalProperties"),
             "must not be used if x-kubernetes-embedded-resource is set",
         ));
     }
-    if level == Level::Root && !kind.is_empty() && kind != "object" {
+    if level == SchemaPosition::Root && !kind.is_empty() && kind != "object" {
         errors.push(FieldError::invalid(at, kind, "must be object at the root"));
     }
     if embedded && !preserve && properties(schema).next().is_none() {
@@ -144,9 +149,9 @@ fn types(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldEr
     }
 }
 
-/// What a schema may say of `apiVersion`, `kind` and `metadata` of an object.
-fn metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let checked = level == Level::Root || flag(schema, EMBEDDED);
+/// Checks what a schema says about `apiVersion`, `kind` and `metadata`.
+fn metadata(schema: &Value, level: SchemaPosition, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let checked = level == SchemaPosition::Root || flag(schema, EMBEDDED);
     let all = path.field("properties");
     for (name, property) in properties(schema) {
         let at = all.key(name);
@@ -167,7 +172,7 @@ fn metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Vec<Fiel
                         "must be object",
                     ));
                 }
-                if level == Level::Root && !restricts_names_only(property) {
+                if level == SchemaPosition::Root && !restricts_names_only(property) {
                     errors.push(FieldError::forbidden(
                         at,
                         "must not specify anything other than name and generateName, but metadata is implicitly specified",
@@ -237,7 +242,7 @@ fn value_rules(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<Fie
             nested(inner, &at.index(nth), skip, errors);
         }
     }
-    if let Some(not) = given(schema, "not") {
+    if let Some(not) = keyword_value(schema, "not") {
         let at = path.field("not");
         nested(not, &at, Skip::Nothing, errors);
     }
@@ -255,7 +260,7 @@ fn value_rules(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<Fie
 
 fn nested(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<FieldError>) {
     value_rules(schema, path, skip, errors);
-    if let Some(items) = given(schema, "items").filter(|items| items.is_object()) {
+    if let Some(items) = keyword_value(schema, "items").filter(|items| items.is_object()) {
         nested(items, &path.field("items"), Skip::Nothing, errors);
     }
     let all = path.field("properties");
@@ -285,10 +290,10 @@ fn nested(schema: &Value, path: &Path<'_>, skip: Skip, errors: &mut Vec<FieldErr
             "must be undefined to be structural",
         ),
     ] {
-        forbid(given(schema, keyword).is_some(), keyword, detail);
+        forbid(keyword_value(schema, keyword).is_some(), keyword, detail);
     }
     forbid(
-        given(schema, "additionalProperties").is_some_and(|v| v != &Value::Bool(false)),
+        keyword_value(schema, "additionalProperties").is_some_and(|v| v != &Value::Bool(false)),
         "additionalProperties",
         "must be undefined to be structural",
     );
@@ -322,7 +327,7 @@ fn complete_values(
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
-    if let Some(not) = given(nested, "not") {
+    if let Some(not) = keyword_value(nested, "not") {
         complete(not, Some(outer), outer_path, &path.field("not"), errors);
     }
     for keyword in ["allOf", "anyOf", "oneOf"] {
@@ -348,9 +353,9 @@ fn complete(
         return;
     };
     complete_values(nested, outer, outer_path, path, errors);
-    if let Some(items) = given(nested, "items") {
+    if let Some(items) = keyword_value(nested, "items") {
         let at = path.field("items");
-        let outer_items = given(outer, "items");
+        let outer_items = keyword_value(outer, "items");
         complete(items, outer_items, &outer_path.field("items"), &at, errors);
     }
     let all = path.field("properties");

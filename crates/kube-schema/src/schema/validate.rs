@@ -8,11 +8,11 @@ use std::{borrow::Cow, collections::HashSet};
 use kube_lang::go_text::quote;
 use serde_json::Value;
 
-use super::{Additional, MAX_ERRORS, Node, Type, lists, numbers::Broken};
+use super::{Additional, MAX_ERRORS, SchemaNode, Type, lists, numbers::Broken};
 use crate::field::{ErrorKind, FieldError, Path};
 
 /// Validates a value on its own; errors are named from its root on.
-pub(super) fn value(node: &Node, value: &Value) -> Vec<FieldError> {
+pub(super) fn value(node: &SchemaNode, value: &Value) -> Vec<FieldError> {
     let mut outcome = Outcome::default();
     node.check(value, &Path::Root, &mut outcome);
     let mut seen = HashSet::new();
@@ -75,7 +75,7 @@ fn type_of(value: &Value) -> (Option<Type>, &'static str) {
     }
 }
 
-impl Node {
+impl SchemaNode {
     fn check(&self, value: &Value, path: &Path<'_>, out: &mut Outcome) {
         if value.is_null() {
             self.check_null(path, out);

@@ -1,6 +1,7 @@
 //! The deletion matrix, and what makes objects look deleted.
 
 use super::*;
+use hawser_runtime::cluster::connection::Call;
 
 #[tokio::test]
 async fn deleted_in_the_cloud_it_goes_on_the_robot_while_the_cloud_still_holds_it() {
@@ -161,7 +162,7 @@ async fn with_missions(count: usize) -> Clusters {
 }
 
 async fn count(clusters: &Clusters) -> usize {
-    let call = hawser_runtime::cluster::connection::Call::get(MISSIONS);
+    let call = Call::get(MISSIONS);
     let list = clusters.at(ROBOT).ask(call).await.unwrap();
     list["items"].as_array().unwrap().len()
 }
@@ -217,9 +218,9 @@ async fn copies_stay_when_the_clouds_definition_vanishes_until_it_is_back_or_som
 #[tokio::test]
 async fn without_a_brake_copies_go_as_fast_as_the_clouds_objects() {
     let clusters = with_missions(8).await;
-    let mut manner = manner();
-    manner.brake = None;
-    let mirror = clusters.mirror_in(r1(), manner).await;
+    let mut syncer_config = syncer_config();
+    syncer_config.brake = None;
+    let mirror = clusters.mirror_in(r1(), syncer_config).await;
     clusters.until(ROBOT, "m7", |_| true).await;
     clusters
         .delete_at(CLOUD, &format!("{CRDS}/missions.example.com"))
@@ -301,5 +302,62 @@ async fn a_list_that_comes_back_empty_is_not_believed_until_somebody_approves() 
     clusters.until(ROBOT, "later", |_| true).await;
     clusters.delete(CLOUD, "later").await;
     clusters.until_gone(ROBOT, "later").await;
+    mirror.stop().await;
+}
+
+#[tokio::test]
+async fn copies_of_one_name_in_many_namespaces_that_go_together_are_held_together() {
+    const COUNT: usize = 24;
+    let clusters = Clusters::with(true, &json!({})).await;
+    let collection = |n: usize| format!("/apis/example.com/v1/namespaces/n{n}/missions");
+    for n in 0..COUNT {
+        let namespace = json!({"metadata": {"name": format!("n{n}")}});
+        for plane in [CLOUD, ROBOT] {
+            let call = Call::post("/api/v1/namespaces", &namespace);
+            clusters.at(plane).ask(call).await.unwrap();
+        }
+        let place = collection(n);
+        clusters
+            .create_in(CLOUD, &place, "config", &json!({}))
+            .await;
+    }
+    let left = async || {
+        let call = Call::get("/apis/example.com/v1/missions");
+        let list = clusters.at(ROBOT).ask(call).await.unwrap();
+        list["items"].as_array().unwrap().len()
+    };
+    let settings = Settings {
+        namespaces: (0..COUNT).map(|n| format!("n{n}").into()).collect(),
+        ..r1()
+    };
+    let mirror = clusters.mirror(settings).await;
+    let until = async |what: &str, wanted: usize| {
+        let found = async {
+            while left().await != wanted {
+                pause().await;
+            }
+        };
+        let found = tokio::time::timeout(std::time::Duration::from_mins(1), found);
+        let found = found.await;
+        assert!(found.is_ok(), "{what}: {} are left", left().await);
+    };
+    until("copies", COUNT).await;
+    for n in 0..COUNT {
+        clusters
+            .delete_at(CLOUD, &format!("{}/config", collection(n)))
+            .await;
+    }
+    // 19 may go, and the next one makes a mass.
+    until("a mass", 5).await;
+    let held = "hawser_mirror_held_deletions{resource=\"missions.example.com\"} 5";
+    let told = async {
+        while !mirror.numbers.render().contains(held) {
+            mirror.following.count();
+            pause().await;
+        }
+    };
+    let told = tokio::time::timeout(std::time::Duration::from_mins(1), told);
+    told.await.expect("held");
+    assert_eq!(left().await, 5);
     mirror.stop().await;
 }

@@ -177,9 +177,9 @@ async fn a_watch_that_was_cut_for_long_goes_on_where_it_was() {
 #[tokio::test]
 async fn conflicts_in_the_cloud_are_tried_again_and_too_many_of_them_list_everything_anew() {
     let clusters = Clusters::with(true, &json!({})).await;
-    let mut manner = manner();
-    manner.conflict_limit = 2;
-    let mirror = clusters.mirror_in(r1(), manner).await;
+    let mut syncer_config = syncer_config();
+    syncer_config.conflict_limit = 2;
+    let mirror = clusters.mirror_in(r1(), syncer_config).await;
     clusters.create(CLOUD, "a", &json!({})).await;
     clusters.until(ROBOT, "a", |_| true).await;
     let conflict = Action::Status {

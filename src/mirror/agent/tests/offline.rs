@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::mirror::agent::syncer::Manner;
+use crate::mirror::agent::syncer::SyncerConfig;
 use hawser_runtime::cluster::feed::Pace;
 
 const HOURS: u64 = 2;
@@ -15,14 +15,14 @@ const RESTING: usize = 20;
 const CUT: Action = Action::Reset(When::Before);
 
 /// As the process has it, but for the longest wait of a watch: that one is waited for in earnest.
-fn in_earnest() -> Manner {
-    Manner {
+fn in_earnest() -> SyncerConfig {
+    SyncerConfig {
         pace: Pace {
             retry: (Duration::from_millis(800), Duration::from_secs(10)),
             lasts: (300, 300),
             ..Pace::default()
         },
-        ..manner()
+        ..syncer_config()
     }
 }
 

@@ -13,7 +13,7 @@ use kcp_playground::server::{Action, Fault, When};
 const SOON: Duration = Duration::from_mins(1);
 /// Nothing happens because of what waits for so long.
 const NEVER: Duration = Duration::from_mins(10);
-const QUICK: Quiet = Quiet {
+const QUICK: QuietPeriod = QuietPeriod {
     after: Duration::from_millis(60),
     most: NEVER,
 };
@@ -28,7 +28,7 @@ struct Sight {
     definition: Option<CrdPrint>,
 }
 
-impl Known for Eyes {
+impl ConditionSource for Eyes {
     fn published(&self, name: &str) -> Option<Arc<Value>> {
         self.0.lock().published.get(name).cloned()
     }
@@ -47,7 +47,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(dialect: Dialect, quiet: Quiet) -> Self {
+    async fn start(dialect: Dialect, quiet: QuietPeriod) -> Self {
         let scene = Scene::set(dialect).await;
         let watches = Eyes::default();
         watches.0.lock().definition = Some(CrdPrint {
@@ -184,7 +184,7 @@ async fn what_is_there_already_is_not_written_even_where_the_watch_is_behind() {
 
 #[tokio::test]
 async fn changes_that_never_stop_are_written_all_the_same() {
-    let quiet = Quiet {
+    let quiet = QuietPeriod {
         after: NEVER,
         most: Duration::from_millis(60),
     };

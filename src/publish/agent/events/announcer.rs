@@ -1,4 +1,4 @@
-//! From passes to events: which object, in which workspace.
+//! Turns results of passes into events: the object, and its workspace.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::publish::agent::workspaces::Workspaces;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_sync::{Key, Report, Seen, Store};
 
-/// Announces in a workspace what came of passes over its objects.
+/// Announces results of passes over the objects of workspaces.
 pub struct Announcer {
     pub recorder: Recorder,
     pub workspaces: Arc<Workspaces>,
-    /// Knows the uids of objects.
+    /// Finds the uids of objects.
     pub cache: Arc<Cache>,
 }
 
 impl Announcer {
-    /// Lets what came of a pass over this object be told, if it is worth telling.
+    /// Announces the result of a pass over this object, if it is worth an event.
     pub fn announce(&self, own: Key, report: &Report) {
         let Some(telling) = telling(report, &own) else {
             return;

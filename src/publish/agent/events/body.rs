@@ -1,4 +1,4 @@
-//! An event as an object of `v1`. Pure: time and what makes its name unique come from the caller.
+//! An event as an object of `v1`. Pure: the caller passes the time and the unique part of the name.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const COMPONENT: &str = "syncagent-sync";
 const CLUSTER_WIDE: &str = "default";
 const LONGEST_NAME: usize = 253;
 
-/// The object that an event is about. The key's cluster is its tenant.
+/// The object of the event. The key's cluster is its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub key: Key,
@@ -28,13 +28,13 @@ impl About {
     }
 }
 
-/// What an event is made of.
+/// The data of an event.
 pub(super) struct Draft<'a> {
     pub(super) about: &'a About,
     pub(super) telling: &'a Telling,
     pub(super) counted: Counted,
     pub(super) now: Timestamp,
-    /// Unlike that of any other event.
+    /// Unique for each event.
     pub(super) unique: &'a str,
 }
 
@@ -82,8 +82,7 @@ fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(whole).unwrap_or(time).to_string()
 }
 
-/// The object's name and something unique. Names that are no names of events, as some kinds have
-/// them, are left out.
+/// The object's name and a unique part. Names that are not valid in events, as some kinds have them, are left out.
 fn name(object: &str, unique: &str) -> String {
     let label = |label: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

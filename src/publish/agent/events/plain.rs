@@ -1,18 +1,18 @@
-//! What a server said against an object, in words that its owner may read.
+//! A server's refusal of an object, in words that its owner may read.
 //!
-//! The message of a refusal names the copy and may quote it. What is taken from it is what is known to
-//! be harmless: the path of each field, what is wrong with it, and the explanation without anything
-//! that names the copy. Whatever does not look as expected is left out. Pure.
+//! The message of a refusal names the copy and may quote it. Only harmless parts are taken from it: the path of each
+//! field, the problem, and the explanation without words that name the copy. Anything in an unexpected form is left
+//! out. Pure.
 
 use hawser_runtime::cluster::complaint::{self, Wrong};
 use hawser_sync::Key;
 
-/// So many fields are told, and of each so many characters.
+/// The number of fields, and the number of characters of each.
 const MOST_FIELDS: usize = 5;
 const LONGEST_PATH: usize = 120;
 const LONGEST_DETAIL: usize = 160;
 
-/// Words that name the copy and not the object that it was made from.
+/// Words that name the copy, not the object that it was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden(Vec<String>);
 
@@ -32,7 +32,7 @@ impl Hidden {
         Self(words)
     }
 
-    /// Whether a word of a text says what is hidden, or may be an address.
+    /// Whether a word reveals something hidden, or may be an address.
     fn hides(&self, word: &str) -> bool {
         let word = word.to_lowercase();
         let parts = || word.split(|c: char| !c.is_alphanumeric() && c != '-');
@@ -47,14 +47,14 @@ impl Hidden {
             || self.0.iter().any(named)
     }
 
-    /// Whether a text still says what is hidden: words of the server may split where names do not.
+    /// Whether a text still reveals something hidden: the server may split words where names are not split.
     fn is_in(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         let mut long = self.0.iter().filter(|hidden| hidden.len() >= 4);
         long.any(|hidden| text.contains(hidden.as_str()))
     }
 
-    /// The text without words that name what is hidden, on one line and not too long.
+    /// The text without words that reveal something hidden, on one line and shortened.
     fn clean(&self, text: &str, longest: usize) -> String {
         let mut cleaned = String::new();
         let mut word = String::new();
@@ -85,7 +85,7 @@ impl Hidden {
     }
 }
 
-/// Whether a word is an address of a machine, with or without a port.
+/// Whether a word is the address of a machine, with or without a port.
 fn is_address(word: &str) -> bool {
     if word.contains("::") {
         return true;
@@ -95,8 +95,7 @@ fn is_address(word: &str) -> bool {
     numbers.len() >= 4 && octets.count() >= 4
 }
 
-/// What is wrong with an object, by the detail of its refusal as invalid. None where nothing of it may
-/// be repeated.
+/// The problems of an object, from the detail of its refusal as invalid. `None` if nothing of it may be repeated.
 pub fn invalid(detail: &str, hidden: &Hidden) -> Option<String> {
     let mut told: Vec<String> = Vec::new();
     for wrong in &complaint::read(detail)?.wrongs {

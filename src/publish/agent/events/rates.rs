@@ -1,41 +1,41 @@
-//! How many events are sent: per object, per tenant, and none where they are refused. Pure.
+//! The rates of events: for each object, for each tenant, and none where they are refused. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The same event of the same object is told once in this time, and counted.
+/// The same event of the same object is sent once in this time, with a count.
 const SAME: Duration = Duration::from_mins(10);
-/// A tenant has so many events at once,
+/// The burst of a tenant's events,
 const BURST: u32 = 25;
-/// and afterwards one in this time.
+/// and the interval of further ones.
 const REFILL: Duration = Duration::from_secs(10);
-/// A tenant that does not accept events is left alone for this time.
+/// The pause for a tenant that does not accept events.
 const QUIET: Duration = Duration::from_mins(10);
-/// One that does not answer to them, for this time.
+/// The pause for a tenant that does not respond to them.
 const LATE: Duration = Duration::from_mins(1);
-/// So many events are remembered; what is new beyond that is dropped.
+/// The number of events that are remembered; new ones beyond that are dropped.
 const MOST: usize = 10_000;
-/// How often what is too old is forgotten.
+/// The interval of the clean-up.
 const SWEEP: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    told: HashMap<u64, Told>,
-    /// When each tenant will have its whole burst again.
+    told: HashMap<u64, ReportedEvent>,
+    /// The time at which each tenant's whole burst is available again.
     full_at: HashMap<Arc<str>, Duration>,
     quiet_until: HashMap<Arc<str>, Duration>,
     swept: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReportedEvent {
     at: Duration,
-    /// What happened since and was not told: how often, and since when.
+    /// Occurrences that were not sent: how many, and since when.
     since: Option<(u32, Duration)>,
 }
 
-/// How often what is told happened, and how long ago for the first time.
+/// How often the event occurred, and how long ago for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) count: u32,
@@ -43,7 +43,7 @@ pub(super) struct Counted {
 }
 
 impl Rates {
-    /// Whether to tell an event of a tenant. The print is of the object and all that is said of it.
+    /// Whether to send an event of a tenant. The hash covers the object and the text.
     pub(super) fn allow(
         &mut self,
         tenant: &Arc<str>,
@@ -67,7 +67,7 @@ impl Rates {
             return None;
         }
         self.spend(tenant, now)?;
-        let told = Told {
+        let told = ReportedEvent {
             at: now,
             since: None,
         };
@@ -85,7 +85,7 @@ impl Rates {
         self.quiet_until.insert(Arc::clone(tenant), until);
     }
 
-    /// A tenant takes too long for events.
+    /// A tenant does not respond in time.
     pub(super) fn late(&mut self, tenant: &Arc<str>, now: Duration) {
         let until = now.saturating_add(LATE);
         self.quiet_until.insert(Arc::clone(tenant), until);

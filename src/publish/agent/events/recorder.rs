@@ -1,4 +1,4 @@
-//! The way of events to the servers: a bounded line, and one event of a tenant at a time.
+//! Sends events to the servers: a bounded queue, and one event of a tenant at a time.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use hawser_runtime::cluster::connection::{Call, CallClass, Cause, Connection, Refusal};
+use hawser_runtime::cluster::connection::{Call, CallClass, Connection, Refusal, StatusCause};
 use hawser_runtime::cluster::wire::collection;
 use kube_lang::object::Gvk;
 
@@ -25,12 +25,11 @@ use super::Telling;
 use super::body::{About, Draft};
 use super::rates::{Counted, Rates};
 
-/// What waits to be sent at most. With the burst that a tenant is allowed it takes twenty tenants in
-/// trouble to fill it.
+/// The length of the queue. With the burst of a tenant, it takes twenty tenants in trouble to fill it.
 const LINE: usize = 512;
-/// An event that takes longer is given up: the next one is worth more.
+/// An event that takes longer is given up, in favour of the next one.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Events on their way at the same time, each of another tenant.
+/// Concurrent events, each of another tenant.
 const AT_ONCE: usize = 16;
 
 /// An event to be sent.
@@ -42,14 +41,14 @@ pub struct Note {
     pub telling: Telling,
 }
 
-/// Takes events and never waits. Clones share the line and the rates.
+/// Accepts events and never waits. Clones share the queue and the rates.
 #[derive(Clone)]
 pub struct Recorder {
     line: mpsc::Sender<(Note, Counted)>,
     shared: Arc<Shared>,
 }
 
-/// Sends what recorders take. Of a tenant one event is on its way, and others wait behind it.
+/// Sends the events of recorders. One event of a tenant is sent at a time, others wait behind it.
 pub struct Sender {
     line: mpsc::Receiver<(Note, Counted)>,
     under_way: FuturesUnordered<BoxFuture<'static, (Arc<str>, Delivery)>>,
@@ -58,15 +57,15 @@ pub struct Sender {
     clock: fn() -> Timestamp,
 }
 
-/// What became of events.
+/// The fate of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
-    /// Not even tried: the same was told before, or too much was.
+    /// Not sent: the same was sent before, or too many were.
     pub held_back: u64,
-    /// Lost because the line was full.
+    /// Dropped because the queue was full.
     pub overflowed: u64,
-    /// Refused, or not answered in time.
+    /// Refused, or without response in time.
     pub failed: u64,
 }
 
@@ -87,7 +86,7 @@ impl Shared {
     }
 }
 
-/// A line for events. The clock tells the time that is written into them.
+/// A queue for events. The clock gives the time that is written into them.
 pub fn line(clock: fn() -> Timestamp) -> (Recorder, Sender) {
     let (sender, receiver) = mpsc::channel(LINE);
     let shared = Arc::new(Shared {
@@ -114,7 +113,7 @@ pub fn line(clock: fn() -> Timestamp) -> (Recorder, Sender) {
 }
 
 impl Recorder {
-    /// Lets an event be sent, unless it was told already or there are too many.
+    /// Queues an event, unless it was sent already or there are too many.
     pub fn record(&self, note: Note) {
         let shared = &self.shared;
         let About { key, uid } = &note.about;
@@ -164,7 +163,7 @@ impl Sender {
         while self.one().await.is_some() {}
     }
 
-    /// Goes on until one event more has come to its end; none once the last recorder is gone.
+    /// Handles events until one more has been sent; `None` once the last recorder is gone.
     async fn one(&mut self) -> Option<()> {
         loop {
             let ended = tokio::select! {
@@ -202,7 +201,7 @@ impl Sender {
         self.under_way.push(sent.boxed());
     }
 
-    /// What is left of the tenant comes next, unless it would fare no better.
+    /// The next event of the tenant follows, unless it would fail the same way.
     fn ended(&mut self, tenant: &Arc<str>, delivery: &Delivery) {
         let shared = &self.shared;
         let counter = match delivery {
@@ -254,17 +253,17 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
 
 enum Delivery {
     Sent,
-    /// Refused or lost, which says nothing of other events.
+    /// Refused or dropped, without consequence for other events.
     Failed,
-    /// Not answered in time, or told to come later.
+    /// No response in time, or a request to come later.
     Late,
     /// The tenant does not accept events.
     Refused,
 }
 
-/// Whether the workspace takes no events at all, and not just none in a namespace that goes away.
+/// Whether the workspace accepts no events at all, not only none in a namespace that is terminating.
 fn is_not_accepted(refusal: &Refusal) -> bool {
-    let going = |cause: &Cause| cause.reason == "NamespaceTerminating";
+    let going = |cause: &StatusCause| cause.reason == "NamespaceTerminating";
     refusal.code == 403 && !refusal.causes.iter().any(going)
 }
 

@@ -32,7 +32,7 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
         requests: 0,
         recheck: None,
         asked: vec![],
-        prints: Vec::new(),
+        fingerprints: Vec::new(),
     }
 }
 
@@ -111,7 +111,7 @@ fn a_refusal_is_told_before_anything_that_happened() {
         PRIMARY,
         Code::NameConflict,
         "service CronTab tenant-ns/tenant-mine belongs to another tenant",
-        "The object cannot be processed: the service uses its name for something else.",
+        "The object cannot be processed: the service already uses its name for another object.",
     );
     check_refused(
         "secret",
@@ -131,12 +131,12 @@ fn every_entry_whose_objects_are_refused_is_told() {
             (
                 "credentials: pair 0",
                 closed,
-                "kube-system: it is never open",
+                "kube-system: it is never allowed",
             ),
             (
                 "credentials: pair 1",
                 closed,
-                "kube-public: it is never open",
+                "kube-public: it is never allowed",
             ),
             ("my: ca: entry", Code::ReferenceInvalid, "spec.ca"),
         ],
@@ -144,9 +144,8 @@ fn every_entry_whose_objects_are_refused_is_told() {
     let told = telling(&report, &own()).unwrap();
     assert_eq!(
         told.message,
-        "An object that belongs to this one (credentials) cannot be processed: the service does not \
-         open that place to it. An object that belongs to this one (my: ca) cannot be processed: \
-         what refers to it cannot be made out."
+        "An object that belongs to this one (credentials) cannot be processed: the service does not allow that namespace. An object that belongs to this one (my: ca) cannot be processed: \
+         its reference could not be resolved."
     );
 }
 
@@ -182,8 +181,8 @@ fn a_status_that_has_nowhere_to_go_is_told() {
         (
             "StatusSubresourceMissing",
             "Warning",
-            "The status of an object that belongs to this one (gadget) cannot be carried over: it \
-             has none where it is copied to."
+            "The status of an object that belongs to this one (gadget) cannot be copied: the \
+         target kind has no status subresource."
         )
     );
 }

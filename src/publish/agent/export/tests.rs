@@ -24,8 +24,8 @@ const PATIENT: Pace = Pace {
 
 struct Running {
     members: watch::Sender<Members>,
-    seen: watch::Sender<Seen>,
-    standing: watch::Receiver<Standing>,
+    seen: watch::Sender<WatchedExport>,
+    standing: watch::Receiver<ExportStatus>,
     counts: watch::Receiver<usize>,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -34,8 +34,8 @@ struct Running {
 impl Running {
     fn start(scene: &Scene, pace: Pace) -> Self {
         let (members, members_in) = watch::channel(None);
-        let (seen, seen_in) = watch::channel(Seen::Unknown);
-        let (standing_out, standing) = watch::channel(Standing::default());
+        let (seen, seen_in) = watch::channel(WatchedExport::Unknown);
+        let (standing_out, standing) = watch::channel(ExportStatus::default());
         let (count, counts) = watch::channel(0);
         let stop = CancellationToken::new();
         let exporter = Exporter {
@@ -68,12 +68,12 @@ impl Running {
         self.members.send_replace(Some(members.into()));
     }
 
-    async fn stands(&mut self, as_wanted: impl Fn(&Standing) -> bool) -> Standing {
+    async fn stands(&mut self, as_wanted: impl Fn(&ExportStatus) -> bool) -> ExportStatus {
         let waited = timeout(SOON, self.standing.wait_for(|standing| as_wanted(standing))).await;
         waited.expect("what is waited for comes").unwrap().clone()
     }
 
-    async fn lists(&mut self, schemas: &[&str]) -> Standing {
+    async fn lists(&mut self, schemas: &[&str]) -> ExportStatus {
         self.stands(|s| schemas.iter().all(|name| s.listed.contains(*name)))
             .await
     }
@@ -246,14 +246,16 @@ async fn what_is_in_step_is_not_written_whatever_the_watch_shows() {
     scene.mark();
     let after = Arc::new(export(&scene).await);
     // The watch is behind at first, then shows our own write, then a change that is none of ours.
-    running.seen.send_replace(Seen::Present(before));
-    running.seen.send_replace(Seen::Present(after));
+    running.seen.send_replace(WatchedExport::Present(before));
+    running.seen.send_replace(WatchedExport::Present(after));
     let foreign = patch(
         &scene,
         json!({"spec": {"latestResourceSchemas": ["v1.as.a.org", "v1.foreign.b.org"]}}),
     )
     .await;
-    running.seen.send_replace(Seen::Present(Arc::new(foreign)));
+    running
+        .seen
+        .send_replace(WatchedExport::Present(Arc::new(foreign)));
     running.lists(&["v1.foreign.b.org"]).await;
     assert_eq!(
         requests(&scene),
@@ -318,7 +320,7 @@ async fn a_conflict_is_looked_at_and_written_again_at_once() {
     let stale = Arc::new(export(&scene).await);
     patch(&scene, json!({"metadata": {"labels": {"a": "b"}}})).await;
     let mut running = Running::start(&scene, PATIENT);
-    running.seen.send_replace(Seen::Present(stale));
+    running.seen.send_replace(WatchedExport::Present(stale));
     running.select(&[settled("v1.as.a.org")]);
     running.lists(&["v1.as.a.org"]).await;
     assert_eq!(
@@ -361,7 +363,7 @@ async fn a_claim_that_kcp_does_not_take_keeps_nothing_else_out_of_the_export() {
     let against = standing.against("v1.as.a.org", &bad, "things");
     assert_eq!(against.len(), 1);
     assert!(
-        against[0].starts_with("kcp does not take a claim on nope.io/gadgets, which is left out: ")
+        against[0].starts_with("kcp does not take a claim on nope.io/gadgets; it is omitted: ")
             && against[0].contains("set identityHash"),
         "{against:?}"
     );
@@ -426,14 +428,14 @@ async fn an_export_that_is_missing_is_waited_for_with_and_without_a_watch() {
         let scene = Scene::set(Dialect::Ours).await;
         let mut running = Running::start(&scene, PATIENT);
         if watched {
-            running.seen.send_replace(Seen::Absent);
+            running.seen.send_replace(WatchedExport::Absent);
         }
         running.select(&[settled("v1.as.a.org")]);
         let missing = running.stands(|s| s.state == ExportState::Missing).await;
         let against = missing.against("v1.as.a.org", &needs(json!({})), "things");
         assert_eq!(
             against,
-            ["there is no APIExport things in kcp: create it, the agent waits for it"]
+            ["the APIExport things does not exist in kcp: create it; the agent waits for it"]
         );
         let made = make(&scene, json!({})).await;
         if watched {
@@ -442,7 +444,9 @@ async fn an_export_that_is_missing_is_waited_for_with_and_without_a_watch() {
                 ["create apiexports 201"],
                 "nothing was asked meanwhile"
             );
-            running.seen.send_replace(Seen::Present(Arc::new(made)));
+            running
+                .seen
+                .send_replace(WatchedExport::Present(Arc::new(made)));
         }
         running.lists(&["v1.as.a.org"]).await;
         running.end().await;
@@ -463,7 +467,9 @@ async fn what_somebody_removes_is_put_back_at_once_but_not_as_fast_as_they_remov
     running.lists(&["v1.as.a.org"]).await;
     let removal = json!({"spec": {"latestResourceSchemas": null}});
     let removed = patch(&scene, removal.clone()).await;
-    running.seen.send_replace(Seen::Present(Arc::new(removed)));
+    running
+        .seen
+        .send_replace(WatchedExport::Present(Arc::new(removed)));
     let path = format!("{EXPORTS}/things");
     let back = |export: &Value| export["spec"]["latestResourceSchemas"] == json!(["v1.as.a.org"]);
     until(&scene.workspace, &path, back).await;
@@ -471,7 +477,9 @@ async fn what_somebody_removes_is_put_back_at_once_but_not_as_fast_as_they_remov
 
     let removed = patch(&scene, removal).await;
     scene.mark();
-    running.seen.send_replace(Seen::Present(Arc::new(removed)));
+    running
+        .seen
+        .send_replace(WatchedExport::Present(Arc::new(removed)));
     let standing = running.stands(|s| s.listed.is_empty()).await;
     let against = standing.against("v1.as.a.org", &needs(json!({})), "things");
     assert_eq!(
@@ -533,7 +541,7 @@ async fn a_server_that_knows_no_export_for_a_moment_is_asked_again_whatever_the_
         .faults()
         .add(answer("update", 404).once());
     let mut running = Running::start(&scene, PATIENT);
-    running.seen.send_replace(Seen::Present(seen));
+    running.seen.send_replace(WatchedExport::Present(seen));
     running.select(&[settled("v1.as.a.org")]);
     running.lists(&["v1.as.a.org"]).await;
     running.end().await;

@@ -1,4 +1,4 @@
-//! The reading and writing of an export: what is held of it, what goes wrong, when to try again.
+//! Reads and writes an export: its known state, failures, and retries.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ExportState, Exporter, Member, Seen, Standing};
+use super::{ExportState, ExportStatus, Exporter, Member, WatchedExport};
 use crate::publish::agent::notices::{self, Notice};
 use crate::publish::claims::{self, ClaimProblem, Needs};
-use crate::publish::export::{Merge, Published, merge_without};
+use crate::publish::export::{ExportedResource, Merge, merge};
 use hawser_runtime::cluster::connection::{AskError, Call, CallError, Refusal};
 
 pub(super) const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha1/apiexports";
-/// Who events on the export come from, as in the original.
+/// The source of events on the export, as in the original.
 const COMPONENT: &str = "syncagent-apiexport";
-/// How often a conflict is answered by another attempt before it counts as a failure.
+/// The number of attempts after conflicts before it counts as a failure.
 const ATTEMPTS: usize = 5;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// After this time without a write, somebody who undoes it again does so for the first time.
+/// After this time without a write, reverting counts from the beginning.
 const FORGIVEN: Duration = Duration::from_mins(5);
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     InStep,
-    /// There is no export; asked again after this time, unless the watch is going to tell.
+    /// There is no export; it is read again after this time, unless the watch reports it.
     Missing(Option<Duration>),
-    /// Somebody undid what we wrote: it is written again after this time.
+    /// Somebody reverted the write: it is repeated after this time.
     Undone(Duration),
     Failed(Duration),
 }
 
 impl Outcome {
-    /// When to try again, if nothing changes.
+    /// The time of the next attempt, if nothing changes.
     pub(super) fn again(&self) -> Option<Duration> {
         match self {
             Self::InStep => None,
@@ -48,24 +48,24 @@ impl Outcome {
 
 pub(super) struct Writer<'e> {
     exporter: &'e Exporter,
-    /// The newest state that was answered to us.
+    /// The newest state from a response.
     held: Option<Arc<Value>>,
     written: Option<Written>,
     failures: u32,
     notices: Vec<BoxFuture<'static, ()>>,
 }
 
-/// What an export is made from.
+/// The inputs of an export.
 type Content = Vec<(Option<String>, Arc<Needs>)>;
 
-/// What was written last.
+/// The last write.
 struct Written {
     content: Content,
     at: Instant,
     undone: u32,
 }
 
-/// Why there is nothing to write to.
+/// The reason why nothing can be written.
 enum Obstacle {
     Missing,
     Ask(&'static str, AskError),
@@ -84,8 +84,12 @@ impl<'e> Writer<'e> {
     }
 
     /// Brings the export up to date with the published resources.
-    pub(super) async fn write(&mut self, members: &[Member], seen: Seen) -> (Outcome, Standing) {
-        let is_told = matches!(seen, Seen::Absent);
+    pub(super) async fn write(
+        &mut self,
+        members: &[Member],
+        seen: WatchedExport,
+    ) -> (Outcome, ExportStatus) {
+        let is_told = matches!(seen, WatchedExport::Absent);
         match self.attempt(members, seen).await {
             Ok((outcome, standing)) => {
                 self.failures = 0;
@@ -96,9 +100,9 @@ impl<'e> Writer<'e> {
                 self.failures = 0;
                 // A server that is starting says so too, of what its watch still shows.
                 let pause = (!is_told).then_some(self.exporter.pace.missing);
-                let standing = Standing {
+                let standing = ExportStatus {
                     state: ExportState::Missing,
-                    ..Standing::default()
+                    ..ExportStatus::default()
                 };
                 (Outcome::Missing(pause), standing)
             }
@@ -106,7 +110,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    /// Whether this differs from what was written last.
+    /// Whether this differs from the last write.
     pub(super) fn is_news(&self, members: &[Member]) -> bool {
         let content = content(members);
         self.written
@@ -121,13 +125,13 @@ impl<'e> Writer<'e> {
     async fn attempt(
         &mut self,
         members: &[Member],
-        seen: Seen,
-    ) -> Result<(Outcome, Standing), Obstacle> {
-        let published: Vec<Published<'_>> = members
+        seen: WatchedExport,
+    ) -> Result<(Outcome, ExportStatus), Obstacle> {
+        let published: Vec<ExportedResource<'_>> = members
             .iter()
             .filter_map(|member| {
                 let schema = member.schema.as_deref()?;
-                Some(Published {
+                Some(ExportedResource {
                     schema,
                     needs: &member.needs,
                 })
@@ -137,7 +141,7 @@ impl<'e> Writer<'e> {
         // One that asks for what nobody knows must not keep the others out.
         let mut refused = Vec::new();
         for _ in 0..ATTEMPTS {
-            let merged = merge_without(&export, &self.exporter.agent, &published, &refused)
+            let merged = merge(&export, &self.exporter.agent, &published, &refused)
                 .map_err(|error| Obstacle::Words(error.to_string()))?;
             let written = if refused.is_empty() {
                 Outcome::InStep
@@ -184,12 +188,12 @@ impl<'e> Writer<'e> {
         format!("{EXPORTS}/{}", self.exporter.export)
     }
 
-    /// The newest state that is known; asked for if none is.
-    async fn newest(&mut self, seen: Seen) -> Result<Arc<Value>, Obstacle> {
+    /// The newest known state; read if there is none.
+    async fn newest(&mut self, seen: WatchedExport) -> Result<Arc<Value>, Obstacle> {
         let seen = match seen {
-            Seen::Absent => return Err(Obstacle::Missing),
-            Seen::Unknown => None,
-            Seen::Present(seen) => Some(seen),
+            WatchedExport::Absent => return Err(Obstacle::Missing),
+            WatchedExport::Unknown => None,
+            WatchedExport::Present(seen) => Some(seen),
         };
         match (&self.held, seen) {
             (Some(held), Some(seen)) if is_newer(held, &seen) => Ok(Arc::clone(held)),
@@ -211,8 +215,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    /// How long to wait before the same is written again: two who disagree must not take turns as
-    /// fast as they can.
+    /// The wait before the same write is repeated: two writers who disagree must not alternate as fast as they can.
     fn pause_if_undone(&mut self, members: &[Member]) -> Option<Duration> {
         let pause = self.exporter.pace.pause;
         if self.is_news(members) {
@@ -261,7 +264,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    fn failed(&mut self, obstacle: &Obstacle) -> (Outcome, Standing) {
+    fn failed(&mut self, obstacle: &Obstacle) -> (Outcome, ExportStatus) {
         let why = in_words(obstacle, &self.exporter.export);
         let mut pause = doubled(self.exporter.pace.pause, self.failures);
         self.failures = self.failures.saturating_add(1);
@@ -269,9 +272,9 @@ impl<'e> Writer<'e> {
             pause = pause.max(*held);
         }
         tracing::warn!(export = self.exporter.export, why, "export not written");
-        let standing = Standing {
+        let standing = ExportStatus {
             state: ExportState::Failed(why),
-            ..Standing::default()
+            ..ExportStatus::default()
         };
         (Outcome::Failed(pause), standing)
     }
@@ -295,18 +298,18 @@ fn is_newer(held: &Value, seen: &Value) -> bool {
     held["metadata"]["uid"] == seen["metadata"]["uid"] && version(held) > version(seen)
 }
 
-fn standing(export: &Value, merged: &Merge) -> Standing {
+fn standing(export: &Value, merged: &Merge) -> ExportStatus {
     let listed = export["spec"]["latestResourceSchemas"].as_array();
     let names = listed.into_iter().flatten().filter_map(Value::as_str);
-    Standing {
+    ExportStatus {
         state: ExportState::InStep,
         listed: Arc::new(names.map(str::to_owned).collect::<BTreeSet<_>>()),
         problems: merged.problems.clone().into(),
     }
 }
 
-/// Whether a refusal is about what stands in the export, and not about who writes it. kcp calls some
-/// of the former forbidden, too, and names the field.
+/// Whether a refusal concerns the content of the export, not its writer. kcp returns Forbidden for some of the former,
+/// too, and names the field.
 fn is_about_content(refusal: &Refusal) -> bool {
     refusal.code == 422 || refusal.code == 403 && refusal.message.contains(": spec.")
 }

@@ -1,4 +1,4 @@
-//! Which objects have not been changed for a moment.
+//! Tells which objects have not changed for a moment.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::publish::related::Quiet;
 use hawser_sync::Key;
 use kube_lang::object::Object;
 
-/// How long whoever made an object is given to write its status.
+/// The time that the creator of an object is given to write its status.
 const MOMENT: Duration = Duration::from_secs(1);
-/// For how long an object is kept in mind that nobody asks about; for twice that at most.
+/// The time for which an object is remembered without a question; twice that at most.
 const KEPT: Duration = Duration::from_mins(1);
 
-/// Since when each object is what it is, for those that were asked about lately.
+/// The time since which each object is unchanged, for objects of recent questions.
 #[derive(Debug)]
 pub(super) struct Quieting(Mutex<Minds>);
 
 type Mind = HashMap<Key, (String, Instant)>;
 
-/// What was asked about since the last turn, and before it. What is older goes as a whole.
+/// The objects of questions since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
 struct Minds {
     new: Mind,

@@ -1,4 +1,4 @@
-//! The definition of a kind on the service cluster: its CRD, or one made from the server's models.
+//! The definition of a kind on the service cluster: its CRD, or one made from the server's OpenAPI models.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use kube_lang::object::Object;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ANYTHING: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
 
-/// Which incarnation and content of a CRD something was made from.
+/// The incarnation and the content of a CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrdPrint {
     pub uid: String,
@@ -21,7 +21,7 @@ pub struct CrdPrint {
 }
 
 impl CrdPrint {
-    /// Of a CRD as its metadata show it.
+    /// From the metadata of a CRD.
     pub fn of(crd: &Object) -> Self {
         let generation = &crd.as_value()["metadata"]["generation"];
         Self {
@@ -31,21 +31,21 @@ impl CrdPrint {
     }
 }
 
-/// A kind of the service cluster, defined.
-pub(super) struct Definition {
+/// A kind of the service cluster with its definition.
+pub(super) struct KindDefinition {
     pub(super) crd: Crd,
-    /// None where the kind is no custom resource.
+    /// `None` if the kind is not a custom resource.
     pub(super) print: Option<CrdPrint>,
     /// Whether the version that copies are written in is served.
     pub(super) storage_is_served: bool,
 }
 
-/// What a CRD says beside what it defines.
+/// The fields of a CRD beside its spec.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Around {
     metadata: Meta,
-    status: Status,
+    status: CrdStatus,
 }
 
 #[derive(Default, Deserialize)]
@@ -57,27 +57,26 @@ struct Meta {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Status {
-    conditions: Option<Vec<Condition>>,
+struct CrdStatus {
+    conditions: Option<Vec<CrdCondition>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Condition {
+struct CrdCondition {
     r#type: String,
     status: String,
 }
 
-/// Finds a kind of the service cluster. `before` is whether it was a custom resource when it was
-/// looked at last: then its definition is about to go, and what the server still says of it is not
-/// to be published in its place.
+/// Finds a kind of the service cluster. `before` is whether it was a custom resource at the last look: then its CRD is
+/// being deleted, and what the server still serves of it is not published in its place.
 pub(super) async fn retrieve(
     service: &Connection,
     discovery: &Discovery,
     group: &str,
     kind: &str,
     before: Before,
-) -> Result<Definition, SchemaError> {
+) -> Result<KindDefinition, SchemaError> {
     let found = find(discovery, group, kind).await?;
     // No CRD defines kinds of the core group.
     if !group.is_empty() {
@@ -106,14 +105,14 @@ pub(super) async fn retrieve(
     from_models(discovery, found).await
 }
 
-/// What a kind was when it was looked at last.
+/// The sort of a kind at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Unknown,
     CustomResource,
 }
 
-/// The name of a CRD that would define a kind.
+/// The name of the CRD that would define a kind.
 pub(super) fn definition_name(kind: &Kind) -> String {
     format!("{}.{}", kind.plural, kind.group)
 }
@@ -128,8 +127,8 @@ async fn find(discovery: &Discovery, group: &str, kind: &str) -> Result<Kind, Sc
         })
 }
 
-/// A CRD as an API server answers it.
-fn read(body: &[u8]) -> Result<Definition, CrdError> {
+/// Reads a CRD from the response of an API server.
+fn read(body: &[u8]) -> Result<KindDefinition, CrdError> {
     let mut crd = Crd::from_json(body)?;
     let around: Around = serde_json::from_slice(body)?;
     let conditions = around.status.conditions.unwrap_or_default();
@@ -148,7 +147,7 @@ fn read(body: &[u8]) -> Result<Definition, CrdError> {
         }
     }
     let storage_is_served = crd.storage_version().is_some_and(|version| version.served);
-    Ok(Definition {
+    Ok(KindDefinition {
         crd,
         storage_is_served,
         print: Some(CrdPrint {
@@ -158,9 +157,9 @@ fn read(body: &[u8]) -> Result<Definition, CrdError> {
     })
 }
 
-/// A kind that no CRD defines, from what discovery and the models of the server say. The models are
-/// dropped at once: they are the largest document that a server has.
-async fn from_models(discovery: &Discovery, kind: Kind) -> Result<Definition, SchemaError> {
+/// Defines a kind without CRD from discovery and the models of the server. The models are dropped at once: they are the
+/// largest document of a server.
+async fn from_models(discovery: &Discovery, kind: Kind) -> Result<KindDefinition, SchemaError> {
     if !kind.unknown_versions.is_empty() {
         return Err(SchemaError::Incomplete {
             group: kind.group,
@@ -172,7 +171,7 @@ async fn from_models(discovery: &Discovery, kind: Kind) -> Result<Definition, Sc
     let served = served(kind);
     let crd = openapi::definition(&served, &models);
     drop(models);
-    Ok(Definition {
+    Ok(KindDefinition {
         crd: crd.map_err(|source| SchemaError::Model {
             kind: served.kind,
             source: Box::new(source),

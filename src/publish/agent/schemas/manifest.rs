@@ -1,4 +1,4 @@
-//! A published resource as it stands on the service cluster.
+//! A published resource as it is stored on the service cluster.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::publish::types::PublishedResourceSpec;
 /// Where they are served.
 pub const PUBLISHED_RESOURCES: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
 
-/// What is needed of one.
+/// The relevant fields of a published resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub name: String,
@@ -24,7 +24,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads one; the error says what cannot be read.
+    /// Reads a published resource; the error says what is invalid.
     pub fn read(object: &Value) -> Result<Self, String> {
         let metadata = &object["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

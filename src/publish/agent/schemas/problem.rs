@@ -1,4 +1,4 @@
-//! Why a published resource has no schema, in words for its owner.
+//! The reasons why a published resource has no schema, as text for its owner.
 
 use std::time::Duration;
 
@@ -8,23 +8,19 @@ use crate::publish::projection::ProjectionError;
 use hawser_runtime::cluster::connection::{AskError, CallError, Refusal};
 use hawser_runtime::cluster::discovery::{DiscoveryError, NEGATIVE_FOR};
 
-/// What is in the way of a schema.
+/// An obstacle to a schema.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(
-        "the service cluster serves no {kind} in {}: install its CustomResourceDefinition, or \
-         correct spec.resource", group_in_words(.group)
+        "the service cluster does not serve {kind} in {}: install its CustomResourceDefinition, or correct spec.resource", group_in_words(.group)
     )]
     NoSuchKind { group: String, kind: String },
-    #[error(
-        "the CustomResourceDefinition {0} is gone while its kind is still listed: looking again"
-    )]
+    #[error("the CustomResourceDefinition {0} is gone, but its kind is still listed: retrying")]
     DefinitionGone(String),
     #[error("looking for the kind on the service cluster: {0}")]
     Discovery(#[source] Box<DiscoveryError>),
     #[error(
-        "some versions of {} do not answer ({versions}), so that the type cannot be told in full: \
-         mend their server", group_in_words(.group)
+        "some versions of {} do not answer ({versions}), so the schema is incomplete: repair their server", group_in_words(.group)
     )]
     Incomplete { group: String, versions: String },
     #[error("the CustomResourceDefinition {name} cannot be published: {source}")]
@@ -33,7 +29,9 @@ pub enum SchemaError {
         #[source]
         source: Box<CrdError>,
     },
-    #[error("{kind} is no custom resource, and cannot be published from its model: {source}")]
+    #[error(
+        "{kind} is not a custom resource, and cannot be published from its OpenAPI model: {source}"
+    )]
     Model {
         kind: String,
         #[source]
@@ -42,18 +40,17 @@ pub enum SchemaError {
     #[error("{0}")]
     Projection(#[from] ProjectionError),
     #[error(
-        "the schema would be called {0:?}, which is no valid name: correct spec.projection (group and \
-         plural must be in lower case)"
+        "the schema name {0:?} is invalid: correct spec.projection (group and plural must be in lower case)"
     )]
     Name(String),
-    /// The one who asks lacks a right.
+    /// The agent lacks a right.
     #[error("the agent may not {verb} {what}: grant it this right ({message})")]
     Forbidden {
         verb: &'static str,
         what: String,
         message: String,
     },
-    /// The server takes the request for invalid.
+    /// The server rejects the request as invalid.
     #[error("{what} was refused: {message}")]
     Refused { what: String, message: String },
     #[error("{what}: {source}")]
@@ -64,18 +61,18 @@ pub enum SchemaError {
     },
 }
 
-/// What would have to happen for another attempt to end differently.
+/// The event after which another attempt may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hope {
+pub enum RetryPolicy {
     /// A change of the published resource or of its definition, both of which are watched.
     Change,
-    /// Something that nobody tells of: look again after this time.
+    /// Something without an event: retried after this time.
     Later(Duration),
-    /// A server answering again: try with the usual back-off.
+    /// The server responding again: retried with the usual back-off.
     Retry,
 }
 
-/// How often is looked whether a right was granted.
+/// The interval of checks whether a right was granted.
 const RIGHTS_AGAIN: Duration = Duration::from_secs(30);
 
 impl SchemaError {
@@ -110,7 +107,7 @@ impl SchemaError {
         }
     }
 
-    /// One word for programs, as the reason of a condition.
+    /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoSuchKind { .. } | Self::DefinitionGone(_) => "KindNotFound",
@@ -123,19 +120,19 @@ impl SchemaError {
         }
     }
 
-    pub fn hope(&self) -> Hope {
+    pub fn retry_policy(&self) -> RetryPolicy {
         match self {
-            Self::NoSuchKind { .. } | Self::DefinitionGone(_) => Hope::Later(NEGATIVE_FOR),
-            Self::Definition { .. } | Self::Projection(_) | Self::Name(_) => Hope::Change,
+            Self::NoSuchKind { .. } | Self::DefinitionGone(_) => RetryPolicy::Later(NEGATIVE_FOR),
+            Self::Definition { .. } | Self::Projection(_) | Self::Name(_) => RetryPolicy::Change,
             Self::Forbidden { .. } | Self::Refused { .. } | Self::Model { .. } => {
-                Hope::Later(RIGHTS_AGAIN)
+                RetryPolicy::Later(RIGHTS_AGAIN)
             }
             Self::Call { source, .. } => match &**source {
                 // The server named the time itself.
-                AskError::Call(CallError::Held(pause)) => Hope::Later(*pause),
-                _ => Hope::Retry,
+                AskError::Call(CallError::Held(pause)) => RetryPolicy::Later(*pause),
+                _ => RetryPolicy::Retry,
             },
-            Self::Discovery(_) | Self::Incomplete { .. } => Hope::Retry,
+            Self::Discovery(_) | Self::Incomplete { .. } => RetryPolicy::Retry,
         }
     }
 }

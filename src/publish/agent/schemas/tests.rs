@@ -37,9 +37,7 @@ fn nothing_watched(_: &str) -> Watched {
 }
 
 async fn settle(schemas: &Schemas, manifest: &Manifest) -> Result<Settled, SchemaError> {
-    schemas
-        .settle(manifest, nothing_watched, Trust::Memory)
-        .await
+    schemas.settle(manifest, nothing_watched).await
 }
 
 fn answer(verb: &str, resource: &str, code: u16) -> Fault {
@@ -133,10 +131,7 @@ async fn a_change_of_the_crd_makes_a_new_schema_and_a_watch_that_is_behind_makes
     };
     for seen in [print.clone(), behind] {
         let watched = |_: &str| Watched::Present(seen.clone());
-        schemas
-            .settle(&manifest, watched, Trust::Memory)
-            .await
-            .unwrap();
+        schemas.settle(&manifest, watched).await.unwrap();
     }
     assert_eq!(scene.requests(), Vec::<String>::new());
 
@@ -145,10 +140,7 @@ async fn a_change_of_the_crd_makes_a_new_schema_and_a_watch_that_is_behind_makes
         ..print
     };
     let watched = |_: &str| Watched::Present(next.clone());
-    let after = schemas
-        .settle(&manifest, watched, Trust::Memory)
-        .await
-        .unwrap();
+    let after = schemas.settle(&manifest, watched).await.unwrap();
     assert_ne!(after.schema, before.schema);
     assert_eq!(
         scene.requests(),
@@ -172,10 +164,8 @@ async fn a_schema_that_somebody_removed_is_made_again_when_looked_for() {
     Scene::delete(&scene.workspace, SCHEMAS, NAME).await;
     let manifest = scene.manifest("tabs").await;
     scene.mark();
-    schemas
-        .settle(&manifest, nothing_watched, Trust::Nothing)
-        .await
-        .unwrap();
+    schemas.forget(&manifest.uid);
+    schemas.settle(&manifest, nothing_watched).await.unwrap();
     assert_eq!(
         scene.requests(),
         [
@@ -199,10 +189,8 @@ async fn the_marks_of_an_existing_schema_are_repaired_and_its_content_never() {
         .await
         .unwrap();
     scene.mark();
-    schemas
-        .settle(&manifest, nothing_watched, Trust::Nothing)
-        .await
-        .unwrap();
+    schemas.forget(&manifest.uid);
+    schemas.settle(&manifest, nothing_watched).await.unwrap();
     assert!(
         scene
             .requests()
@@ -232,10 +220,8 @@ async fn a_repair_that_is_forbidden_is_told_and_holds_nothing_up() {
         .playground
         .faults()
         .add(answer("update", "apiresourceschemas", 403));
-    let settled = schemas
-        .settle(&manifest, nothing_watched, Trust::Nothing)
-        .await
-        .unwrap();
+    schemas.forget(&manifest.uid);
+    let settled = schemas.settle(&manifest, nothing_watched).await.unwrap();
     let [warning] = settled.warnings.as_slice() else {
         panic!("{:?}", settled.warnings)
     };
@@ -387,19 +373,19 @@ async fn what_cannot_be_published_says_what_to_do_beside_others_that_can() {
             "missing",
             of_crontabs("nowhere.org"),
             "KindNotFound",
-            "the service cluster serves no CronTab in group nowhere.org: install its",
+            "the service cluster does not serve CronTab in group nowhere.org: install its",
         ),
         (
             "version",
             json!({"resource": {"apiGroup": "example.com", "kind": "CronTab", "versions": ["v7"]}}),
             "ProjectionInvalid",
-            "none of the versions asked for",
+            "none of the versions in spec.resource exists",
         ),
         (
             "upper",
             json!({"resource": {"apiGroup": "example.com", "kind": "CronTab"}, "projection": {"plural": "Tabs"}}),
             "ProjectionInvalid",
-            "the schema would be called",
+            "the schema name",
         ),
     ];
     for (name, spec, reason, said) in cases {
@@ -410,7 +396,7 @@ async fn what_cannot_be_published_says_what_to_do_beside_others_that_can() {
             error.to_string().starts_with(said),
             "{error} does not say {said}"
         );
-        assert_ne!(error.hope(), Hope::Retry, "{error}");
+        assert_ne!(error.retry_policy(), RetryPolicy::Retry, "{error}");
     }
     assert_eq!(settle(&schemas, &good).await.unwrap().schema, NAME);
 }
@@ -439,10 +425,7 @@ async fn a_crd_that_goes_leaves_its_schema_and_no_other_one_comes_in_its_place()
     settle(&schemas, &manifest).await.unwrap();
     Scene::delete(&scene.ground.service, CRDS, "crontabs.example.com").await;
     let gone = |_: &str| Watched::Absent;
-    let error = schemas
-        .settle(&manifest, gone, Trust::Memory)
-        .await
-        .unwrap_err();
+    let error = schemas.settle(&manifest, gone).await.unwrap_err();
     assert_eq!(error.reason(), "KindNotFound", "{error}");
     assert!(scene.in_workspace(SCHEMAS, NAME).await.is_some());
 }
@@ -570,17 +553,11 @@ async fn a_definition_that_is_gone_is_not_replaced_by_models_after_a_failure_eit
     let gone = |_: &str| Watched::Absent;
     let faults = scene.ground.playground.faults();
     faults.add(answer("get", "customresourcedefinitions", 500));
-    let error = schemas
-        .settle(&manifest, gone, Trust::Memory)
-        .await
-        .unwrap_err();
+    let error = schemas.settle(&manifest, gone).await.unwrap_err();
     assert_eq!(error.reason(), "NoAnswer", "{error}");
     // The kind is still listed, as it is for a moment after its definition went.
     faults.add(answer("get", "customresourcedefinitions", 404));
-    let error = schemas
-        .settle(&manifest, gone, Trust::Memory)
-        .await
-        .unwrap_err();
+    let error = schemas.settle(&manifest, gone).await.unwrap_err();
     assert!(matches!(error, SchemaError::DefinitionGone(_)), "{error}");
     assert_eq!(settle(&schemas, &manifest).await.unwrap().schema, NAME);
 }

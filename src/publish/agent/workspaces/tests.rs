@@ -3,17 +3,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::publish::agent::feeds::Hears;
 use hawser_runtime::cluster::cache::Table;
-use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::ground::Ground;
 use hawser_sync::Scope;
 
 struct Deaf;
 
-impl Hears for Deaf {
-    fn changed(&self, _: &Arc<str>, _: Change) {}
-    fn completed(&self, _: &Arc<str>, _: &Arc<Table>) {}
+impl EventHandler for Deaf {
+    fn changed(&self, _: &Arc<Table>, _: Change) {}
 }
 
 struct Scene {
@@ -27,7 +25,7 @@ impl Scene {
     async fn set() -> Self {
         let ground = Ground::start().await;
         let (sides, cache) = (Sides::default(), Cache::new());
-        let feeds = Feeds::new(&cache, Pace::default(), Arc::new(Deaf));
+        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(Deaf));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
         Self {
             ground,

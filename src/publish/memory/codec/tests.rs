@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
+use sha1::{Digest as _, Sha1};
+
 use super::*;
-use hawser_sync::rules::Rules;
+use hawser_sync::Rules;
 use hawser_sync::{Made, Marks, Owner, Policy, Scope, Target};
 
 /// The codec never asks the rules of a link.
@@ -12,7 +14,7 @@ impl Rules for Unasked {
     fn place(&self, _: &Object) -> Result<Key, Reason> {
         Err(Code::RulesInvalid.into())
     }
-    fn desired(&self, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
+    fn desired(&self, _: &Object, _: &Object, _: Option<&Object>) -> Result<Object, Reason> {
         Err(Code::RulesInvalid.into())
     }
     fn marks(&self, _: &Object, _: Made) -> Marks {
@@ -21,7 +23,7 @@ impl Rules for Unasked {
     fn owner(&self, _: &Object) -> Owner {
         Owner::Nobody
     }
-    fn status(&self, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
+    fn status(&self, _: &Object, _: &Object, _: &Object) -> Result<Option<Value>, Reason> {
         Err(Code::RulesInvalid.into())
     }
 }
@@ -74,7 +76,7 @@ fn made(key: &Key, text: &str) -> Entry {
             key: key.clone(),
             uid: "u1".into(),
         },
-        announced: None,
+        pending: None,
     }
 }
 
@@ -98,7 +100,7 @@ fn what_was_announced_is_read_again_until_it_is_known_to_be_made() {
     let links = [primary()];
     let entry = made(&at("kcp.example.com", "CronTab"), "x");
     let announced = Entry {
-        announced: Some(Announced {
+        pending: Some(PendingChange {
             places: vec!["/spec/text".to_owned()],
             before: [7; 32],
         }),
@@ -117,6 +119,32 @@ fn what_was_announced_is_read_again_until_it_is_known_to_be_made() {
         )
         .unwrap();
     assert_eq!(codec().read(&secret, &links).entries[&id], entry);
+}
+
+#[test]
+fn a_copy_that_was_out_of_sight_is_remembered_with_the_next_one() {
+    let links = [primary()];
+    let id = LinkId::new("primary");
+    for how in [Made::Created, Made::Adopted] {
+        let key = at("kcp.example.com", "CronTab");
+        let lost = Some(LostCopy {
+            uid: "u1".into(),
+            made: how,
+        });
+        let entry = Entry {
+            copy: CopyRecord::Intended {
+                key: key.clone(),
+                lost,
+            },
+            ..made(&key, "x")
+        };
+        let secret = codec()
+            .write(None, &links, &changes([("primary", entry.clone())]))
+            .unwrap();
+        let memory = codec().read(&secret, &links);
+        assert_eq!(memory.entries[&id], entry);
+        assert_eq!(memory.entries[&id].copy.is_made(), how == Made::Created);
+    }
 }
 
 #[test]
@@ -235,7 +263,7 @@ fn a_state_that_is_too_large_is_reduced_and_hidden_from_the_original() {
     let large = "x".repeat(1_400_000);
     let all = changes([("primary", made(&source, &large))]);
     let secret = codec().write(None, &links, &all).unwrap();
-    assert!(weight(&secret) <= MAX_DATA);
+    assert!(data_size(&secret) <= MAX_DATA);
     assert_eq!(bytes(&secret, &plain()), None);
     let read = codec().read(&secret, &links);
     let entry = &read.entries[&LinkId::new("primary")];
@@ -247,4 +275,65 @@ fn a_state_that_is_too_large_is_reduced_and_hidden_from_the_original() {
     let after = codec().write(Some(&secret), &links, &small).unwrap();
     assert!(bytes(&after, &plain()).is_some());
     assert_eq!(after.root()["data"].as_object().unwrap().len(), 2);
+}
+
+#[test]
+fn a_state_of_many_small_values_is_packed_and_tells_whose_it_is() {
+    let links = [primary()];
+    let source = at("kcp.example.com", "CronTab");
+    let of = |count: usize| {
+        let all = (0..count).map(|n| (format!("key-{n:06}"), json!(n)));
+        let mut state = state(&source, "");
+        state
+            .root_mut()
+            .insert("spec".to_owned(), Value::Object(all.collect()));
+        state
+    };
+    let snapshot = Snapshot::whole(of(70_000));
+    let entry = Entry {
+        snapshot: Some(snapshot.clone()),
+        ..made(&source, "")
+    };
+    let secret = codec()
+        .write(None, &links, &changes([("primary", entry)]))
+        .unwrap();
+    assert!(data_size(&secret) <= MAX_DATA);
+    let text = secret.root()["data"].to_string();
+    assert!(text.len() < 1_000_000, "{}", text.len());
+    assert_eq!(bytes(&secret, &plain()), None);
+    let read = codec().read(&secret, &links);
+    let entry = &read.entries[&LinkId::new("primary")];
+    assert_eq!(entry.snapshot.as_ref(), Some(&snapshot));
+    let (remote, _) = crate::publish::memory::primary_of(&secret).unwrap();
+    assert_eq!(remote, codec().remote);
+    // Something else than what was packed is no snapshot.
+    let mut broken = secret.clone();
+    for (slot, value) in broken.root_mut()["data"].as_object_mut().unwrap() {
+        if slot != RECORDS {
+            *value = STANDARD.encode([0x78, 0x01, 0x02]).into();
+        }
+    }
+    let read = codec().read(&broken, &links);
+    assert_eq!(read.entries[&LinkId::new("primary")].snapshot, None);
+}
+
+#[test]
+fn what_can_neither_be_reduced_nor_packed_has_a_reason() {
+    let links = [primary()];
+    let source = at("kcp.example.com", "CronTab");
+    let mut state = state(&source, "");
+    let noise = |n: usize| {
+        let halves = [0, 1].map(|half| Sha1::digest(format!("{half} of {n}")).to_vec());
+        STANDARD.encode(halves.concat())
+    };
+    let all = (0..26_000).map(|n| (noise(n), json!(1)));
+    state
+        .root_mut()
+        .insert("spec".to_owned(), Value::Object(all.collect()));
+    let entry = Entry {
+        snapshot: Some(Snapshot::whole(state)),
+        ..made(&source, "")
+    };
+    let refused = codec().write(None, &links, &changes([("primary", entry)]));
+    assert_eq!(refused.unwrap_err().code, Code::StateTooLarge);
 }

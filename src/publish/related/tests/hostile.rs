@@ -1,6 +1,7 @@
 //! A consumer that tries to reach what is not its own, by every field that it controls.
 
 use super::*;
+use crate::publish::related::resolve::FAN_OUT;
 
 const C: &str = "c1";
 
@@ -555,7 +556,7 @@ fn a_copy_that_is_in_the_system_opens_nothing_there_to_a_consumer_who_may_name_i
     nothing_was_taken(&stage, &[]);
     let said = stage.said(C, "a");
     assert!(
-        said.contains("kube-system: consumers have a say in it"),
+        said.contains("kube-system: consumers influence it"),
         "{said}"
     );
 }
@@ -672,12 +673,12 @@ fn what_belongs_to_another_workspaces_copy_is_its_own_whichever_kind_that_is_of(
     let thing = Arc::new(Gvk::new("local.com", "v1", "Thing"));
     let widget = Arc::new(Gvk::new("widgets.com", "v2", "Widget"));
     let realm = Arc::new(Gvk::new("widgets.com", "v1", "Realm"));
-    let published = |kind: &Arc<Gvk>, watched: bool, namespaced: bool| Published {
+    let published = |kind: &Arc<Gvk>, watched: bool, namespaced: bool| PublishedKind {
         group: kind.group.clone(),
         kind: kind.kind.clone(),
         watched: watched.then(|| (Arc::clone(kind), namespaced)),
     };
-    let check = |owner: &Arc<Gvk>, published: Option<Published>, of: &str, want: Code| {
+    let check = |owner: &Arc<Gvk>, published: Option<PublishedKind>, of: &str, want: Code| {
         let mut stage = Stage::new(json!([entry("e", "service", by_path("spec.name"))]));
         let namespaced = published
             .iter()
@@ -725,7 +726,7 @@ fn while_nobody_knows_whose_it_is_what_was_given_stays() {
         json!({"apiVersion": "widgets.com/v2", "kind": "Widget", "name": "o", "uid": "u"});
     let references = json!({"metadata": {"ownerReferences": [reference]}});
     stage.hands.patch(&key, references);
-    stage.published.push(Published {
+    stage.published.push(PublishedKind {
         group: "widgets.com".to_owned(),
         kind: "Widget".to_owned(),
         watched: None,

@@ -331,13 +331,12 @@ impl Stage {
                 let ids = entries
                     .filter(|(_, entry)| made(&entry.copy))
                     .map(|(id, _)| id);
-                ids.filter_map(|id| Ends::read(id, rules.sides(), rules.remote()))
+                ids.filter_map(|id| RelatedEnds::read(id, rules.sides(), rules.remote()))
                     .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
                     .collect()
             };
-            let made = |copy: &CopyRecord| !matches!(copy, CopyRecord::Adopted { .. });
             self.ledger
-                .remembered(&by, wishes(&|_| true), wishes(&made));
+                .remembered(&by, wishes(&|_| true), wishes(&CopyRecord::is_made));
         }
     }
 }

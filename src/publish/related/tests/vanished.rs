@@ -74,6 +74,40 @@ fn an_original_that_was_out_of_sight_when_its_object_went_is_let_go_when_it_show
 }
 
 #[test]
+fn an_original_that_nobody_can_hide_leaves_no_state_when_it_is_not_there() {
+    let shown = json!({"metadata": {"name": "api"}, "spec": {"permissionClaims": [
+        {"resource": "secrets", "all": true, "state": "Accepted"}]},
+        "status": {"appliedPermissionClaims": [{"resource": "secrets", "all": true}]}});
+    let hiding = json!({"metadata": {"name": "api"}, "spec": {"permissionClaims": [
+        {"resource": "secrets", "state": "Accepted"}]}});
+    let mut leaving = shown.clone();
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let scope = Scope::new(&Sides::default().kcp, &binding_kind(), C);
+    let binding = scope.key(None, "api");
+    for (before, shown_before) in [(&hiding, false), (&leaving, false), (&shown, true)] {
+        let (mut stage, original, _) = carried(up(), json!({"up": "u"}));
+        let bind = |stage: &Stage, binds: &Value| {
+            let binds = Object::new(binds.clone()).unwrap();
+            stage.hands.put(&binding, &binds);
+        };
+        bind(&stage, before);
+        // Whether it ended or is hidden is known by the binding alone.
+        stage.hands.hide(&original);
+        stage.hands.delete(&stage.anchor(C, "a"));
+        stage.rest(C, "a");
+        assert!(stage.hands.object(&stage.anchor(C, "a")).is_none());
+        assert_eq!(stage.remembered(), usize::from(!shown_before));
+        // A state that was left is looked at again, and goes once that is told.
+        bind(&stage, &shown);
+        stage.restarted(json!({"related": up()}));
+        stage.rest(C, "a");
+        assert_eq!(stage.remembered(), 0);
+        let all = stage.hands.objects();
+        assert!(all.values().all(|o| o.label(marks::OBJECT_STATE).is_none()));
+    }
+}
+
+#[test]
 fn an_object_that_vanishes_keeps_all_that_was_made_for_it() {
     let (stage, original, copy) = carried(up(), json!({"up": "u"}));
     stage.hands.hide(&stage.anchor(C, "a"));
@@ -94,7 +128,7 @@ fn an_object_that_vanished_claims_only_what_was_made_for_it() {
             memory: "other".into(),
             cluster: "c2".into(),
         };
-        stage.ledger.stranger(&other, key).is_none()
+        stage.ledger.foreign_owner(&other, key).is_none()
     };
     // It waits for an original, and has the name of its copy meanwhile.
     let awaited = stage.secret("service", "", C, "w");
@@ -190,4 +224,96 @@ fn outside_the_filter_all_stays_but_originals_that_are_deleted_and_entries_that_
             "{words:?}"
         );
     }
+}
+
+/// An object with a copy in its workspace that a claim's selector does not cover any more, after the provider
+/// changed what it was given.
+fn concealed(adopted: bool) -> (Stage, Key, Key) {
+    let stage = Stage::new(json!([entry("down", "service", by_path("spec.down"))]));
+    let original = stage.secret("service", "", C, "d");
+    let copy = stage.secret("kcp", C, "default", "d");
+    stage.put(&original, "x");
+    let more = json!({"data": {"old": "x"}});
+    stage.hands.patch(&original, more.clone());
+    if adopted {
+        stage.put(&copy, "x");
+        stage.hands.patch(&copy, more);
+    }
+    stage.create(C, "a", json!({"down": "d"}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    stage.hands.conceal(&copy);
+    stage.pass(C, "a");
+    stage
+        .hands
+        .patch(&original, json!({"data": {"k": "y", "old": null}}));
+    stage.pass(C, "a");
+    stage.hands.patch(&original, json!({"data": {"new": "y"}}));
+    let (_, codes) = stage.pass(C, "a");
+    assert!(!codes.contains(&Code::InStep), "{codes:?}");
+    (stage, original, copy)
+}
+
+fn uid(stage: &Stage, key: &Key) -> Option<String> {
+    let object = stage.hands.object(key)?;
+    object.uid().map(str::to_owned)
+}
+
+#[test]
+fn a_copy_that_leaves_a_claim_and_comes_back_gets_what_changed_meanwhile() {
+    for (adopted, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut stage, original, copy) = concealed(adopted);
+        if restarted {
+            stage.restarted(json!({"related": [entry("down", "service", by_path("spec.down"))]}));
+        }
+        stage.hands.reveal(&copy);
+        let before = uid(&stage, &copy);
+        assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+        let data = |key: &Key| stage.hands.object(key).unwrap().as_value()["data"].clone();
+        assert_eq!(data(&copy), data(&original));
+        assert_eq!(uid(&stage, &copy), before);
+        stage.hands.delete(&original);
+        stage.rest(C, "a");
+        assert_eq!(uid(&stage, &copy), before.filter(|_| adopted));
+    }
+}
+
+#[test]
+fn a_copy_that_is_deleted_out_of_sight_is_made_anew() {
+    let (stage, original, copy) = concealed(false);
+    stage.hands.delete_concealed(&copy);
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    assert_eq!(stage.value(&copy).as_deref(), Some("y"));
+    stage.hands.delete(&original);
+    stage.rest(C, "a");
+    assert!(stage.hands.object(&copy).is_none());
+}
+
+#[test]
+fn what_a_consumer_puts_in_the_place_of_a_concealed_copy_is_left_alone() {
+    let (stage, original, copy) = concealed(false);
+    stage.hands.delete_concealed(&copy);
+    stage.put(&copy, "mine");
+    assert_eq!(stage.rest(C, "a"), [Code::AdoptionRefused]);
+    stage.hands.delete(&original);
+    stage.rest(C, "a");
+    assert_eq!(stage.value(&copy).as_deref(), Some("mine"));
+}
+
+#[test]
+fn a_copy_that_a_killed_process_made_anew_is_known_by_its_content() {
+    let (mut stage, original, copy) = concealed(false);
+    stage.hands.delete_concealed(&copy);
+    let made = stage.hands.object(&original).unwrap();
+    let mut anew = Object::clone(&made);
+    anew.metadata_mut().remove("uid");
+    anew.metadata_mut()
+        .insert("namespace".into(), "default".into());
+    stage.hands.put(&copy, &anew);
+    stage.restarted(json!({"related": [entry("down", "service", by_path("spec.down"))]}));
+    stage.hands.patch(&original, json!({"data": {"k": "z"}}));
+    assert_eq!(stage.rest(C, "a"), [Code::InStep]);
+    assert_eq!(stage.value(&copy).as_deref(), Some("z"));
+    stage.hands.delete(&original);
+    stage.rest(C, "a");
+    assert!(stage.hands.object(&copy).is_none());
 }

@@ -136,6 +136,31 @@ async fn amounts(scene: &mut Scene<'_>) -> Result<()> {
             Ok(())
         })
         .await?;
+    let second = scene.world().team("bad2").await?;
+    scene
+        .attack(
+            "two workspaces of one tenant that are cleared",
+            async |scene| {
+                let names: Vec<String> = (0..60).map(|n| format!("clears{n}")).collect();
+                for name in &names {
+                    scene.put(name, json!({})).await;
+                    second.make(scene.kind(), name, json!({})).await;
+                }
+                for name in &names {
+                    scene.copied(name).await;
+                    scene
+                        .world()
+                        .await_copy(scene.kind(), second.of(name))
+                        .await;
+                }
+                for name in &names {
+                    scene.remove(name).await;
+                    second.delete(scene.kind(), name).await?;
+                }
+                Ok(())
+            },
+        )
+        .await?;
     scene
         .attack(
             "annotations of 200 KB, and two thousand of them",

@@ -157,13 +157,13 @@ async fn a_workspace_that_is_deleted_comes_to_its_end_and_copies_are_kept_where_
     Ok(())
 }
 
-const OBJECTS: usize = 40;
+const OBJECTS: usize = 64;
 
 async fn deletions_that_are_held_keep_what_travels_with_their_objects(world: &World) -> Result<()> {
     let stage = world.related(json!({"related": up()})).await?;
     let mut teams = vec![stage.team.clone()];
-    for name in ["second", "third", "fourth"] {
-        teams.push(world.team(name).await?);
+    for number in 2..=8 {
+        teams.push(world.team(&format!("team{number}")).await?);
     }
     let lamps: Vec<(&Team, String)> = (0..OBJECTS)
         .map(|number| (&teams[number % teams.len()], format!("lamp{number}")))
@@ -316,12 +316,12 @@ async fn originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they
 ) -> Result<()> {
     let mut stage = world.related(json!({"related": up()})).await?;
     let team = stage.team.clone();
-    for name in ["lamp", "lantern"] {
+    for name in ["lamp", "lantern", "candle"] {
         lit(&stage, name).await?;
     }
     claim(&team, "Rejected").await?;
     world.await_still(&stage.kind, &team).await;
-    for name in ["lamp", "lantern"] {
+    for name in ["lamp", "lantern", "candle"] {
         let copy = held(&world.service, stage.home(), name).await?;
         ensure!(copy.is_some(), "{name} went");
         ensure!(finalizers(&team.plane, name).await? == json!([FINALIZER]));
@@ -330,6 +330,13 @@ async fn originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they
     team.delete(&stage.kind, "lamp").await?;
     team.await_gone(&stage.kind, "lamp").await;
     ensure!(held(&world.service, stage.home(), "lamp").await?.is_none());
+    // One that its owner ends meanwhile is not there once everything is shown again.
+    team.delete(&stage.kind, "candle").await?;
+    team.await_gone(&stage.kind, "candle").await;
+    let at = secrets().at("default", "candle");
+    let released = json!({"metadata": {"finalizers": null}});
+    team.plane.merge(&at, released).await?;
+    team.plane.delete(&at).await?;
     claim(&team, "Accepted").await?;
     await_released(&team.plane, "lamp").await;
     // What was there all the time goes on as if nothing had been.
@@ -438,13 +445,50 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
         );
     }
     let (_, said) = orphans(world, &["list"]).await?;
-    ensure!(said.contains("0 orphans"), "{said}");
+    ensure!(
+        said.contains("0 orphans") && !said.contains("no state Secret"),
+        "{said}"
+    );
     // Nothing of others is gone.
     ensure!(
         held(&world.service, &other.cluster, "stays")
             .await?
             .is_some()
     );
-    world.await_copy(&stage.kind, other.of("stays")).await;
+    // What carries the labels of a copy of which no state tells is told, and stays.
+    let copy = world.await_copy(&stage.kind, other.of("stays")).await;
+    let mut clone = copy.clone();
+    clone["metadata"] = json!({"name": "clone", "labels": copy["metadata"]["labels"],
+        "annotations": copy["metadata"]["annotations"]});
+    let namespace = copy["metadata"]["namespace"]
+        .as_str()
+        .context("no namespace")?;
+    world
+        .service
+        .create(&stage.kind.within(namespace), &clone)
+        .await?;
+    let (_, said) = orphans(world, &["list"]).await?;
+    ensure!(
+        !said.contains("no state Secret"),
+        "the state tells of both: {said}"
+    );
+    other.delete(&stage.kind, "stays").await?;
+    other.await_gone(&stage.kind, "stays").await;
+    let (_, said) = orphans(world, &["list"]).await?;
+    ensure!(
+        said.contains("clone")
+            && said.contains("1 copies of these workspaces have no state Secret"),
+        "{said}"
+    );
+    let (fine, said) = orphans(world, &["remove", "--confirm=0"]).await?;
+    ensure!(fine, "{said}");
+    ensure!(
+        world
+            .service
+            .find(&stage.kind.at(namespace, "clone"))
+            .await?
+            .is_some(),
+        "{said}"
+    );
     Ok(())
 }

@@ -8,7 +8,7 @@ use testbed::eventually;
 use super::super::plane::{Kind, Plane};
 use super::super::service::{self, Ground};
 use super::super::stage::Stage;
-use super::super::world::{EXPORTS, PUBLISHED, SCHEMAS, Team, World, has};
+use super::super::world::{EXPORTS, PUBLISHED, SCHEMAS, Team, World, bare, has};
 use super::super::{SOON, definition, gadgets};
 use super::{await_held, entry, held, put, secrets};
 
@@ -120,7 +120,7 @@ async fn schema(world: &World, prefix: &str, crd: &Value) -> Result<()> {
 async fn await_spec(plane: &Plane, at: &str, wanted: Option<Value>) {
     let what = format!("{at} has {wanted:?}");
     eventually(SOON, &what, async || {
-        let found = plane.find(at).await?.map(|found| found["spec"].clone());
+        let found = plane.find(at).await?.map(|found| bare(&found["spec"]));
         ensure!(found == wanted, "it has {found:?}");
         Ok(())
     })

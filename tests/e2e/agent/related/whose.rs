@@ -87,7 +87,7 @@ async fn an_original_without_the_link_asked_for_is_refused_until_it_shows_one(
     let (team, service) = (&stage.team.plane, &world.service);
     let (_, copy) = stage.made("lamp", json!({"down": "creds"})).await;
     put(service, stage.home(), "creds", "gold").await?;
-    let told = "does not open that place";
+    let told = "does not allow that namespace";
     stage.await_refused("lamp", told, "NotLinked").await;
     ensure!(held(team, "default", "creds").await?.is_none());
 
@@ -218,7 +218,7 @@ async fn what_belongs_to_another_tenants_copy_is_refused_whichever_resource_publ
     let place = secrets().within(&vault);
     world.service.create(&place, &treasure).await?;
     stage.made("thief", json!({"down": "treasure"})).await;
-    let told = "does not open that place";
+    let told = "does not allow that namespace";
     stage.await_refused("thief", told, "NotLinked").await;
     // Not even while an agent begins and has not heard of everybody.
     stage.restart().await?;

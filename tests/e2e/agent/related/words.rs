@@ -248,7 +248,7 @@ async fn a_namespace_that_has_words_of_consumers_in_it_is_open_where_the_owner_l
     put(team, "default", "up", "u").await?;
     let spec = json!({"id": "lamp", "down": "down", "up": "up"});
     stage.made("lamp", spec).await;
-    let told = "does not open that place";
+    let told = "does not allow that namespace";
     stage.await_refused("lamp", told, "NamespaceClosed").await;
     ensure!(held(team, "default", "down").await?.is_none());
     ensure!(held(service, &namespace, "up").await?.is_none());

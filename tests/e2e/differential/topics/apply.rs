@@ -225,10 +225,11 @@ fn accounts() -> Script {
         post("/apis/coordination.k8s.io/v1/namespaces/$ns/leases", json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 5}})).owned(),
         apply("/apis/coordination.k8s.io/v1/namespaces/$ns/leases/l", "a", "", json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}})),
     ];
-    // More managers by update than are kept apart.
+    // More managers by update than are kept apart. The oldest are gathered, those of one second by name. So the
+    // names are in the order of time: it does not matter where a second ends.
     for number in 0..14 {
         let key = format!("k{number}");
-        let path = format!("{core}/configmaps/agent?fieldManager=m{number:02}");
+        let path = format!("{core}/configmaps/agent?fieldManager=z{number:02}");
         script.push(patch(&path, MERGE, json!({"data": {key: "v"}})).owned());
     }
     script

@@ -64,8 +64,13 @@ fn definitions() -> Script {
         post(crds, broken("/spec/group", json!(""))),
         post(crds, broken("/spec/scope", json!("Galaxy"))),
         post(crds, broken("/spec/names/plural", json!("Boats"))),
-        post(crds, broken("/spec/versions", json!([]))).tolerate("what has no version is not told of its stored ones as well").only_in(&["/body/details/causes", "/body/message"]),
-        post(crds, broken("/spec/versions/1/storage", json!(true))).free_text().tolerate("stored versions are no second complaint").only_in(&["/body/details/causes"]),
+        post(crds, broken("/spec/versions", json!([])))
+            .tolerate("a CRD without a version has no second error for stored versions")
+            .only_in(&["/body/details/causes", "/body/message"]),
+        post(crds, broken("/spec/versions/1/storage", json!(true)))
+            .free_text()
+            .tolerate("stored versions are not reported as a second error")
+            .only_in(&["/body/details/causes"]),
         post(crds, broken("/spec/versions/0/schema", json!({}))),
         post(
             crds,
@@ -87,7 +92,8 @@ fn definitions() -> Script {
                 "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/named/pattern",
                 json!("("),
             ),
-        ).free_text(),
+        )
+        .free_text(),
         post(
             crds,
             broken(
@@ -95,7 +101,9 @@ fn definitions() -> Script {
                 json!("nothing"),
             ),
         ),
-        post(crds, crd()).tolerate("definitions are settled with the write: accepted names and conditions are there at once").only_in(&["/body/status/acceptedNames", "/body/status/conditions"]),
+        post(crds, crd())
+            .tolerate("accepted names and conditions of a CRD are set at once")
+            .only_in(&["/body/status/acceptedNames", "/body/status/conditions"]),
         until(
             &one,
             Condition::At("/status/acceptedNames/kind", json!("Boat"))

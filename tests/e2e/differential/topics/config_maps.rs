@@ -38,7 +38,7 @@ fn config_maps() -> Script {
         ),
         post(maps, json!({"metadata": {}})),
         post(maps, json!({"metadata": {"generateName": "Bad_"}}))
-            .may_differ("the generated name is another one each time")
+            .may_differ("generated names are random")
             .only_in(&[
                 "/body/details/name",
                 "/body/details/causes/1",
@@ -84,7 +84,7 @@ fn config_maps() -> Script {
         ),
         post(maps, json!("{")).free_text(),
         post(maps, json!("[]")).free_text(),
-        post(maps, json!("null")).tolerate("null is no object"),
+        post(maps, json!("null")).tolerate("null is not an object"),
         post(maps, json!("")).free_text(),
         post(maps, map("b"))
             .header("content-type", "text/plain")

@@ -8,11 +8,10 @@ use super::super::step::{
 };
 
 const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const SETTLED: &str =
-    "definitions are settled with the write: accepted names and conditions are there at once";
+const SETTLED: &str = "accepted names and conditions of a CRD are set at once";
 
-const STORED: &str = "what has no version or no storage version is not told of its stored ones as well, and an empty definition is not completed before it is refused";
-const ENDS: &str = "a definition ends with the write, the real one a moment later";
+const STORED: &str = "a CRD without a (storage) version has fewer errors";
+const ENDS: &str = "a CRD is deleted at once";
 
 pub(super) fn topic() -> Topic {
     Topic::new("definitions", refused())
@@ -204,7 +203,7 @@ fn schemas() -> Script {
             .free_text()
             .settle(unsettled);
         script.push(if default {
-            ask.tolerate("of a default for the whole object only one thing is told")
+            ask.tolerate("a default for the whole object has one error")
                 .only_in(&["/body/details/causes"])
         } else {
             ask
@@ -216,7 +215,7 @@ fn schemas() -> Script {
 /// Schemas about which the two do not agree.
 fn known(schema: &Value) -> Option<&'static str> {
     if schema["minimum"] == "x" {
-        Some("a schema of the wrong types is invalid, not a bad request")
+        Some("a schema with wrong types is invalid, not a bad request")
     } else {
         None
     }
@@ -282,14 +281,14 @@ fn life() -> Script {
             MERGE,
             json!({"status": {"storedVersions": []}})
         )
-        .tolerate("stored versions are checked also when a client sets them")
+        .tolerate("stored versions from clients are checked")
         .free_text(),
         patch(
             &format!("{one}/status"),
             MERGE,
             json!({"status": {"storedVersions": ["v1", "v9"]}})
         )
-        .tolerate("stored versions are checked also when a client sets them")
+        .tolerate("stored versions from clients are checked")
         .free_text(),
         post(
             "/apis/$group/v1/namespaces/$ns/buoys",
@@ -379,7 +378,6 @@ fn versions() -> Script {
     let mut old = floats["spec"]["versions"][0].clone();
     old["name"] = json!("v1beta1");
     old["storage"] = json!(false);
-    old["deprecated"] = json!(true);
     old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
         json!({"a": {"type": "string"}});
     if let Some(versions) = floats["spec"]["versions"].as_array_mut() {

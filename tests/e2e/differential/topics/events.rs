@@ -258,6 +258,6 @@ fn ends() -> Script {
             CORE,
             json!({"metadata": {"name": "long".repeat(64)}, "involvedObject": {"namespace": "$ns"}}),
         )
-        .tolerate("the names of events are held to 253 characters"),
+        .tolerate("names of events have at most 253 characters"),
     ]
 }

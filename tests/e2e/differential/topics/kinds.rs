@@ -49,7 +49,7 @@ fn cluster_roles() -> Script {
         put(
             &one,
             json!({"metadata": {"name": "diff-kinds"}, "rules": []})
-        ).tolerate("an empty list of rules is an empty list, where the real server makes null of it").only_in(&["/body/rules"]),
+        ).tolerate("an empty list of rules stays, instead of null").only_in(&["/body/rules"]),
         put(
             &one,
             json!({"metadata": {"name": "diff-kinds", "resourceVersion": "$rv(role)"}, "rules": []})
@@ -69,7 +69,7 @@ fn cluster_roles() -> Script {
             &one,
             MERGE,
             json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"diff-none": "b"}}]}, "rules": null})
-        ).tolerate("rules that are null are left out").only_in(&["/body/rules"]),
+        ).tolerate("null rules are left out").only_in(&["/body/rules"]),
         patch(
             &one,
             MERGE,
@@ -174,7 +174,7 @@ fn leases() -> Script {
         lease(json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 1, "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.123456Z"})).keep("lease"),
         patch(one, MERGE, json!({"spec": {"holderIdentity": null}})),
         put(one, json!({"metadata": {"name": "a", "resourceVersion": "$rv(lease)"}, "spec": {"holderIdentity": "you"}})),
-        put(one, json!({"metadata": {"name": "a"}, "spec": {"holderIdentity": "you", "renewTime": "2020-01-01T00:00:01Z"}})).tolerate("the times of a lease are looked at after its revision"),
+        put(one, json!({"metadata": {"name": "a"}, "spec": {"holderIdentity": "you", "renewTime": "2020-01-01T00:00:01Z"}})).tolerate("times of a lease are checked after its revision"),
         get(all),
         get("/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.namespace%3D$ns"),
         delete(one),

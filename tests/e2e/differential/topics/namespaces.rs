@@ -39,7 +39,7 @@ fn namespaces() -> Script {
             json!({"metadata": {"name": "held", "finalizers": ["e.com/x"]}}),
         ),
         delete("/api/v1/namespaces/$ns")
-            .tolerate("what is in a namespace is dealt with before the answer, not after it")
+            .tolerate("contents of a namespace are deleted before the answer")
             .only_in(&[
                 "/body/metadata/deletionGracePeriodSeconds",
                 "/body/status/conditions"
@@ -49,7 +49,7 @@ fn namespaces() -> Script {
             json!({"metadata": {"name": "late"}}),
         ),
         patch(held, MERGE, json!({"metadata": {"finalizers": null}}))
-            .may_differ("what is in a namespace is dealt with before the answer, not after it")
+            .may_differ("contents of a namespace are deleted before the answer")
             .only_in(&[
                 "/body/metadata/deletionGracePeriodSeconds",
                 "/body/metadata/deletionTimestamp"

@@ -13,16 +13,14 @@ const MAPS: &str = "/api/v1/namespaces/$ns/configmaps";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns/roles";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases";
 const BUOYS: &str = "/apis/$group/v1/namespaces/$ns/buoys";
-const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// As typed clients of Go ask.
 const EITHER: &str = "application/vnd.kubernetes.protobuf,application/json";
 
-const REFUSALS: &str = "refusals, and deletions that leave nothing to show, are JSON";
+const REFUSALS: &str = "errors and answers to deletions are JSON";
 const DISCOVERY: &str = "discovery is JSON";
 const PARTS: &str = "`PartialObjectMetadata` is JSON";
-const DEFINITIONS: &str =
-    "definitions, admission configurations and requests for certificates are JSON";
+const DEFINITIONS: &str = "admission configurations and certificate requests are JSON";
 
 const TYPE: &[&str] = &["/headers/content-type"];
 const TYPE_AND_BODY: &[&str] = &["/headers/content-type", "/body"];
@@ -110,7 +108,6 @@ fn read() -> Script {
         "application/json, application/vnd.kubernetes.protobuf",
         "application/vnd.kubernetes.protobuf;q=0.5, application/json",
         "application/json;q=0.5, application/vnd.kubernetes.protobuf",
-        "application/yaml, application/vnd.kubernetes.protobuf",
         "text/html, application/vnd.kubernetes.protobuf",
         "application/vnd.kubernetes.protobuf;charset=utf-8",
     ] {
@@ -175,18 +172,11 @@ fn custom() -> Script {
         get(BUOYS).settle(|body| *body = body["items"].as_array().map(Vec::len).into()),
     ]);
     for path in [
-        CRDS.to_owned() + "/buoys.$group",
-        CRDS.to_owned() + "?fieldSelector=metadata.name%3Dbuoys.$group",
-        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?fieldSelector=metadata.name%3Da".to_owned(),
-        "/apis/certificates.k8s.io/v1/certificatesigningrequests?fieldSelector=metadata.name%3Da".to_owned(),
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?fieldSelector=metadata.name%3Da",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests?fieldSelector=metadata.name%3Da",
     ] {
-        script.push(
-            get(&path)
-                .accept(EITHER)
-                .tolerate(DEFINITIONS)
-                .only_in(TYPE),
-        );
-        script.push(get(&path).accept(PROTOBUF).tolerate(DEFINITIONS));
+        script.push(get(path).accept(EITHER).tolerate(DEFINITIONS).only_in(TYPE));
+        script.push(get(path).accept(PROTOBUF).tolerate(DEFINITIONS));
     }
     script
 }

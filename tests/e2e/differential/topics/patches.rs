@@ -135,7 +135,7 @@ fn wrong_operations(one: &str) -> Script {
         let named = operations.to_string();
         let ask = patch(one, PATCH, operations).free_text();
         if named.contains("/metadata/none") && named.contains("copy") {
-            ask.tolerate("nobody is warned of unknown metadata that is null")
+            ask.tolerate("no warning of unknown metadata that is null")
                 .only_in(&["/headers/warning"])
         } else {
             ask

@@ -12,7 +12,7 @@ fn paths() -> Script {
     let maps = "/api/v1/namespaces/$ns/configmaps";
     script![
         get("/api")
-            .tolerate("no address by the client's network is told")
+            .tolerate("no server addresses by client network")
             .only_in(&["/body/serverAddressByClientCIDRs"]),
         get("/apis/none.example.com"),
         get("/apis/none.example.com/v1"),

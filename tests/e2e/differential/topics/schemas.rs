@@ -158,7 +158,7 @@ fn refused() -> Script {
         });
         let ask = buoy("refused", spec);
         script.push(if embedded {
-            ask.tolerate("an embedded object of the wrong types is invalid, not a bad request")
+            ask.tolerate("an embedded object with wrong types is invalid, not a bad request")
         } else {
             ask
         });

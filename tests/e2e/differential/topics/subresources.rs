@@ -7,7 +7,7 @@ use super::super::step::{
 };
 
 const BUOY: &str = "/apis/$group/v1/namespaces/$ns/buoys/a";
-const SCALE: &str = "the scale of custom resources is not served";
+const SCALE: &str = "scale of custom resources is not served";
 const FLOAT: &str = "/apis/$group/v1/namespaces/$ns/floats/a";
 
 pub(super) fn topic() -> Topic {
@@ -50,9 +50,9 @@ fn status() -> Script {
         whole(json!({"name": "a", "resourceVersion": "1"})),
         whole(json!({"name": "a", "resourceVersion": "$rv(a)", "labels": {"a": "b"}, "finalizers": ["e.com/x"], "annotations": {"a": "b"}})),
         whole(json!({"name": "b", "resourceVersion": "$rv(a)"})),
-        put(&own, json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "a"}})).tolerate("of two things that are wrong with a status the other one is told"),
+        put(&own, json!({"apiVersion": "$group/v1", "kind": "Float", "metadata": {"name": "a"}})).tolerate("of two errors in a status, the other one is reported"),
         patch(&own, MERGE, json!({"status": {"replicas": 4}})),
-        patch(&own, MERGE, json!({"status": {"replicas": "x"}})).tolerate("a wrong number of replicas is told of once").only_in(&["/body/details/causes"]).free_text(),
+        patch(&own, MERGE, json!({"status": {"replicas": "x"}})).tolerate("a wrong number of replicas has one error").only_in(&["/body/details/causes"]).free_text(),
         patch(&own, MERGE, json!({"spec": {"replicas": 4}})),
         patch(&own, MERGE, json!({"status": null})),
         patch(&own, PATCH, json!([{"op": "add", "path": "/status/replicas", "value": 5}])),
@@ -61,7 +61,7 @@ fn status() -> Script {
         get("/apis/$group/v1/namespaces/$ns/buoys/missing/status"),
         post(&own, json!({})),
         delete(&own),
-        get(&format!("{BUOY}/status/more")).tolerate("what follows a subresource is not ignored"),
+        get(&format!("{BUOY}/status/more")).tolerate("a path behind a subresource is not ignored"),
         get(BUOY),
     ]
 }
@@ -120,16 +120,16 @@ fn built_in() -> Script {
             "/api/v1/namespaces/$ns/finalize",
             json!({"metadata": {"name": "$ns"}, "spec": {"finalizers": ["kubernetes", "e.com/x"]}})
         )
-        .tolerate("an end of a namespace leaves its labels alone")
+        .tolerate("finalize of a namespace keeps its labels")
         .only_in(&["/body/metadata/labels/a"]),
         get("/api/v1/namespaces/$ns")
-            .tolerate("an end of a namespace leaves its labels alone")
+            .tolerate("finalize of a namespace keeps its labels")
             .only_in(&["/body/metadata/labels/a"]),
         put(
             "/api/v1/namespaces/$ns/finalize",
             json!({"metadata": {"name": "$ns"}, "spec": {"finalizers": ["kubernetes"]}})
         )
-        .tolerate("an end of a namespace leaves its labels alone")
+        .tolerate("finalize of a namespace keeps its labels")
         .only_in(&["/body/metadata/labels/a"]),
         get("/api/v1/namespaces/$ns/finalize"),
         get("/api/v1/namespaces/$ns/configmaps/none/status"),

@@ -588,10 +588,7 @@ fn discovery() -> Script {
         script.push(
             get(path)
                 .accept(&AGGREGATED.replace("v2", "v2beta1"))
-                .free_text()
-                .tolerate(
-                    "aggregated discovery is still answered in v2beta1, for clients from before v2",
-                ),
+                .free_text(),
         );
     }
     for path in [

@@ -11,8 +11,7 @@ use super::super::step::{
 const MAPS: &str = "/api/v1/namespaces/$ns/configmaps";
 const GROVES: &str = "/apis/$group/v1/namespaces/$ns/groves";
 
-const EMPTY: &str =
-    "the real server has no body where there is no document; the playground says what is missing";
+const EMPTY: &str = "a missing document has a body";
 
 /// The levels, and words that are none.
 const LEVELS: [&str; 6] = ["Strict", "Warn", "Ignore", "", "strict", "Bogus"];

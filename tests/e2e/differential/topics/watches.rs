@@ -1,16 +1,12 @@
 //! Watches in every mode, and what their events are.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::super::step::{
-    Condition, JSON, MERGE, Script, Topic, Until, ask, definition, delete, done, events, get,
-    install, patch, post, put, script, until, watch, watch_with,
+    Condition, MERGE, Script, Topic, Until, definition, delete, done, events, get, install, patch,
+    post, put, script, until, watch,
 };
 
-const UNFINISHED: &str =
-    "an address that ends with `watch` is missing, where the real server fails with 500";
-const MAPS: &str = "/api/v1/namespaces/$ns/configmaps";
 const BUOYS: &str = "/apis/$group/v1/namespaces/$ns/buoys";
 
 pub(super) fn topic() -> Topic {
@@ -139,80 +135,13 @@ fn single() -> Script {
             "path",
             &format!("{BUOYS}/e?watch=true&resourceVersion=$rv(list)")
         ),
-        watch_with(
-            "old",
-            get("/apis/$group/v1/watch/namespaces/$ns/buoys?resourceVersion=$rv(list)")
-        ),
-        watch(
-            "oldone",
-            "/apis/$group/v1/watch/namespaces/$ns/buoys/e?resourceVersion=$rv(list)"
-        ),
-        watch(
-            "oldsame",
-            "/apis/$group/v1/watch/namespaces/$ns/buoys/e?resourceVersion=$rv(list)&fieldSelector=metadata.name%3De"
-        ),
-        watch(
-            "oldall",
-            "/apis/$group/v1/watch/buoys?resourceVersion=$rv(list)&fieldSelector=metadata.namespace%3D$ns"
-        ),
-        watch("oldspace", "/api/v1/watch/namespaces/$ns?watch=false"),
-        watch("oldmap", "/api/v1/watch/namespaces/$ns/configmaps/m"),
-        watch(
-            "oldmapsall",
-            "/api/v1/watch/configmaps?fieldSelector=metadata.name%3Dm,metadata.namespace%3D$ns"
-        ),
-        refused_old(),
-        watch_with(
-            "oldmaps",
-            get("/api/v1/watch/namespaces/$ns/configmaps/none?timeoutSeconds=1")
-        ),
         post(BUOYS, buoy("f", json!({}))),
         post(BUOYS, buoy("e", json!({}))),
         delete(&format!("{BUOYS}/f")),
         delete(&format!("{BUOYS}/e")),
         events("byname", Until::Seen("DELETED", "e")),
         events("both", Until::Seen("DELETED", "e")),
-        events("old", Until::Seen("DELETED", "e")),
-        events("oldone", Until::Seen("DELETED", "e")),
-        events("oldsame", Until::Seen("DELETED", "e")),
-        events("oldall", Until::Seen("DELETED", "e")),
-        done(post(MAPS, json!({"metadata": {"name": "m"}}))),
-        done(delete(&format!("{MAPS}/m"))),
-        events("oldspace", Until::Count(1)),
-        events("oldmap", Until::Seen("DELETED", "m")),
-        events("oldmapsall", Until::Seen("DELETED", "m")),
-        events("oldmaps", Until::End),
     ]
-}
-
-/// Addresses of watches that are none, and what else is done by them.
-fn refused_old() -> Script {
-    let mut script = script![
-        get("/api/v1/watch").tolerate(UNFINISHED),
-        get("/api/v1/watch/").tolerate(UNFINISHED),
-        get("/apis/$group/v1/watch").tolerate(UNFINISHED),
-        get("/api/v1/watch/nothings"),
-        get("/apis/$group/v1/watch/nothings"),
-        get("/apis/$group/v2/watch/buoys"),
-        get("/api/v1/watch/namespaces/$ns/status"),
-        get("/api/v1/watch/namespaces/$ns/nothings/x"),
-        get("/api/v1/watch/namespaces/$ns/configmaps/x?fieldSelector=metadata.name%3Dy"),
-        get("/api/v1/watch/namespaces/$ns/configmaps?resourceVersion=abc"),
-        get("/apis/$group/v1/watch/namespaces/$ns/buoys/x?fieldSelector=metadata.name%3Dy"),
-        get("/apis/$group/v1/watch/namespaces/$ns/buoys/x?fieldSelector=metadata.namespace%3D$ns"),
-        get("/apis/$group/v1/watch/namespaces/$ns/buoys/x/status"),
-        get("/apis/$group/v1/watch/namespaces/$ns/buoys?labelSelector=%3D%3D"),
-        get("/apis/authorization.k8s.io/v1/watch/subjectaccessreviews"),
-    ];
-    for method in [Method::POST, Method::PUT, Method::DELETE, Method::HEAD] {
-        for path in [
-            "/api/v1/watch/namespaces/$ns/configmaps",
-            "/api/v1/watch/namespaces/$ns/configmaps/x",
-        ] {
-            script.push(ask(method.clone(), path, JSON, ""));
-        }
-    }
-    script
 }
 
 /// Lists within watches.
@@ -294,11 +223,20 @@ fn refused() -> Script {
 fn ends() -> Script {
     script![
         done(get(BUOYS).keep("list")),
-        watch("short", &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=$rv(list)")),
+        watch(
+            "short",
+            &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=$rv(list)")
+        ),
         events("short", Until::End),
-        watch("past", &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=1")),
-        events("past", Until::End).tolerate("the playground remembers 131,072 changes, the real server's cache begins with the definition"),
-        watch("future", &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=999999999")),
+        watch(
+            "past",
+            &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=1")
+        ),
+        events("past", Until::End).tolerate("the watch cache has 131,072 changes"),
+        watch(
+            "future",
+            &format!("{BUOYS}?watch=true&timeoutSeconds=1&resourceVersion=999999999")
+        ),
         events("future", Until::End),
     ]
 }
@@ -350,7 +288,7 @@ fn namespaces() -> Script {
         ),
         post(all, json!({"metadata": {"name": "$ns-other"}})),
         delete("/api/v1/namespaces/$ns-other")
-            .tolerate("what is in a namespace is dealt with before the answer, not after it")
+            .tolerate("contents of a namespace are deleted before the answer")
             .only_in(&["/body/metadata/deletionGracePeriodSeconds", "/body/status"]),
         until("/api/v1/namespaces/$ns-other", Condition::Code(404)),
     ]

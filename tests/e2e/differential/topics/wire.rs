@@ -12,17 +12,16 @@ const MAPS: &str = "/api/v1/namespaces/$ns/configmaps";
 const BUOYS: &str = "/apis/$group/v1/namespaces/$ns/buoys";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-const JSON_ONLY: &str = "refusals, and deletions that leave nothing to show, are JSON";
+const JSON_ONLY: &str = "errors and answers to deletions are JSON";
 const CATALOG: &str = "other kinds are served";
-const NO_ADDRESS: &str = "no address by the client's network is told";
-const READ_ONLY: &str = "discovery is asked by GET, and by no other method";
-const STRANGERS: &str = "nobody is let in without a token";
+const NO_ADDRESS: &str = "no server addresses by client network";
+const READ_ONLY: &str = "discovery allows GET only";
+const STRANGERS: &str = "requests without a token are refused";
 
 pub(super) fn topic() -> Topic {
     let free = json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     Topic::new("wire", install(definition("buoys", "Buoy", free)))
         .then(accepted())
-        .then(in_yaml())
         .then(sent())
         .then(addresses())
         .then(methods())
@@ -57,7 +56,7 @@ fn accepted() -> Script {
     ] {
         let map = get(&format!("{MAPS}/a")).accept(types).free_text();
         script.push(match types {
-            "" => map.may_differ("who asks for nothing in particular is given JSON"),
+            "" => map.may_differ("JSON is the default"),
             _ => map,
         });
         script.push(get(&format!("{BUOYS}/a")).accept(types).free_text());
@@ -83,82 +82,6 @@ fn accepted() -> Script {
     script
 }
 
-/// Of a table all but the ages of things.
-fn ageless(body: &mut Value) {
-    for row in body["rows"].as_array_mut().into_iter().flatten() {
-        if let Some(age) = row["cells"]
-            .as_array_mut()
-            .and_then(|cells| cells.last_mut())
-        {
-            *age = json!("…");
-        }
-    }
-}
-
-/// Texts that readers of YAML understand differently unless they are quoted, and forms of answers.
-fn in_yaml() -> Script {
-    let words = json!({
-        "a": "yes", "b": "0o17", "c": "017", "d": "1_000", "e": "12:30:45", "f": "null", "g": "~", "h": "", "i": " x ",
-        "j": "two\nlines", "k": "two\nlines\n", "l": "tab\there", "m": "- a", "n": "a: b", "o": "#x", "p": "\u{1F600} \u{e9}",
-        "q": "x".repeat(300), "r": "word ".repeat(60), "s": "1e3", "t": "<<", "u": "{a}", "v": "2026-01-01", "w": "\n", "x": "a #b",
-    });
-    let buoy = json!({"apiVersion": "$group/v1", "kind": "Buoy", "metadata": {"name": "y"},
-        "spec": {"a": [1, "x", 1.5, null, true, [], {}, [[1], [{"b": 2}]]], "n": 1e300, "m": -5, "o": {}, "yes": "no", "1": {"2": 3}}});
-    let partial = "application/yaml;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    let metadata = "application/yaml;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    let mut script = script![
-        post(
-            MAPS,
-            json!({"metadata": {"name": "y", "labels": {"in": "yaml"}}, "data": words})
-        )
-        .accept(YAML),
-        post(BUOYS, buoy).accept(YAML),
-        get(&format!("{MAPS}?labelSelector=in%3Dyaml")).accept(YAML),
-        get(BUOYS).accept(YAML),
-        get(&format!("{MAPS}?labelSelector=in%3Dyaml")).accept(metadata),
-        get(&format!("{MAPS}/y?pretty=1")).accept(YAML),
-        patch(&format!("{MAPS}/y"), MERGE, json!({"data": {"z": "new"}})).accept(YAML),
-        get("/apis/$group/v1").accept(YAML),
-        get("/apis/$group").accept(YAML),
-        get("/apis/nothing.example.com").accept(YAML),
-        get("/nothing").accept(YAML),
-        get("/readyz").accept(YAML),
-        get("/openapi/v3")
-            .accept(YAML)
-            .settle(|body| *body = json!(body["paths"].is_object()))
-            .tolerate("the index of documents is called JSON, also where YAML is asked for")
-            .only_in(&["/headers/content-type"]),
-        ask(Method::HEAD, &format!("{MAPS}/y"), JSON, "").accept(YAML),
-        get(&format!("{MAPS}?watch=true&timeoutSeconds=1")).accept(YAML),
-        get(&format!("{BUOYS}?watch=true&timeoutSeconds=1")).accept(YAML),
-    ];
-    for one in [format!("{MAPS}/y"), format!("{BUOYS}/y")] {
-        for types in [
-            YAML,
-            "application/yaml, */*",
-            "*/*, application/yaml",
-            "application/json;q=0.1,application/yaml",
-            "application/yaml;q=0.1,application/json",
-            "text/html,application/yaml",
-            "text/yaml",
-            "application/x-yaml",
-            "application/yaml;as=Nothing;g=meta.k8s.io;v=v1,application/json",
-            "application/yaml;as=Table;g=meta.k8s.io;v=v1",
-            partial,
-        ] {
-            let asked = get(&one).accept(types);
-            script.push(match types {
-                "text/yaml" | "application/x-yaml" => asked.free_text(),
-                "application/yaml;as=Table;g=meta.k8s.io;v=v1" => asked.settle(ageless),
-                _ => asked,
-            });
-        }
-        script.push(get(&format!("{one}-missing")).accept(YAML));
-        script.push(delete(&one).accept(YAML));
-    }
-    script
-}
-
 fn sent() -> Script {
     let map = |name: &str| json!({"metadata": {"name": name}});
     let buoy =
@@ -177,7 +100,7 @@ fn sent() -> Script {
         post(&format!("{MAPS}?dryRun=All"), map("s5"))
             .header("content-type", ";;")
             .free_text()
-            .tolerate("a media type that is none is taken for JSON"),
+            .tolerate("an invalid media type means JSON"),
         ask(
             Method::POST,
             MAPS,
@@ -335,9 +258,9 @@ fn addresses() -> Script {
                 .tolerate(NO_ADDRESS)
                 .only_in(&["/body/serverAddressByClientCIDRs"]),
             "/apis/" | "/api/v1/" | "/apis/apps" => ask.tolerate(CATALOG),
-            "/api/v1/namespaces/" => ask.may_differ("other topics are at work"),
+            "/api/v1/namespaces/" => ask.may_differ("other topics run concurrently"),
             "/api/v1/namespaces//configmaps" => {
-                ask.tolerate("an empty part of an address is no part that is missing")
+                ask.tolerate("an empty path segment is not a missing one")
             }
             path if path.ends_with("configmaps/") || path.contains(';') => ask.settle(names),
             _ => ask,
@@ -380,7 +303,7 @@ fn methods() -> Script {
         with("HEAD", &format!("{MAPS}/missing")),
         with("HEAD", MAPS)
             .with_header("content-length")
-            .may_differ("lengths hold revisions")
+            .may_differ("lengths differ with revisions")
             .only_in(&["/headers/content-length"]),
         with("HEAD", &format!("{BUOYS}/missing")),
         with("HEAD", "/nothing"),
@@ -388,12 +311,13 @@ fn methods() -> Script {
         with("OPTIONS", &one),
         with("OPTIONS", MAPS),
         with("OPTIONS", BUOYS),
-        with("OPTIONS", "/").tolerate("there is no list of addresses at the root"),
+        with("OPTIONS", "/").tolerate("no list of paths at `/`"),
         with("TRACE", &one),
         with("PROPFIND", &one),
         with("PROPFIND", BUOYS),
         with("POST", &one),
-        with("POST", &format!("{BUOYS}/a")).tolerate("objects are created by their collection, and refused elsewhere without a look at the body"),
+        with("POST", &format!("{BUOYS}/a"))
+            .tolerate("a create at an object's path is refused before the body is read"),
         with("PUT", MAPS),
         with("PUT", BUOYS),
         with("DELETE", "/api/v1"),

@@ -7,6 +7,7 @@ use super::*;
 const OPTIONS: BrakeOptions = BrakeOptions {
     share: 50,
     at_least: 20,
+    few: 0,
     window: Duration::from_mins(1),
 };
 
@@ -18,9 +19,9 @@ fn brake() -> Brake<usize> {
     Brake::new(OPTIONS, 7)
 }
 
-/// Nobody has nearly all.
-fn tenant(key: usize) -> &'static str {
-    ["a", "b", "c"][key % 3]
+/// Each copy stands for itself.
+fn ask(brake: &mut Brake<usize>, key: usize, now: Duration, copies: usize) -> Verdict {
+    brake.ask(&key, &key.to_string(), now, Stock::of_nobody(copies))
 }
 
 /// Asks for so many copies at one time and counts what may go.
@@ -30,9 +31,7 @@ fn ask_all(
     now: Duration,
     total: usize,
 ) -> usize {
-    let verdicts = keys
-        .into_iter()
-        .map(|key| brake.ask(&key, tenant(key), now, total));
+    let verdicts = keys.into_iter().map(|key| ask(brake, key, now, total));
     verdicts.filter(|verdict| *verdict == Verdict::Go).count()
 }
 
@@ -58,18 +57,77 @@ fn a_mass_is_more_than_the_share_and_twenty_at_least() {
     check(1000, 500);
 }
 
+/// Tenants and how many copies each has, all of which are to go one tenant after the other, or side by side:
+/// how many go.
+fn cleared(tenants: &[usize], bystanders: usize, side_by_side: bool) -> usize {
+    let copies = tenants.iter().sum::<usize>() + bystanders;
+    let mut brake = Brake::new(BrakeOptions::default(), 7);
+    let mut order: Vec<(usize, usize)> = (0..tenants.len())
+        .flat_map(|tenant| (0..tenants[tenant]).map(move |copy| (tenant, copy)))
+        .collect();
+    if side_by_side {
+        order.sort_by_key(|(_, copy)| *copy);
+    }
+    let asked = order.into_iter().map(|(tenant, copy)| {
+        let stock = Stock {
+            copies,
+            of_tenant: tenants[tenant],
+            tenants: tenants.len() + bystanders,
+        };
+        brake.ask(
+            &(tenant * 100_000 + copy),
+            &tenant.to_string(),
+            at(0),
+            stock,
+        )
+    });
+    asked.filter(|verdict| *verdict == Verdict::Go).count()
+}
+
 #[test]
-fn who_clears_a_workspace_means_it_and_holds_up_nobody() {
-    let mut brake = brake();
-    let all = (0..90).filter(|key| brake.ask(key, "a", at(0), 100) == Verdict::Go);
-    assert_eq!(all.count(), 90);
-    assert_eq!(brake.ask(&95, "b", at(1), 10), Verdict::Go);
+fn who_clears_a_workspace_or_two_means_it_and_holds_up_nobody() {
+    assert_eq!(cleared(&[90], 10, false), 90);
+    assert_eq!(cleared(&[900, 900], 1, false), 1800);
+    // With what others delete at the same time, and with a third name beside enough others.
+    assert_eq!(cleared(&[900, 900, 1], 0, false), 1801);
+    assert_eq!(cleared(&[900, 900, 5, 5], 0, true), 1810);
+    assert_eq!(cleared(&[900, 900, 900], 2, false), 2700);
+    assert_eq!(cleared(&[900, 900, 900, 900], 4, true), 3600);
+}
+
+#[test]
+fn many_tenants_that_lose_much_are_a_mass() {
+    assert_eq!(cleared(&[10; 8], 0, true), 42);
+    // Who has lost little goes on up to a quarter.
+    assert_eq!(cleared(&[10; 100], 0, false), 510 + 49 * 2);
+    assert_eq!(cleared(&[10; 100], 0, true), 502);
+    assert_eq!(cleared(&[1; 1000], 0, false), 501);
+    // One of them has nearly everything.
+    let mut sizes = [1; 100];
+    sizes[0] = 10_000;
+    assert_eq!(cleared(&sizes, 0, false), 10_050);
+}
+
+#[test]
+fn who_makes_and_deletes_all_day_has_one_vote() {
+    let mut brake = Brake::new(BrakeOptions::default(), 7);
+    let stock = Stock {
+        copies: 30,
+        of_tenant: 2,
+        tenants: 10,
+    };
+    for key in 0..1000 {
+        for tenant in ["a", "b", "c"] {
+            assert_eq!(brake.ask(&(key, tenant), tenant, at(0), stock), Verdict::Go);
+        }
+    }
+    assert_eq!(brake.ask(&(0, "d"), "d", at(1), stock), Verdict::Go);
 }
 
 #[test]
 fn copies_that_vanish_while_others_are_asked_for_do_not_shrink_the_whole() {
     let mut brake = brake();
-    let go = (0..100).filter(|key| brake.ask(key, tenant(*key), at(0), 100 - key) == Verdict::Go);
+    let go = (0..100).filter(|key| ask(&mut brake, *key, at(0), 100 - key) == Verdict::Go);
     assert_eq!(go.count(), 50);
 }
 
@@ -93,14 +151,74 @@ fn what_left_the_window_does_not_count() {
 }
 
 #[test]
-fn while_a_mass_is_held_every_deletion_of_the_kind_is() {
+fn while_a_mass_goes_on_it_holds_whoever_loses_much_and_later_only_whom_it_holds() {
     let mut brake = brake();
     ask_all(&mut brake, 0..100, at(0), 100);
     let hold = brake.held().remove(0);
     assert_eq!((hold.count, hold.why, hold.since), (50, Why::Mass, at(0)));
-    let verdict = brake.ask(&500, "b", at(3600), 100);
-    assert_eq!(verdict, Verdict::Held(hold.id.clone()));
-    assert_eq!((brake.held()[0].id.clone(), brake.count()), (hold.id, 51));
+    let held = Verdict::Held(hold.id.clone());
+    assert_eq!(ask(&mut brake, 500, at(59), 100), held);
+    // Who is held stays held, with whatever else of it is to go.
+    assert_eq!(ask(&mut brake, 99, at(3600), 100), held);
+    let stock = Stock::of_nobody(100);
+    assert_eq!(brake.ask(&501, "99", at(3600), stock), held);
+    assert_eq!(ask(&mut brake, 600, at(3600), 100), Verdict::Go);
+    assert_eq!((brake.held()[0].id.clone(), brake.count()), (hold.id, 52));
+}
+
+/// Tenants with as many copies each, of which the first so many delete all of theirs at the same time.
+fn stormed(tenants: usize, each: usize, attackers: usize) -> (Brake<(usize, usize)>, Stock) {
+    let mut brake = Brake::new(BrakeOptions::default(), 7);
+    let stock = Stock {
+        copies: tenants * each,
+        of_tenant: each,
+        tenants,
+    };
+    for tenant in 0..attackers {
+        for copy in 0..each {
+            brake.ask(&(tenant, copy), &tenant.to_string(), at(0), stock);
+        }
+    }
+    (brake, stock)
+}
+
+#[test]
+fn who_has_more_than_half_of_all_tenants_holds_only_its_own() {
+    for (attackers, each) in [(60, 10), (90, 10), (60, 1), (98, 1)] {
+        let (mut brake, stock) = stormed(100, each, attackers);
+        assert!(brake.count() > 0, "{attackers} with {each}");
+        // Another one deletes a little meanwhile, and whatever it wants afterwards.
+        if each > 1 {
+            for copy in 0..each / 4 {
+                assert_eq!(brake.ask(&(99, copy), "99", at(1), stock), Verdict::Go);
+            }
+        }
+        for copy in 0..each {
+            let verdict = brake.ask(&(99, copy), "99", at(61), stock);
+            assert_eq!(verdict, Verdict::Go, "{attackers} with {each}: {copy}");
+        }
+    }
+}
+
+#[test]
+fn a_second_mass_among_those_that_are_left_is_held_as_well() {
+    let (mut brake, stock) = stormed(100, 10, 52);
+    let first = brake.count();
+    let stock = Stock {
+        copies: 490,
+        tenants: 49,
+        ..stock
+    };
+    let gone = (52..100).flat_map(|tenant| (0..10).map(move |copy| (tenant, copy)));
+    let gone = gone.filter(|(tenant, copy)| {
+        let tenant = &(*tenant, *copy);
+        brake.ask(tenant, &tenant.0.to_string(), at(600), stock) == Verdict::Go
+    });
+    // Not much more than half of them, with a quarter of the others.
+    let gone = gone.count();
+    assert!((240..=320).contains(&gone), "{gone} of 480");
+    assert_eq!(brake.held().len(), 1);
+    assert_eq!(brake.count(), first + 480 - gone);
 }
 
 #[test]
@@ -134,7 +252,7 @@ fn a_hold_ends_when_nothing_it_holds_is_wanted_gone_any_more() {
     assert_eq!(brake.count(), 1, "silence is no answer");
     brake.withdraw(&99, at(10_000));
     assert_eq!(brake.held(), vec![]);
-    assert_eq!(brake.ask(&1, tenant(1), at(10_000), 50), Verdict::Go);
+    assert_eq!(ask(&mut brake, 1, at(10_000), 50), Verdict::Go);
 }
 
 #[test]
@@ -148,13 +266,19 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
         let mut brake = brake();
         brake.cause(cause.clone(), Phase::Begins);
         brake.cause(cause.clone(), Phase::Begins);
-        assert!(matches!(brake.ask(&1, "a", at(0), 100), Verdict::Held(_)));
+        assert!(matches!(
+            brake.ask(&1, "a", at(0), Stock::of_nobody(100)),
+            Verdict::Held(_)
+        ));
         assert_eq!(brake.held()[0].why, Why::Cause(cause.clone()));
         brake.cause(Cause::Binding("other".into()), Phase::Ends);
         assert_eq!(brake.count(), 1);
         brake.cause(cause, Phase::Ends);
         assert_eq!(brake.held(), vec![]);
-        assert_eq!(brake.ask(&1, "a", at(1), 100), Verdict::Go);
+        assert_eq!(
+            brake.ask(&1, "a", at(1), Stock::of_nobody(100)),
+            Verdict::Go
+        );
     }
 }
 
@@ -162,8 +286,14 @@ fn a_cause_holds_the_first_deletion_until_it_is_gone() {
 fn a_lost_binding_holds_its_own_workspace_only() {
     let mut brake = brake();
     brake.cause(Cause::Binding("a".into()), Phase::Begins);
-    assert_eq!(brake.ask(&1, "b", at(0), 100), Verdict::Go);
-    assert!(matches!(brake.ask(&2, "a", at(0), 100), Verdict::Held(_)));
+    assert_eq!(
+        brake.ask(&1, "b", at(0), Stock::of_nobody(100)),
+        Verdict::Go
+    );
+    assert!(matches!(
+        brake.ask(&2, "a", at(0), Stock::of_nobody(100)),
+        Verdict::Held(_)
+    ));
 }
 
 #[test]
@@ -212,12 +342,12 @@ fn a_restart_is_no_approval() {
     brake.resume("hold-1", at(0));
     brake.resume("hold-1", at(0));
     brake.tick(at(60));
-    let held = brake.ask(&1, tenant(1), at(60), 100);
+    let held = ask(&mut brake, 1, at(60), 100);
     assert_eq!(held, Verdict::Held(HoldId("hold-1".into())));
     brake.tick(at(6000));
     assert_eq!(brake.count(), 1);
     assert!(brake.approve("hold-1"));
-    assert_eq!(brake.ask(&1, tenant(1), at(6000), 100), Verdict::Go);
+    assert_eq!(ask(&mut brake, 1, at(6000), 100), Verdict::Go);
 
     let mut brake = self::brake();
     brake.resume("hold-1", at(0));
@@ -244,11 +374,8 @@ fn ids_differ_between_processes_and_between_holds() {
 #[test]
 fn extreme_numbers_overflow_nothing() {
     let mut brake: Brake<usize> = Brake::new(OPTIONS, u64::MAX);
-    assert_eq!(
-        brake.ask(&1, tenant(1), Duration::MAX, usize::MAX),
-        Verdict::Go
-    );
-    assert_eq!(brake.ask(&1, tenant(1), Duration::ZERO, 0), Verdict::Go);
+    assert_eq!(ask(&mut brake, 1, Duration::MAX, usize::MAX), Verdict::Go);
+    assert_eq!(ask(&mut brake, 1, Duration::ZERO, 0), Verdict::Go);
     brake.resume("hold", Duration::MAX);
     brake.tick(Duration::MAX);
 }
@@ -257,19 +384,22 @@ fn extreme_numbers_overflow_nothing() {
 fn a_mass_that_is_there_from_the_start_is_held_whole() {
     let mut brake = brake();
     let options = OPTIONS;
-    brake.weigh(options.at_least - 1, options.at_least, at(0));
-    brake.weigh(options.at_least, options.at_least * 2, at(0));
+    brake.hold_from_start(options.at_least - 1, options.at_least, at(0));
+    brake.hold_from_start(options.at_least, options.at_least * 2, at(0));
     assert_eq!(brake.held(), [], "neither is a mass");
-    brake.weigh(options.at_least, options.at_least, at(0));
-    brake.weigh(options.at_least, options.at_least, at(0));
+    brake.hold_from_start(options.at_least, options.at_least, at(0));
+    brake.hold_from_start(options.at_least, options.at_least, at(0));
     let [hold] = &*brake.held() else {
         panic!("{:?}", brake.held());
     };
     let id = hold.id.clone();
-    let held = brake.ask(&1, "1", at(0), options.at_least);
+    let held = brake.ask(&1, "1", at(0), Stock::of_nobody(options.at_least));
     assert_eq!(held, Verdict::Held(id.clone()));
     assert!(brake.approve(&id.0));
-    assert_eq!(brake.ask(&1, "1", at(1), options.at_least), Verdict::Go);
+    assert_eq!(
+        brake.ask(&1, "1", at(1), Stock::of_nobody(options.at_least)),
+        Verdict::Go
+    );
 }
 
 proptest! {
@@ -281,7 +411,7 @@ proptest! {
         let mut brake = brake();
         let mut now = 0;
         for (key, gap) in gaps.into_iter().enumerate() {
-            prop_assert_eq!(brake.ask(&key, tenant(key), at(now), total), Verdict::Go);
+            prop_assert_eq!(ask(&mut brake, key, at(now), total), Verdict::Go);
             now += gap;
         }
     }
@@ -301,7 +431,7 @@ proptest! {
         let mut held = HashSet::new();
         for (key, second) in asked {
             // What was let go is not held in its middle, nor is anything let go that is held.
-            match brake.ask(&key, &key.to_string(), at(second), total) {
+            match ask(&mut brake, key, at(second), total) {
                 Verdict::Go => {
                     prop_assert!(!held.contains(&key));
                     went.insert(key);
@@ -319,6 +449,49 @@ proptest! {
         prop_assert_eq!(brake.count(), held.len());
     }
 
+    /// Whatever others did and have held: whoever asks when the window is over, and was not held with
+    /// them, goes on.
+    #[test]
+    fn what_others_lost_before_the_window_holds_nobody_up(
+        storm in prop::collection::vec((0usize..100, 0usize..5, 0u64..300), 0..800),
+        own in 1usize..5,
+        population in 1usize..200,
+    ) {
+        let mut brake = Brake::new(BrakeOptions::default(), 3);
+        let mut storm = storm;
+        storm.sort_by_key(|(_, _, second)| *second);
+        let stock = Stock { copies: population * 5, of_tenant: 5, tenants: population };
+        for (tenant, copy, second) in storm {
+            brake.ask(&(tenant, copy), &tenant.to_string(), at(second), stock);
+        }
+        for copy in 0..own {
+            let verdict = brake.ask(&(1000, copy), "bystander", at(360), stock);
+            prop_assert_eq!(verdict, Verdict::Go);
+        }
+    }
+
+    /// In a disaster that all tenants are in, at most three quarters go, however they are mixed, once there
+    /// are so many that the few count for little.
+    #[test]
+    fn of_a_disaster_much_is_held(
+        order in Just((0..60usize).flat_map(|t| (0..8usize).map(move |c| (t, c))).collect::<Vec<_>>())
+            .prop_shuffle(),
+        sequential in any::<bool>(),
+    ) {
+        let mut order = order;
+        if sequential {
+            order.sort_unstable();
+        }
+        let mut brake = Brake::new(BrakeOptions::default(), 3);
+        let stock = Stock { copies: 480, of_tenant: 8, tenants: 60 };
+        let went = order.iter().filter(|(tenant, copy)| {
+            brake.ask(&(*tenant, *copy), &tenant.to_string(), at(0), stock) == Verdict::Go
+        });
+        let went = went.count();
+        prop_assert!(went <= 480 * 3 / 4, "{} went", went);
+        prop_assert_eq!(brake.count(), 480 - went);
+    }
+
     #[test]
     fn an_approval_releases_exactly_the_hold_it_names(
         bound in prop::collection::btree_set(0usize..6, 1..6),
@@ -333,7 +506,7 @@ proptest! {
         // A key belongs to one tenant.
         let keys: std::collections::BTreeMap<usize, usize> = keys.into_iter().collect();
         for (key, number) in &keys {
-            brake.ask(key, &tenant(*number), at(0), 1000);
+            brake.ask(key, &tenant(*number), at(0), Stock::of_nobody(1000));
         }
         let before = brake.held();
         let why = Why::Cause(Cause::Binding(tenant(named).into()));
@@ -344,7 +517,7 @@ proptest! {
         prop_assert_eq!(brake.held(), others);
         for (key, number) in &keys {
             let free = *number == named || !bound.contains(number);
-            let verdict = brake.ask(key, &tenant(*number), at(1), 1000);
+            let verdict = brake.ask(key, &tenant(*number), at(1), Stock::of_nobody(1000));
             prop_assert_eq!(verdict == Verdict::Go, free);
         }
     }

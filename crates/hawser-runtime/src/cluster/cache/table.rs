@@ -7,34 +7,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memchr::memmem::Finder;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use hawser_sync::subject::Labels;
-use hawser_sync::{Found, Key, Print, Scope, Seen, Side};
+use hawser_sync::Labels;
+use hawser_sync::{Fingerprint, Found, Key, Scope, Seen, Side};
 use kube_lang::object::{Gvk, Object};
 
+use super::SourceId;
+
+mod idle;
 mod places;
 mod size;
 
+use idle::Idle;
 use places::{Labelled, Places};
 pub use size::Size;
 
-/// Deletions that are remembered; older ones are settled long since.
-const GRAVES: usize = 20_000;
+/// The number of deletions that are remembered; older ones are settled.
+const MAX_TOMBSTONES: usize = 20_000;
 
-/// Which part of a kind a table is told of.
+/// The part of a kind that a table covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Only objects that carry this label,
     pub labelled: Option<Arc<str>>,
-    /// with this value; with any where there is none.
+    /// with this value, or with any value if there is none.
     pub value: Option<Arc<str>>,
     pub namespace: Option<Arc<str>>,
-    /// Objects are found by these labels without looking at every one.
+    /// Labels that are indexed.
     pub indexed: Vec<Arc<str>>,
-    /// So many bytes are kept of objects that nobody has asked for; of the others of these no more is
-    /// kept than tells whose they are. Without it, everything is.
+    /// Byte budget for the bodies of objects that nobody has read; beyond it, only identity and labels are kept.
+    /// Without a budget, all bodies are kept.
     pub idle: Option<usize>,
 }
 
@@ -47,7 +52,7 @@ impl Coverage {
         self.labelled.as_ref().is_none_or(fits) && self.reaches(key)
     }
 
-    /// Where something with these labels stands in the index.
+    /// The index entry of an object with these labels.
     fn place<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<u64> {
         if self.indexed.is_empty() {
             return None;
@@ -65,18 +70,18 @@ impl Coverage {
     }
 }
 
-/// An object as a list or an event shows it.
+/// An object from a list or an event.
 pub struct Listed {
     pub key: Key,
     pub version: u64,
-    pub object: Object,
+    pub object: Arc<Object>,
 }
 
-/// What became different, told once.
+/// A change, reported once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub key: Key,
-    /// As it is now, or as it was last seen.
+    /// The object as it is now, or as it was last seen.
     pub object: Arc<Object>,
     pub what: What,
 }
@@ -96,72 +101,64 @@ pub enum What {
     Gone,
 }
 
-/// How a list ended.
+/// The result of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     pub gone: Vec<Change>,
-    /// It was the first one of the table: nobody has been told of anything yet.
+    /// This was the first list of the table: no change has been reported yet.
     pub first: bool,
 }
 
 struct Entry {
     version: u64,
     uid: Box<str>,
-    print: Print,
+    fingerprint: Fingerprint,
     in_deletion: bool,
-    /// Where it stands in the index.
+    /// The position in the index.
     indexed: Option<u64>,
-    /// Where it stands by the labels that were looked for.
+    /// The positions by the labels that were looked for.
     labelled: Box<[Labelled]>,
     body: Box<[u8]>,
     extent: Extent,
-    /// Somebody asked for it: it stays whole.
+    /// The body has been read: it stays whole.
     asked: AtomicBool,
-    /// Answers told of it, and the source itself has not: nobody will tell what becomes of it.
+    /// Known from a write response only; no watch covers the object, so it may go stale unnoticed.
     answered: bool,
 }
 
-/// How much of an object is kept.
+/// The part of an object that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Whole,
-    /// All that can be read of it.
+    /// Everything that can be read of it.
     Fragment,
-    /// Only what tells whose it is, since nobody asked for it.
+    /// Identity and labels only, because nobody has read the body.
     Cut,
 }
 
-struct Grave {
+struct Tombstone {
     uid: Box<str>,
-    /// States up to this version are from before the deletion.
+    /// Versions up to this one are older than the deletion.
     version: u64,
-    /// The event of the deletion was seen, or the answer that reported it.
+    /// The deletion is known from its event, or from the answer that reported it.
     witnessed: bool,
-    /// It was in deletion then, or had no finalizer.
+    /// The object was in deletion, or had no finalizer.
     ended: bool,
-    /// An answer reported it, which tells no version: states of this uid may still come from before it.
+    /// The deletion is known from an answer without a version: older states of this uid may still arrive.
     undated: bool,
 }
 
-/// Objects that nobody asked for, in the order in which they came.
 #[derive(Default)]
-struct Idle {
-    order: VecDeque<(Key, usize)>,
-    known: HashMap<Key, usize>,
-    bytes: usize,
-}
-
-#[derive(Default)]
-struct State {
+struct TableState {
     complete: bool,
     entries: HashMap<Key, Entry>,
     bytes: usize,
     fragments: usize,
-    /// Keys by the values of the indexed labels, hashed, where an object has all of them.
+    /// Keys by the hashed values of the indexed labels, for objects that have all of them.
     index: HashMap<u64, Vec<Key>>,
     places: Places,
-    graves: HashMap<Key, Grave>,
-    buried: VecDeque<Key>,
+    tombstones: HashMap<Key, Tombstone>,
+    tombstone_order: VecDeque<Key>,
     idle: Idle,
 }
 
@@ -169,23 +166,28 @@ struct State {
 pub struct Table {
     side: Side,
     kind: Arc<Gvk>,
+    source: SourceId,
     coverage: Coverage,
-    /// How much is kept of what nobody asked for.
+    /// The byte budget for bodies that nobody has read.
     idle: AtomicUsize,
-    state: RwLock<State>,
-    /// How many objects were looked at to find some.
+    state: RwLock<TableState>,
+    /// The last time at which the server sent anything.
+    heard: Mutex<Instant>,
+    /// The number of objects that were examined to find others.
     #[cfg(test)]
     pub(super) visits: AtomicUsize,
 }
 
 impl Table {
-    pub(super) fn new(side: &Side, kind: &Arc<Gvk>, coverage: Coverage) -> Self {
+    pub(super) fn new(side: &Side, kind: &Arc<Gvk>, source: &SourceId, coverage: Coverage) -> Self {
         Self {
             side: side.clone(),
             kind: Arc::clone(kind),
+            source: Arc::clone(source),
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::default(),
+            heard: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
         }
@@ -199,11 +201,16 @@ impl Table {
         &self.kind
     }
 
+    /// The source of the objects.
+    pub fn source(&self) -> &SourceId {
+        &self.source
+    }
+
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// Whether a whole list has been taken in: only then is anything absent.
+    /// Whether a whole list has been taken in. Before that, no object is absent.
     pub fn is_complete(&self) -> bool {
         self.state.read().complete
     }
@@ -222,14 +229,26 @@ impl Table {
             entries: state.entries.len(),
             bytes: state.bytes,
             fragments: state.fragments,
+            silence: self.heard.lock().elapsed(),
         }
+    }
+
+    /// Notes that the server sent something, even if nothing has changed.
+    pub fn heard(&self) {
+        *self.heard.lock() = Instant::now();
     }
 
     pub fn keys(&self) -> Vec<Key> {
         self.state.read().entries.keys().cloned().collect()
     }
 
-    /// The keys of a cluster, or of one namespace of it.
+    /// The number of objects of a cluster, and the number of clusters that have objects.
+    pub fn share_of(&self, cluster: &str) -> (usize, usize) {
+        let places = &self.state.read().places;
+        (places.count(cluster), places.clusters())
+    }
+
+    /// The keys of a cluster, or of one namespace in it.
     pub fn keys_of(&self, cluster: &str, namespace: Option<&str>) -> Vec<Key> {
         let state = self.state.read();
         let scope = self.scope(cluster);
@@ -241,18 +260,19 @@ impl Table {
         keys
     }
 
-    /// Every object, parsed one after the other.
+    /// All objects, parsed one after the other.
     pub fn all(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.state.read();
         let parsed = |(key, entry): (&Key, &Entry)| Some((key.clone(), entry.object()?));
         state.entries.iter().filter_map(parsed).collect()
     }
 
-    /// None where the table would never be told of this object.
+    /// Reads an object. `None` if the table does not cover it.
     pub(super) fn get(&self, key: &Key) -> Option<Seen> {
         let state = self.state.read();
         if let Some(entry) = state.entries.get(key) {
-            return Some(entry.whole().map_or(Seen::Unknown, Seen::Present));
+            let whole = entry.ask().then(|| entry.object()).flatten();
+            return Some(whole.map_or(Seen::Unknown, Seen::Present));
         }
         let absent = if state.complete {
             Seen::Absent
@@ -262,29 +282,29 @@ impl Table {
         self.coverage.reaches(key).then_some(absent)
     }
 
-    /// The print of what `get` answers: none for unknown, `Some(None)` where the table would never be
-    /// told of this object.
+    /// The fingerprint of the answer of `get`: `None` if the object is unknown, `Some(None)` if the table does not
+    /// cover it.
     #[allow(
         clippy::option_option,
         reason = "not knowing and not being asked are two things"
     )]
-    pub(super) fn print(&self, key: &Key) -> Option<Option<Print>> {
+    pub(super) fn fingerprint(&self, key: &Key) -> Option<Option<Fingerprint>> {
         let state = self.state.read();
         match state.entries.get(key) {
-            Some(entry) => Some(Some(entry.print)),
+            Some(entry) => Some(Some(entry.fingerprint)),
             None if !self.coverage.reaches(key) => Some(None),
-            None => state.complete.then_some(Some(Print::ABSENT)),
+            None => state.complete.then_some(Some(Fingerprint::ABSENT)),
         }
     }
 
-    /// How many bytes are kept of an object.
+    /// The number of bytes that are kept of an object.
     pub(super) fn bytes(&self, key: &Key) -> usize {
         let state = self.state.read();
         state.entries.get(key).map_or(0, |entry| entry.body.len())
     }
 
     pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
-        self.seek(labels);
+        self.index_labels(labels);
         let state = self.state.read();
         let Some(candidates) = self.candidates(&state, cluster, labels) else {
             return Found::Unknown;
@@ -305,34 +325,34 @@ impl Table {
         Found::All(found)
     }
 
-    /// Of the objects with these labels.
-    pub(super) fn print_of(&self, cluster: &str, labels: &Labels) -> Option<Print> {
-        self.seek(labels);
+    /// The fingerprint of the objects with these labels.
+    pub(super) fn fingerprint_of(&self, cluster: &str, labels: &Labels) -> Option<Fingerprint> {
+        self.index_labels(labels);
         let state = self.state.read();
-        let mut prints = Vec::new();
+        let mut fingerprints = Vec::new();
         for (_, entry) in self.candidates(&state, cluster, labels)? {
             let object = entry.object()?;
             if labels.fit(&object) {
-                prints.push(entry.print);
+                fingerprints.push(entry.fingerprint);
             }
         }
-        Some(Print::of_all(prints))
+        Some(Fingerprint::of_all(fingerprints))
     }
 
-    /// Finds objects by these labels from now on without looking at others.
-    fn seek(&self, labels: &Labels) {
+    /// Indexes these labels from now on, so that others are not examined.
+    fn index_labels(&self, labels: &Labels) {
         let is_indexed = self.coverage.place(|label| labels.get(label)).is_some();
-        if is_indexed || self.state.read().places.unsought(labels).is_empty() {
+        if is_indexed || self.state.read().places.unindexed(labels).is_empty() {
             return;
         }
         let mut state = self.state.write();
-        let State {
+        let TableState {
             places, entries, ..
         } = &mut *state;
-        let new = places.unsought(labels);
+        let new = places.unindexed(labels);
         let marks: Vec<_> = new.iter().map(|name| json!(name).to_string()).collect();
         let marks: Vec<_> = marks.iter().map(Finder::new).collect();
-        places.seek(new);
+        places.index_labels(new);
         for (key, entry) in entries {
             if marks.iter().any(|mark| mark.find(&entry.body).is_some())
                 && let Some(object) = entry.object()
@@ -342,10 +362,10 @@ impl Table {
         }
     }
 
-    /// The objects among which everything with these labels is; none where that is not known.
+    /// The candidates for objects with these labels; `None` if these labels are not indexed.
     fn candidates<'s>(
         &'s self,
-        state: &'s State,
+        state: &'s TableState,
         cluster: &'s str,
         labels: &Labels,
     ) -> Option<Box<dyn Iterator<Item = (Key, &'s Entry)> + 's>> {
@@ -394,17 +414,23 @@ impl Table {
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {
         let state = self.state.read();
-        state.graves.get(key).is_some_and(|grave| grave.witnessed)
+        state
+            .tombstones
+            .get(key)
+            .is_some_and(|tombstone| tombstone.witnessed)
     }
 
     /// Whether an object was in deletion when it went, or had no finalizer.
     pub(super) fn saw_end(&self, key: &Key) -> bool {
         let state = self.state.read();
-        state.graves.get(key).is_some_and(|grave| grave.ended)
+        state
+            .tombstones
+            .get(key)
+            .is_some_and(|tombstone| tombstone.ended)
     }
 
-    /// Takes a state from an answer. No event will tell of it any more: what became different is
-    /// answered, for everybody but the one who asked.
+    /// Takes in the state of an object from an answer. No event will report it again, so the change is returned, for
+    /// everybody except the one who asked.
     pub(super) fn learn(&self, key: &Key, object: &Arc<Object>) -> Option<Change> {
         let version = version(object)?;
         if !self.coverage.accepts(key, object) {
@@ -419,29 +445,29 @@ impl Table {
             entry.answered |= is_new;
         }
         // Of a first list all is told when it is whole.
-        (state.complete && news == News::Different)
+        (state.complete && news == PutOutcome::Different)
             .then(|| Change::of(key, Arc::clone(object), What::Changed))
     }
 
-    /// Takes from an answer that an object does not exist; as with `learn`.
+    /// Takes in from an answer that an object does not exist; otherwise like `learn`.
     pub(super) fn learn_gone(&self, key: &Key) -> Option<Change> {
         let mut state = self.state.write();
         let entry = state.take(key)?;
         let last = entry.object();
-        let grave = Grave {
+        let tombstone = Tombstone {
             uid: entry.uid,
             version: entry.version,
             witnessed: true,
             ended: entry.in_deletion,
             undated: true,
         };
-        state.bury(key, grave);
+        state.record_deletion(key, tombstone);
         let last = last.filter(|_| state.complete)?;
         Some(Change::of(key, last, What::Gone))
     }
 
-    /// Forgets what only answers told of, as long as the source has not told of everything: what is not
-    /// watched may be another by now.
+    /// Forgets objects that are known from answers only, until the source has been listed completely: without a watch,
+    /// they may have changed.
     pub fn forget_answers(&self) {
         let mut state = self.state.write();
         if state.complete {
@@ -454,12 +480,12 @@ impl Table {
         }
     }
 
-    /// Whether the table is told of this object, if its source shows what it was asked for.
+    /// Whether the table covers the object, if its source serves what was requested.
     pub fn accepts(&self, listed: &Listed) -> bool {
         self.coverage.accepts(&listed.key, &listed.object)
     }
 
-    /// Takes an event of an object that exists.
+    /// Takes in the event of an object that exists.
     pub fn upsert(&self, listed: &Listed) -> Option<Change> {
         let Listed {
             key,
@@ -476,15 +502,15 @@ impl Table {
             state.rest(key, most);
         }
         drop(state);
-        (news == News::Different).then(|| Change::of(key, Arc::new(object.clone()), What::Changed))
+        (news == PutOutcome::Different).then(|| Change::of(key, Arc::clone(object), What::Changed))
     }
 
-    /// Keeps everything from now on: somebody came who asks for all of it.
-    pub fn keep_all(&self) {
+    /// Keeps all bodies from now on: a reader of the whole table has come.
+    pub(crate) fn keep_all(&self) {
         self.idle.store(usize::MAX, Ordering::Relaxed);
     }
 
-    /// Takes the event of a deletion, or of a label that was taken off.
+    /// Takes in the event of a deletion, or of a label that was removed.
     pub fn delete(&self, listed: &Listed) -> Option<Change> {
         let Listed {
             key,
@@ -503,28 +529,28 @@ impl Table {
         let was_going = object.in_deletion() || known.is_some_and(|entry| entry.in_deletion);
         let known = state.take(key);
         let before = state
-            .graves
+            .tombstones
             .get(key)
-            .is_some_and(|grave| *grave.uid == *uid);
+            .is_some_and(|tombstone| *tombstone.uid == *uid);
         let ended = was_going || object.finalizers().next().is_none();
-        let (seen, seen_end) = match state.graves.get(key).filter(|_| before) {
-            Some(grave) => (grave.witnessed, grave.ended),
+        let (seen, seen_end) = match state.tombstones.get(key).filter(|_| before) {
+            Some(tombstone) => (tombstone.witnessed, tombstone.ended),
             None => (false, false),
         };
-        let grave = Grave {
+        let tombstone = Tombstone {
             uid: uid.into(),
             version: *version,
             witnessed: witnessed || seen,
             ended: ended || seen_end,
             undated: false,
         };
-        state.bury(key, grave);
+        state.record_deletion(key, tombstone);
         drop(state);
-        (known.is_some() || !before).then(|| Change::of(key, Arc::new(object.clone()), What::Gone))
+        (known.is_some() || !before).then(|| Change::of(key, Arc::clone(object), What::Gone))
     }
 
-    /// Ends a list whose objects were all upserted: what it lacked is gone, unless it is known to
-    /// be newer than the list.
+    /// Ends a list whose objects were all upserted. Objects that the list lacks are gone, unless they are known to be
+    /// newer than the list.
     pub fn finish(&self, listed: &HashSet<Key>, as_of: u64) -> Finished {
         let mut state = self.state.write();
         let older = |(key, entry): (&Key, &Entry)| {
@@ -539,21 +565,21 @@ impl Table {
                         .object()
                         .map(|object| Change::of(&key, object, What::Gone)),
                 );
-                let grave = Grave {
+                let tombstone = Tombstone {
                     uid: entry.uid,
                     version: as_of,
                     witnessed: false,
                     ended: entry.in_deletion,
                     undated: false,
                 };
-                state.bury(&key, grave);
+                state.record_deletion(&key, tombstone);
             }
         }
         let first = !std::mem::replace(&mut state.complete, true);
         Finished { gone, first }
     }
 
-    /// Tells of everything there is, as a first list does.
+    /// Reports every object, as a first list does.
     pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
@@ -568,12 +594,11 @@ impl Table {
         }
     }
 
-    /// Forgets the order of versions: the source began to count anew, as after it was restored
-    /// from an older copy of its data.
-    pub fn distrust_versions(&self) {
+    /// Forgets the order of versions, because the source counts from the beginning, as after a restore from a backup.
+    pub(crate) fn distrust_versions(&self) {
         let mut state = self.state.write();
-        state.graves.clear();
-        state.buried.clear();
+        state.tombstones.clear();
+        state.tombstone_order.clear();
         for entry in state.entries.values_mut() {
             entry.version = 0;
         }
@@ -586,31 +611,31 @@ impl Table {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum PutOutcome {
     Different,
-    /// Known, but for what changes with every write.
+    /// Known already, except for what changes with every write.
     Same,
-    /// Something newer is known.
+    /// A newer version is known.
     Older,
 }
 
-impl State {
-    fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> News {
+impl TableState {
+    fn put(&mut self, coverage: &Coverage, key: &Key, version: u64, object: &Object) -> PutOutcome {
         let uid = object.uid().unwrap_or_default();
-        if let Some(grave) = self.graves.get(key) {
-            let dead = grave.undated && *grave.uid == *uid;
-            if dead || version <= grave.version {
-                return News::Older;
+        if let Some(tombstone) = self.tombstones.get(key) {
+            let dead = tombstone.undated && *tombstone.uid == *uid;
+            if dead || version <= tombstone.version {
+                return PutOutcome::Older;
             }
         }
         let known = self.entries.get(key);
         if known.is_some_and(|entry| version < entry.version) {
-            return News::Older;
+            return PutOutcome::Older;
         }
-        let print = Print::of(object);
+        let (fingerprint, body) = Fingerprint::with_text(object);
         let news = match known {
-            Some(entry) if entry.print == print => News::Same,
-            _ => News::Different,
+            Some(entry) if entry.fingerprint == fingerprint => PutOutcome::Same,
+            _ => PutOutcome::Different,
         };
         let asked = known.is_some_and(|entry| entry.asked.load(Ordering::Relaxed));
         let answered = known.is_some_and(|entry| entry.answered);
@@ -629,13 +654,13 @@ impl State {
             Some(known) => self.places.relabel(key, &known.labelled, object),
             None => self.places.insert(key, object),
         };
-        self.graves.remove(key);
+        self.tombstones.remove(key);
         let entry = Entry {
             version,
             asked: asked.into(),
             answered,
             uid: uid.into(),
-            print,
+            fingerprint,
             in_deletion: object.in_deletion(),
             extent: if object.is_fragment() {
                 Extent::Fragment
@@ -644,9 +669,7 @@ impl State {
             },
             indexed,
             labelled,
-            body: serde_json::to_vec(object.as_value())
-                .expect("a JSON value has no keys but strings")
-                .into(),
+            body: body.into(),
         };
         self.count(&entry);
         if let Some(before) = self.entries.insert(key.clone(), entry) {
@@ -655,8 +678,7 @@ impl State {
         news
     }
 
-    /// Counts an object that nobody asked for; where these are too many bytes, those that lay there for
-    /// longest are cut.
+    /// Counts the body of an object that nobody has read. Beyond the budget, the oldest of these bodies are dropped.
     fn rest(&mut self, key: &Key, most: usize) {
         let Some(entry) = self.entries.get(key) else {
             return;
@@ -705,54 +727,26 @@ impl State {
         }
     }
 
-    fn bury(&mut self, key: &Key, grave: Grave) {
-        if self.graves.insert(key.clone(), grave).is_none() {
-            self.buried.push_back(key.clone());
+    fn record_deletion(&mut self, key: &Key, tombstone: Tombstone) {
+        if self.tombstones.insert(key.clone(), tombstone).is_none() {
+            self.tombstone_order.push_back(key.clone());
         }
-        while self.buried.len() > GRAVES {
-            if let Some(oldest) = self.buried.pop_front() {
-                self.graves.remove(&oldest);
+        while self.tombstone_order.len() > MAX_TOMBSTONES {
+            if let Some(oldest) = self.tombstone_order.pop_front() {
+                self.tombstones.remove(&oldest);
             }
         }
     }
 }
 
-impl Idle {
-    fn push(&mut self, key: &Key, bytes: usize) {
-        let known = self.known.get(key).copied().unwrap_or_default();
-        // What grows counts anew: only the sum of all that is queued is a bound.
-        if bytes > known {
-            self.known.insert(key.clone(), bytes);
-            self.bytes += bytes + Self::EACH;
-            self.order.push_back((key.clone(), bytes));
-        }
-    }
-
-    fn pop(&mut self) -> Option<Key> {
-        let (key, bytes) = self.order.pop_front()?;
-        self.bytes -= bytes + Self::EACH;
-        if self.known.get(&key) == Some(&bytes) {
-            self.known.remove(&key);
-        }
-        Some(key)
-    }
-
-    /// What is counted of an object beside its body.
-    const EACH: usize = 256;
-}
-
 impl Entry {
-    /// Notes that somebody has a use for it; whether it is there whole.
+    /// Notes that the object is used; returns whether its body is there.
     fn ask(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
         self.extent != Extent::Cut
     }
 
-    fn whole(&self) -> Option<Arc<Object>> {
-        self.ask().then(|| self.object()).flatten()
-    }
-
-    /// Leaves no more of it than tells whose it is.
+    /// Reduces the object to its identity and labels.
     fn shrink(&mut self) {
         if self.extent != Extent::Whole || self.asked.load(Ordering::Relaxed) {
             return;
@@ -771,7 +765,7 @@ impl Entry {
         }
     }
 
-    /// What is kept of it.
+    /// The kept part of the object.
     fn object(&self) -> Option<Arc<Object>> {
         let value: Value = serde_json::from_slice(&self.body).ok()?;
         let object = if self.extent == Extent::Fragment {
@@ -783,7 +777,7 @@ impl Entry {
     }
 }
 
-/// The version of an object as a number, which servers of this kind make it.
+/// The version of an object as a number, as API servers make it.
 pub fn version(object: &Object) -> Option<u64> {
     object.resource_version()?.parse().ok()
 }

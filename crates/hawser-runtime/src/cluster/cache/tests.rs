@@ -48,7 +48,7 @@ impl Shelf {
         Listed {
             key: self.key(name),
             version,
-            object: object(name, version, more),
+            object: object(name, version, more).into(),
         }
     }
 
@@ -103,7 +103,10 @@ fn nothing_is_absent_before_a_whole_list_was_seen() {
     let shelf = shelf(Coverage::default());
     let key = shelf.key("a");
     assert_eq!(shelf.cache.get(&key), Seen::Unknown);
-    assert_eq!(shelf.cache.print(&Question::Object(key.clone())), None);
+    assert_eq!(
+        shelf.cache.fingerprint(&Question::Object(key.clone())),
+        None
+    );
     assert_eq!(
         shelf.cache.find(&shelf.scope, &Labels::default()),
         Found::Unknown
@@ -111,8 +114,8 @@ fn nothing_is_absent_before_a_whole_list_was_seen() {
     shelf.replace(&[], 1);
     assert_eq!(shelf.cache.get(&key), Seen::Absent);
     assert_eq!(
-        shelf.cache.print(&Question::Object(key)),
-        Some(Print::ABSENT)
+        shelf.cache.fingerprint(&Question::Object(key)),
+        Some(Fingerprint::ABSENT)
     );
     assert_eq!(
         shelf.cache.find(&shelf.scope, &Labels::default()),
@@ -307,21 +310,21 @@ fn objects_are_found_by_their_indexed_labels_as_these_change() {
         (find("x"), find("y")),
         (vec!["a".into(), "b".into()], vec!["c".into()])
     );
-    let print = |label| {
+    let fingerprint = |label| {
         shelf
             .cache
-            .print(&Question::Marked(shelf.scope.clone(), by(label)))
+            .fingerprint(&Question::Marked(shelf.scope.clone(), by(label)))
     };
-    let before = print("x");
+    let before = fingerprint("x");
     shelf.table.upsert(&with("a", 2, "y"));
     assert_eq!(
         (find("x"), find("y")),
         (vec!["b".into()], vec!["a".into(), "c".into()])
     );
-    assert_ne!(print("x"), before);
+    assert_ne!(fingerprint("x"), before);
     shelf.table.delete(&with("b", 3, "x"));
     assert_eq!(find("x"), Vec::<String>::new());
-    assert_eq!(print("x"), Some(Print::of_all([])));
+    assert_eq!(fingerprint("x"), Some(Fingerprint::of_all([])));
     let unlabelled = shelf.cache.find(&shelf.scope, &Labels::default());
     assert_eq!(
         unlabelled,
@@ -347,7 +350,10 @@ fn two_tables_of_a_kind_each_know_their_part() {
         Seen::Unknown,
         "the other table may have it"
     );
-    assert_eq!(shelf.cache.print(&Question::Object(state.clone())), None);
+    assert_eq!(
+        shelf.cache.fingerprint(&Question::Object(state.clone())),
+        None
+    );
     second.finish(&HashSet::new(), 1);
     assert_eq!(shelf.cache.get(&shelf.key("a")), Seen::Absent);
     assert_eq!(shelf.cache.get(&state), Seen::Absent);
@@ -411,7 +417,7 @@ proptest! {
                     let (listed, deleted) = &events[index % events.len()];
                     if !deleted {
                         let request = Request::Read { key: listed.key.clone() };
-                        let answer = Answer::Object(Arc::new(listed.object.clone()));
+                        let answer = Answer::Object(Arc::clone(&listed.object));
                         shelf.cache.learn(&request, &answer);
                     }
                 }
@@ -453,7 +459,7 @@ fn of_what_nobody_asked_for_only_so_much_is_kept_whole() {
     assert!(
         shelf
             .cache
-            .print(&Question::Object(first.clone()))
+            .fingerprint(&Question::Object(first.clone()))
             .is_some()
     );
     assert_eq!(shelf.seen("o19"), Some(20));
@@ -514,7 +520,7 @@ fn many(clusters: &[&str], objects: usize) -> (Arc<Cache>, Arc<Table>, Vec<Scope
             table.upsert(&Listed {
                 key: scope.key(Some(if i % 2 == 0 { "even" } else { "odd" }), &name),
                 version: 1,
-                object: object(&name, 1, labels),
+                object: object(&name, 1, labels).into(),
             });
         }
     }
@@ -563,7 +569,7 @@ fn objects_with_a_label_are_found_without_a_look_at_others() {
     assert_eq!(found(&seventh), ["o7"]);
     assert_eq!(visits(&table), 1);
     let question = Question::Marked(scopes[0].clone(), seventh.clone());
-    let print = cache.print(&question);
+    let fingerprint = cache.fingerprint(&question);
     assert_eq!(visits(&table), 1);
     assert_eq!(found(&labels(&[("n", "none")])), [""; 0]);
     assert_eq!(visits(&table), 0);
@@ -574,13 +580,13 @@ fn objects_with_a_label_are_found_without_a_look_at_others() {
         let listed = Listed {
             key: scopes[0].key(Some("odd"), name),
             version,
-            object: object(name, version, more),
+            object: object(name, version, more).into(),
         };
         table.upsert(&listed);
     };
     relabel("o7", 2, "8");
     assert_eq!(found(&seventh), [""; 0]);
-    assert_ne!(cache.print(&question), print);
+    assert_ne!(cache.fingerprint(&question), fingerprint);
     relabel("o9", 3, "7");
     assert_eq!(found(&seventh), ["o9"]);
     table.learn_gone(&scopes[0].key(Some("odd"), "o9"));

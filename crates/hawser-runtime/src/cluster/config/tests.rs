@@ -197,7 +197,7 @@ fn overrides_take_the_place_of_server_and_authority() {
         .unwrap()
         .read()
         .unwrap_err();
-    assert!(crate::process::logging::chain(&error).contains("missing.crt"));
+    assert!(crate::errors::chain(&error).contains("missing.crt"));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn what_cannot_be_read_is_named_and_its_secrets_are_not_quoted() {
         let error = Source::workspace(&files.write("config", text))
             .read()
             .unwrap_err();
-        let text = crate::process::logging::chain(&error);
+        let text = crate::errors::chain(&error);
         assert!(text.contains("config") && !text.contains("hush"), "{text}");
     }
     let error = Source::workspace(&files.write("config", ""))
         .read()
         .unwrap_err();
-    assert!(crate::process::logging::chain(&error).contains("current context"));
+    assert!(crate::errors::chain(&error).contains("current context"));
 }

@@ -1,7 +1,7 @@
-//! Configurations that change while they are in use: tokens and certificates are short-lived.
+//! Configurations that change while they are in use, because tokens and certificates are short-lived.
 //!
-//! Files are looked at, not watched: mounted Secrets are swapped by links, and a look every few seconds costs
-//! nothing. Their contents are compared, so that one that is written again as it was changes nothing.
+//! Files are polled, not watched: the kubelet swaps mounted Secrets by symbolic links, and reading them every few
+//! seconds is cheap. The contents are compared, so a file that is rewritten with the same content causes no reload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::{ConfigError, Source, named_files};
-use crate::process::logging::chain;
+use crate::errors::chain;
 
-/// How often files are looked at.
+/// The polling interval.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
-/// A file that names other files each time it is read is not waited for.
+/// The number of attempts to read a set of files that keeps changing.
 const MOST_ROUNDS: usize = 3;
 
-/// What the files held, a hash each; none where there was nothing to read.
+/// A hash of each file; `None` if there was nothing to read.
 type Prints = BTreeMap<PathBuf, Option<[u8; 32]>>;
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
 pub struct Watched {
     source: Source,
-    /// The kubeconfigs, and what the last good one names.
+    /// The kubeconfigs, and the files that the last valid one names.
     files: BTreeSet<PathBuf>,
-    /// What is in use.
+    /// The hashes of the configuration in use.
     used: Prints,
-    /// What was found wanting, and has been told.
+    /// The hashes of an invalid configuration that has been logged.
     told: Option<Prints>,
 }
 
@@ -50,8 +50,8 @@ impl Watched {
         Ok((watched, config))
     }
 
-    /// Hands over each new configuration, until it is dropped. One that cannot be read or is refused is told in
-    /// the log, the one in use stays, and the new one is tried again at the next look.
+    /// Passes each new configuration on, until dropped. If a configuration cannot be read or is refused, that is
+    /// logged, the current one stays in use, and the new one is tried again at the next poll.
     pub async fn follow<E: std::error::Error>(
         mut self,
         mut renew: impl FnMut(kube::Config) -> Result<(), E>,
@@ -80,7 +80,7 @@ impl Watched {
         };
         match renewed {
             Ok(read) => {
-                tracing::info!(origin, "credentials were read again");
+                tracing::info!(origin, "reloaded credentials");
                 self.used = read;
                 self.told = None;
             }
@@ -88,7 +88,7 @@ impl Watched {
                 tracing::error!(
                     origin,
                     error,
-                    "new credentials cannot be used, the old ones stay"
+                    "cannot use the new credentials; keeping the old ones"
                 );
                 self.told = Some(found);
             }
@@ -96,8 +96,8 @@ impl Watched {
         }
     }
 
-    /// Reads the configuration, with what its files held just before: what is written meanwhile is a change the
-    /// next time.
+    /// Reads the configuration and the hashes of its files from just before. A write in between counts as a change at
+    /// the next poll.
     fn read(&mut self) -> Result<(Prints, kube::Config), ConfigError> {
         let mut rounds = 0;
         loop {

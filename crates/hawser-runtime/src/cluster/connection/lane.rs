@@ -1,58 +1,73 @@
-//! The lane to one server: how many calls may be under way, and whether it asked for a pause.
+//! The lane to one server: the number of concurrent calls, and the pauses that the server asks for.
 
+use std::collections::HashMap;
+use std::future;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::{CallClass, CallError, Limits, Reply};
 
 mod line;
 
-use line::{Line, Tenant};
+use line::{Line, SLOW, Tenant};
 
 /// The pause after a refusal that names none.
 const PAUSE: Duration = Duration::from_secs(1);
-/// No server holds a lane for longer, whatever it says.
+/// The longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A pause shorter than this is waited out in line.
+/// A shorter pause is waited out in line.
 const WAITED_OUT: Duration = Duration::from_millis(100);
-/// How long a call waits for its turn.
+/// The longest time that a call waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Events under way at the same time. They take no turn of other calls.
+/// Concurrent calls for events. They take no turn from other calls.
 const EVENTS: usize = 16;
 
 pub(super) struct Lane {
     origin: String,
     begun: Instant,
     line: Mutex<Line<oneshot::Sender<()>>>,
+    /// Notified when a call is given up, by number.
+    under_way: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     events: Semaphore,
     rate: Option<Rate>,
 }
 
-/// The right to have a call under way, given back when it is dropped.
+/// The permission for one call, returned when it is dropped.
 pub(super) struct Turn<'l> {
-    _place: Option<Place<'l>>,
+    place: Option<LinePosition<'l>>,
     _event: Option<SemaphorePermit<'l>>,
 }
 
+impl Turn<'_> {
+    /// Resolves when the call is to be given up: it got no response for long, and another tenant waits for its place.
+    pub(super) async fn given_up(&mut self) {
+        if let Some(place) = &mut self.place
+            && (&mut place.given_up).await.is_ok()
+        {
+            return;
+        }
+        future::pending::<()>().await;
+    }
+}
+
 /// A place in the line, before and after its turn has come.
-struct Place<'l> {
+struct LinePosition<'l> {
     lane: &'l Lane,
     tenant: Tenant,
     number: u64,
+    given_up: oneshot::Receiver<()>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for LinePosition<'_> {
     fn drop(&mut self) {
-        let now = self.lane.now();
+        self.lane.under_way.lock().remove(&self.number);
         let mut line = self.lane.line.lock();
-        line.leave(&self.tenant, self.number, now);
-        let admitted = line.admit(now);
-        drop(line);
-        tell(admitted);
+        line.leave(&self.tenant, self.number, self.lane.now());
+        self.lane.go_on(line);
     }
 }
 
@@ -63,10 +78,10 @@ fn tell(admitted: Vec<oneshot::Sender<()>>) {
     }
 }
 
-/// So many calls a second, and twice as many at once where there were none for a while.
+/// A rate of calls: twice as many at once after a quiet time.
 struct Rate {
     every: Duration,
-    /// When the next call would be sent, were it not for what may be sent at once.
+    /// The time of the next call, if bursts were not allowed.
     next: Mutex<Instant>,
 }
 
@@ -78,7 +93,7 @@ impl Rate {
         }
     }
 
-    /// When the next call may be sent, which then is taken.
+    /// The time at which the next call may be sent; reserves it.
     fn take(&self, now: Instant) -> Instant {
         let mut next = self.next.lock();
         let earliest = (*next).max(now);
@@ -94,12 +109,13 @@ impl Lane {
             origin: origin.to_owned(),
             begun: Instant::now(),
             line: Mutex::new(Line::new(limits.in_flight)),
+            under_way: Mutex::default(),
             events: Semaphore::new(EVENTS),
             rate: limits.per_second.map(Rate::new),
         }
     }
 
-    /// Waits until one call more is within the rate.
+    /// Waits until one more call is within the rate.
     pub(super) async fn paced(&self) {
         if let Some(rate) = &self.rate {
             tokio::time::sleep_until(rate.take(Instant::now())).await;
@@ -114,8 +130,7 @@ impl Lane {
         self.begun.elapsed()
     }
 
-    /// Waits for a turn. While the server wants a pause nothing waits here: the caller has other
-    /// things to do.
+    /// Waits for a turn. Fails at once while the server wants a pause, because the caller has other work.
     pub(super) async fn turn(
         &self,
         tenant: &Tenant,
@@ -142,33 +157,54 @@ impl Lane {
             self.free(tenant).await?;
         }
         Ok(Turn {
-            _place: place,
+            place,
             _event: event,
         })
     }
 
-    /// A place in the line whose turn has come.
-    async fn place(&self, tenant: &Tenant) -> Result<Place<'_>, CallError> {
-        let (place, called) = self.enter(tenant);
-        match timeout(PATIENCE, called).await {
-            Ok(Ok(())) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(CallError::NoTurn),
+    /// Waits for a place whose turn has come.
+    async fn place(&self, tenant: &Tenant) -> Result<LinePosition<'_>, CallError> {
+        let (place, mut called) = self.enter(tenant);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let look = deadline.min(Instant::now() + SLOW);
+            match timeout_at(look, &mut called).await {
+                Ok(Ok(())) => return Ok(place),
+                // Calls that get no response may be given up by now.
+                Err(_) if look < deadline => self.go_on(self.line.lock()),
+                Ok(Err(_)) | Err(_) => return Err(CallError::NoTurn),
+            }
         }
     }
 
-    fn enter(&self, tenant: &Tenant) -> (Place<'_>, oneshot::Receiver<()>) {
+    fn enter(&self, tenant: &Tenant) -> (LinePosition<'_>, oneshot::Receiver<()>) {
         let (waiter, called) = oneshot::channel();
-        let now = self.now();
+        let (ends, given_up) = oneshot::channel();
         let mut line = self.line.lock();
-        let place = Place {
+        let number = line.enter(tenant, waiter, self.now());
+        self.under_way.lock().insert(number, ends);
+        self.go_on(line);
+        let place = LinePosition {
             lane: self,
             tenant: tenant.clone(),
-            number: line.enter(tenant, waiter, now),
+            number,
+            given_up,
         };
+        (place, called)
+    }
+
+    /// Lets calls go whose turn has come, and gives up calls that are in their way.
+    fn go_on(&self, mut line: MutexGuard<'_, Line<oneshot::Sender<()>>>) {
+        let now = self.now();
         let admitted = line.admit(now);
+        let given_up = line.give_up(now);
         drop(line);
         tell(admitted);
-        (place, called)
+        for number in given_up {
+            let ends = self.under_way.lock().remove(&number);
+            // A call that has ended meanwhile need not be told.
+            let _ = ends.map(|ends| ends.send(()));
+        }
     }
 
     async fn free(&self, tenant: &Tenant) -> Result<(), CallError> {
@@ -183,10 +219,10 @@ impl Lane {
         }
     }
 
-    /// Takes from an answer whether the server wants a pause, and from whom.
+    /// Reads from a response whether the server wants a pause, and from whom.
     ///
-    /// What limits a server as a whole answers in plain words, before anything looks at the request. A
-    /// `Status` comes from behind it, where webhooks of the tenant may have the word.
+    /// The limit of the server as a whole responds in plain text, before it looks at the request. A `Status` comes from
+    /// behind it, possibly from a webhook of the tenant.
     pub(super) fn answered(&self, tenant: &Tenant, class: CallClass, reply: &Reply) {
         let pause = match (reply.status, reply.retry_after) {
             (429, pause) => pause.unwrap_or(PAUSE),

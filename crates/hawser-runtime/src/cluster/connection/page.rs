@@ -1,4 +1,4 @@
-//! A page of a list, item by item as they arrive: no more of it is held than one item.
+//! A page of a list, read item by item: only one item is in memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use tokio::time::Instant;
 
 use super::{CallError, chain, within};
 
-/// No object is larger than a few megabytes, so no item is.
+/// The largest item: no object has more than a few megabytes.
 const LONGEST_ITEM: usize = 64 << 20;
 
-/// The answer to a list.
+/// The response to a list.
 pub struct Page {
     body: Body,
-    /// How long is waited for more of it.
+    /// The longest wait for more data.
     patience: Duration,
     splitter: Splitter,
 }
 
-/// What a page says beside its items.
+/// The fields of a page beside its items.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PageEnd {
     pub resource_version: String,
-    /// By which the next page is asked for; empty after the last one.
+    /// The token for the next page; empty after the last one.
     #[serde(rename = "continue")]
     pub next: String,
 }
@@ -42,7 +42,7 @@ impl Page {
         }
     }
 
-    /// The next item; none after the last one.
+    /// The next item; `None` after the last one.
     pub async fn item(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             if let Some(item) = self.splitter.items.pop_front() {
@@ -65,14 +65,14 @@ impl Page {
         }
     }
 
-    /// What the page says of itself, which is known once all items are read.
+    /// The other fields of the page, known once all items are read.
     pub fn end(self) -> Result<PageEnd, CallError> {
         self.splitter.end()
     }
 }
 
-/// Parts the items of a list from the rest of it. It follows brackets and texts alone: whether an item
-/// is valid is found out by whoever parses it.
+/// Separates the items of a list from the rest of it. It follows brackets and strings only: parsing an item shows
+/// whether it is valid.
 #[derive(Default)]
 struct Splitter {
     /// The list without its items.
@@ -82,14 +82,14 @@ struct Splitter {
     depth: usize,
     in_text: bool,
     is_escaped: bool,
-    /// The text at the top of the list that came last, as far as it may be `items"`.
+    /// The last string at the top level of the list, as far as it may be `items"`.
     field: Vec<u8>,
     in_items: bool,
 }
 
-/// The name of the field, with the quote that ends it.
+/// The name of the field, with the closing quote.
 const ITEMS: &[u8] = b"items\"";
-/// How many brackets are open between items.
+/// The number of open brackets between items.
 const BETWEEN: usize = 2;
 
 impl Splitter {

@@ -1,28 +1,28 @@
-//! What a server says against a request.
+//! The refusal of a request by a server.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// A `Status` document, or as much of one as there is.
+/// A `Status` document, or the parts of it that exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// The object it is about; empty where the path itself is unknown.
+    /// The name of the object; empty if the path itself is unknown.
     pub name: String,
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
+pub struct StatusCause {
     pub field: String,
     pub reason: String,
     pub message: String,
 }
 
-/// How much of an answer that is no `Status` is repeated.
+/// The longest part of a response without `Status` that is quoted.
 const QUOTED: usize = 200;
 
 impl Refusal {
@@ -39,7 +39,7 @@ impl Refusal {
         };
         let details = status.get("details").unwrap_or(&Value::Null);
         let causes = details.get("causes").and_then(Value::as_array);
-        let cause = |cause: &Value| Cause {
+        let cause = |cause: &Value| StatusCause {
             field: text(cause, "field"),
             reason: text(cause, "reason"),
             message: text(cause, "message"),
@@ -56,7 +56,7 @@ impl Refusal {
     pub(super) fn not_json(code: u16, error: &serde_json::Error) -> Self {
         Self {
             code,
-            message: format!("the answer is no JSON document: {error}"),
+            message: format!("the response is not JSON: {error}"),
             ..Self::default()
         }
     }

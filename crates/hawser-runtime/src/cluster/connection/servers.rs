@@ -1,4 +1,4 @@
-//! The servers that one account reaches: one client an origin, made anew when credentials change.
+//! The servers that one account reaches: one client for each origin, rebuilt when credentials change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{CONNECT_TIMEOUT, Lane, Limits, Server};
 
-/// Why no connection could be made up. Nothing was sent yet.
+/// The reason why a client cannot be made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("{url:?} is no address of a server: {problem}")]
+    #[error("{url:?} is not the URL of a server: {problem}")]
     Address { url: String, problem: String },
     #[error("no client for {url}: {problem}")]
     Client { url: String, problem: String },
@@ -40,7 +40,7 @@ impl Account {
         self.config.read().cluster_url.to_string()
     }
 
-    /// The server of an address, and the path on it.
+    /// The server of an address, and its path.
     pub(super) fn server(&self, url: &str) -> Result<(Arc<Server>, String), ConnectError> {
         let (origin, path) = split(url)?;
         let mut servers = self.servers.lock();
@@ -83,7 +83,7 @@ fn split(url: &str) -> Result<(String, String), ConnectError> {
     Ok((format!("{scheme}://{authority}"), path))
 }
 
-/// A client without what bites: a retry inside the call, reads that end watches.
+/// A client without retries inside a call and without read timeouts, which would end watches.
 fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectError> {
     let failed = |problem: String| ConnectError::Client {
         url: origin.to_owned(),
@@ -92,7 +92,7 @@ fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectEr
     let by_http = |proxy: &Uri| matches!(proxy.scheme_str(), Some("http" | "https"));
     if !config.proxy_url.as_ref().is_none_or(by_http) {
         // The address may have a password in it, and the client's own words repeat it.
-        let problem = "its proxy-url is no address by http or https";
+        let problem = "its proxy-url is not an http or https URL";
         return Err(failed(problem.to_owned()));
     }
     let mut config = config.clone();
@@ -103,5 +103,5 @@ fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectEr
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    kube::Client::try_from(config).map_err(|error| failed(super::chain(&error)))
+    kube::Client::try_from(config).map_err(|error| failed(crate::errors::chain(&error)))
 }

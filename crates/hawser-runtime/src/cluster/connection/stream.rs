@@ -1,4 +1,4 @@
-//! A long answer, line by line.
+//! A long response, line by line.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::Response;
@@ -7,15 +7,15 @@ use kube::client::Body;
 
 use super::{CallError, Refusal, chain};
 
-/// No object is larger than a few megabytes, so no line is.
+/// The longest line: no object has more than a few megabytes.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// The answer to a watch: its status, and lines that arrive in their own time.
+/// The response to a watch: its status, then lines as they come.
 pub struct Streamed {
     pub status: u16,
     body: Body,
     rest: BytesMut,
-    /// How much of `rest` is known to hold no end of a line.
+    /// The length of the prefix of `rest` that has no line end.
     searched: usize,
 }
 
@@ -29,8 +29,7 @@ impl Streamed {
         }
     }
 
-    /// The next line, without its end; none when the server ended the answer. Cancelling loses
-    /// nothing.
+    /// The next line, without its end; `None` when the server ended the response. Cancel-safe.
     pub async fn line(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             if let Some(end) = self.rest[self.searched..].iter().position(|b| *b == b'\n') {
@@ -59,7 +58,7 @@ impl Streamed {
         }
     }
 
-    /// What the server says where the status is no success.
+    /// The refusal, if the status is not a success.
     pub async fn refusal(mut self) -> Refusal {
         let mut text = Vec::new();
         while let Ok(Some(line)) = self.line().await {

@@ -1,4 +1,4 @@
-//! The documents of discovery, and what they say of a kind.
+//! The discovery documents, and the kinds in them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,20 +9,20 @@ pub struct Kind {
     pub group: String,
     pub kind: String,
     pub plural: String,
-    /// Empty where the server does not say it.
+    /// Empty if the server does not say it.
     pub singular: String,
     pub namespaced: bool,
     pub short_names: Vec<String>,
     pub categories: Vec<String>,
     /// In the order of the server.
     pub versions: Vec<KindVersion>,
-    /// The version that the server prefers of those that have it.
+    /// The version that the server prefers among those that have the kind.
     pub preferred: String,
-    /// Versions of the group that did not answer: the kind may be in them too.
+    /// Versions of the group that did not respond: the kind may be in them too.
     pub unknown_versions: Vec<String>,
 }
 
-/// One version, and what is served beside the object.
+/// One version, with the subresources that it serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindVersion {
     pub name: String,
@@ -30,13 +30,13 @@ pub struct KindVersion {
     pub scale: bool,
 }
 
-/// A group, as its versions answered.
+/// A group, from the responses of its versions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     name: String,
     preferred: String,
     versions: Vec<(String, Vec<Resource>)>,
-    /// Versions that did not answer, and why.
+    /// Versions that did not respond, and why.
     pub(super) failures: Vec<(String, String)>,
 }
 
@@ -137,7 +137,7 @@ impl Group {
 }
 
 impl Resource {
-    /// `deployments/status`: something beside an object.
+    /// `deployments/status`: a subresource.
     fn is_part(&self) -> bool {
         self.name.contains('/')
     }

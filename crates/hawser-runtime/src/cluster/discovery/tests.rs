@@ -151,7 +151,7 @@ async fn those_who_waited_share_a_failure_and_the_next_one_asks_again() {
         assert!(
             error
                 .to_string()
-                .starts_with("asking what /apis/a.org serves: status 503"),
+                .starts_with("discovering /apis/a.org: status 503"),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! Names of clusters and namespaces, each kept once for as long as anything bears it.
+//! Interned names of clusters and namespaces.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Names {
     known: HashSet<Arc<str>>,
-    /// With so many names, those that nothing bears any more are dropped.
+    /// With this many names, unused ones are dropped.
     full: usize,
 }
 
-/// Fewer names are not worth looking through.
+/// With fewer names, unused ones are not looked for.
 const FEW: usize = 256;
 
 impl Names {

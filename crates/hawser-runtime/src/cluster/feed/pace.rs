@@ -1,4 +1,4 @@
-//! How long feeds wait, and for what.
+//! The timing of feeds.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 pub struct Pace {
     /// A watch that says nothing for this long, not even a bookmark, is replaced.
     pub silence: Duration,
-    /// The first and the longest wait before something is tried again.
+    /// The first and the longest wait before a retry.
     pub retry: (Duration, Duration),
-    /// How many seconds a watch is asked to last, at least and at most. They are spread between the two,
-    /// so that watches do not end all at once.
+    /// The shortest and the longest duration of a watch in seconds. Watches get a random duration between the two, so
+    /// that they do not all end at once.
     pub lasts: (u64, u64),
 }
 
@@ -33,13 +33,13 @@ impl Pace {
     }
 }
 
-/// Objects a page of a list: fewer where so many did not come through.
+/// The page size of lists: smaller after a page failed.
 pub(super) struct PageSize {
     now: usize,
     most: usize,
 }
 
-/// Objects a page where nothing is wrong.
+/// The page size without failures.
 const PAGE: usize = 500;
 
 impl Default for PageSize {
@@ -56,7 +56,7 @@ impl PageSize {
         self.now
     }
 
-    /// A page did not come through; whether a smaller one may.
+    /// A page failed; returns whether a smaller one may succeed.
     pub(super) fn shrink(&mut self) -> bool {
         let can = self.now > 1;
         self.most = (self.now / 2).max(1);
@@ -64,13 +64,13 @@ impl PageSize {
         can
     }
 
-    /// A page came through.
+    /// A page succeeded.
     pub(super) fn grow(&mut self) {
         self.now = (self.now * 2).min(self.most);
     }
 
-    /// A whole list came through: the next one may try more.
-    pub(super) fn relax(&mut self) {
+    /// A whole list succeeded: the next one may use a larger page.
+    pub(super) fn list_succeeded(&mut self) {
         self.most = (self.most * 2).min(PAGE);
         self.grow();
     }
@@ -109,7 +109,7 @@ fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// Something between 0 and 1.
+/// A random number between 0 and 1.
 fn fraction() -> f64 {
     let random = u32::try_from(random() >> 32).unwrap_or_default();
     f64::from(random) / f64::from(u32::MAX)

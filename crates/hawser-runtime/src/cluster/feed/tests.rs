@@ -12,8 +12,8 @@ use kube_lang::object::Gvk;
 
 struct Told(mpsc::UnboundedSender<Change>);
 
-impl Listener for Told {
-    fn changed(&self, change: Change) {
+impl EventHandler for Told {
+    fn changed(&self, _: &Arc<Table>, change: Change) {
         self.0.send(change).unwrap();
     }
 }
@@ -146,10 +146,9 @@ async fn a_list_is_told_when_it_is_whole_and_then_every_change() {
     assert!(!fed.has("a") && fed.has("b") && fed.has("c"));
     assert_eq!(
         fed.feed.health(),
-        Health {
+        FeedHealth {
             complete: true,
-            problem: None,
-            forbidden: false
+            ..FeedHealth::default()
         }
     );
 }
@@ -218,6 +217,43 @@ async fn a_watch_that_falls_silent_is_replaced() {
     fed.told_of("a", What::Changed).await;
     create(&fed.ground, "b", json!({})).await;
     fed.told_of("b", What::Changed).await;
+}
+
+#[tokio::test]
+async fn silence_is_the_time_since_the_server_said_anything() {
+    let ground = Ground::start().await;
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let table = Arc::clone(fed.feed.table());
+    while table.size().silence < Duration::from_millis(50) {
+        tokio::task::yield_now().await;
+    }
+    let before = Instant::now();
+    create(&fed.ground, "a", json!({})).await;
+    fed.told_of("a", What::Changed).await;
+    assert!(table.size().silence <= before.elapsed());
+}
+
+#[tokio::test]
+async fn a_watch_that_is_doubted_is_replaced_long_before_its_silence_tells() {
+    let ground = Ground::start().await;
+    let stall = Action::StallWatch(Duration::from_millis(20));
+    let faults = ground.playground.faults();
+    faults.add(fault("watch", "configmaps", stall).once());
+    let mut fed = plain(ground, PATIENT);
+    fed.feed.completed().await;
+    let mut number = 0;
+    let untold = loop {
+        let name = format!("n{number}");
+        create(&fed.ground, &name, json!({})).await;
+        let told = fed.told_of(&name, What::Changed);
+        if timeout(Duration::from_millis(300), told).await.is_err() {
+            break name;
+        }
+        number += 1;
+    };
+    fed.feed.doubt();
+    fed.told_of(&untold, What::Changed).await;
 }
 
 #[tokio::test]
@@ -496,8 +532,8 @@ struct Looks {
     found: mpsc::UnboundedSender<bool>,
 }
 
-impl Listener for Looks {
-    fn changed(&self, _: Change) {}
+impl EventHandler for Looks {
+    fn changed(&self, _: &Arc<Table>, _: Change) {}
 
     fn completed(&self, _: &Arc<Table>) {
         let complete = self.feed.lock().take().is_some_and(|f| f.health().complete);

@@ -1,14 +1,14 @@
-//! How long a key that keeps failing waits. Pure: the random number comes from the caller.
+//! The back-off of keys that keep failing. Pure: the caller passes the random number.
 
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(50);
 
-/// No key waits longer than this, whatever a server asks for.
+/// The longest wait, whatever a server asks for.
 pub const LONGEST: Duration = Duration::from_mins(5);
 
-/// The wait after so many failures in a row, spread by a fifth either way so that what failed
-/// together does not come back together.
+/// The wait after this many consecutive failures, spread by a fifth either way so that keys that failed together do not
+/// come back together.
 pub(super) fn backoff(failures: u32, random: u64) -> Duration {
     let doublings = failures.saturating_sub(1).min(30);
     // With the spread on top the longest wait is exactly the longest allowed.

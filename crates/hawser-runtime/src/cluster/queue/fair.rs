@@ -1,53 +1,58 @@
-//! The queue itself: which key is worked on next, and when a key comes back. Pure; time is what the
-//! caller says it is.
+//! The queue itself: which key runs next, and when a key comes back. Pure; the caller passes the time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::wait_after;
-use super::turns::{Place, TenantId, Turns};
-use super::{Depth, Outcome, Urgency};
+use super::turns::{QueuePosition, TenantId, Turns};
+use super::{Depth, Outcome, QueueState, Urgency};
 
-/// So many failures in a row may be cut short by every live change. After that an object that
-/// changes all the time and fails all the time gets one attempt a [`BREATH`] beside its back-off.
-const FORGIVEN: u32 = 5;
-const BREATH: Duration = Duration::from_secs(1);
+/// This many consecutive failures may be cut short by every live change. After that, an object that changes and fails
+/// all the time gets one attempt for each [`MIN_RETRY`] beside its back-off.
+const FREE_RETRIES: u32 = 5;
+const MIN_RETRY: Duration = Duration::from_secs(1);
 
-/// A key that runs for longer makes its tenant slow,
+/// A key that runs longer makes its tenant slow,
 const LONG: Duration = Duration::from_secs(5);
-/// for so long after it has ended.
+/// for this time after the run ends.
 const REMEMBERED: Duration = Duration::from_mins(1);
 
-/// An empty queue gives its memory back when it once held more than this.
+/// An empty queue releases its memory if it once held more than this.
 const KEPT_SLOTS: usize = 1024;
 
-/// Keys that wait, keys that run, and who is next. Every operation but [`Fair::forget`],
-/// [`Fair::retry`] and [`Fair::oldest`] takes time logarithmic in the number of keys.
+/// Waiting keys, running keys, and the order of turns. Every operation except [`Fair::forget`], [`Fair::retry`] and
+/// [`Fair::oldest`] takes logarithmic time in the number of keys.
 #[derive(Debug)]
 pub struct Fair<K> {
     index: HashMap<K, u32>,
-    slots: Vec<Option<Slot<K>>>,
+    /// The slots of each tenant.
+    of_tenant: HashMap<TenantId, HashSet<u32>>,
+    slots: Vec<Option<QueuedKey<K>>>,
     free: Vec<u32>,
     /// Keys that are not ready before a time.
     delayed: BTreeSet<(Duration, u32)>,
-    /// Keys that run and have not been found to run for long, by the time at which they were taken.
-    taken: BTreeSet<(Duration, u32)>,
-    /// When it is looked whether a tenant is still slow.
+    /// Running keys, by the time at which they were taken.
+    running: BTreeSet<(Duration, u32)>,
+    /// Running keys that do not count as long yet.
+    brief: BTreeSet<(Duration, u32)>,
+    /// The time of the next check whether a tenant is still slow.
     forgiving: BTreeSet<(Duration, TenantId)>,
     turns: Turns,
+    /// The number of times that a key became ready.
     seq: u64,
-    running: usize,
+    retries: u64,
 }
 
-/// What [`Fair::take`] found.
+/// The result of [`Fair::take`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take<K> {
     Key(Taken<K>),
-    /// Nothing may run before this time, unless something is added or done.
+    /// Nothing may run before this time, unless a key is added or returned.
     Wait(Duration),
-    /// Nothing may run until something is added or done.
+    /// Nothing may run until a key is added or returned.
     Empty,
 }
 
@@ -57,35 +62,35 @@ pub struct Taken<K> {
     pub key: K,
     pub tenant: Arc<str>,
     pub urgency: Urgency,
-    /// How long it was ready and nobody took it.
+    /// The time for which it was ready before it was taken.
     pub waited: Duration,
-    /// One more than the failures in a row before.
+    /// One more than the consecutive failures before.
     pub attempt: u32,
 }
 
 #[derive(Debug)]
-struct Slot<K> {
+struct QueuedKey<K> {
     key: K,
     tenant: TenantId,
     urgency: Urgency,
-    state: State,
+    state: KeyState,
     failures: u32,
-    /// When it was taken last.
+    /// The time at which it was last taken.
     taken: Duration,
-    /// Whether it runs for long.
+    /// Whether its run counts as long.
     long: bool,
-    /// When it ran last.
+    /// The time at which its last run ended.
     finished: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum KeyState {
     Delayed(Duration),
-    Ready(Place),
+    Ready(QueuePosition),
     Running { again: Option<Due>, fate: Fate },
 }
 
-/// Whether what comes of a running key still counts.
+/// Whether the result of a running key still counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Wanted,
@@ -99,7 +104,7 @@ struct Due {
 }
 
 impl Due {
-    /// One entry for two wishes: the earlier time, the more urgent lane.
+    /// Two wishes merged: the earlier time, the more urgent lane.
     fn and(self, other: Option<Self>) -> Self {
         other.map_or(self, |other| Self {
             at: self.at.min(other.at),
@@ -108,13 +113,13 @@ impl Due {
     }
 }
 
-impl<K> Slot<K> {
-    /// A wish with the earliest time that it can bring the next attempt to. A key in back-off listens
-    /// to live changes only: they may be what mends it.
+impl<K> QueuedKey<K> {
+    /// A wish with the earliest time of the next attempt that it may cause. A key in back-off reacts to live changes
+    /// only: they may fix the failure.
     fn allowed(&self, wish: Due) -> Due {
         let at = match (self.failures, wish.urgency) {
-            (0, _) | (1..=FORGIVEN, Urgency::Live) => wish.at,
-            (_, Urgency::Live) => wish.at.max(self.finished.saturating_add(BREATH)),
+            (0, _) | (1..=FREE_RETRIES, Urgency::Live) => wish.at,
+            (_, Urgency::Live) => wish.at.max(self.finished.saturating_add(MIN_RETRY)),
             (_, Urgency::Initial | Urgency::Resync) => Duration::MAX,
         };
         Due { at, ..wish }
@@ -122,38 +127,48 @@ impl<K> Slot<K> {
 }
 
 impl<K: Clone + Eq + Hash> Fair<K> {
-    /// A queue of which one tenant can have so many keys running at once, and at least one.
+    /// A queue in which one tenant can have this many running keys, at least one.
     pub fn new(per_tenant: usize) -> Self {
         Self {
             index: HashMap::new(),
+            of_tenant: HashMap::new(),
             slots: Vec::new(),
             free: Vec::new(),
             delayed: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            running: BTreeSet::new(),
+            brief: BTreeSet::new(),
             forgiving: BTreeSet::new(),
             turns: Turns::new(per_tenant),
             seq: 0,
-            running: 0,
+            retries: 0,
         }
     }
 
-    /// Lets so many keys of tenants run at once whose keys take long, and at least one: any number of
-    /// such tenants leaves the rest to the others.
+    /// Limits the running keys of tenants with long runs to this many in total, at least one, so that the rest is left
+    /// to other tenants.
     #[must_use]
-    pub fn with_slow(self, of_slow: usize) -> Self {
+    pub(crate) fn with_slow(self, of_slow: usize) -> Self {
         Self {
             turns: self.turns.with_slow(of_slow),
             ..self
         }
     }
 
-    /// Something happened to a key: it is ready now, or right after it ran.
+    /// Sets the number of workers: the fewer are left, the fewer keys one tenant may run.
+    #[must_use]
+    pub(crate) fn with_workers(self, workers: usize) -> Self {
+        Self {
+            turns: self.turns.with_workers(workers),
+            ..self
+        }
+    }
+
+    /// Something happened to a key: it is ready now, or right after its run.
     pub fn add(&mut self, key: K, tenant: &Arc<str>, urgency: Urgency, now: Duration) {
         self.put(key, tenant, Due { at: now, urgency }, now);
     }
 
-    /// A key is to be looked at at a time, or earlier when something happens. It never puts off what
-    /// is due earlier.
+    /// Schedules a key for a time; it runs earlier if something happens. Never delays an earlier schedule.
     pub fn add_after(&mut self, key: K, tenant: &Arc<str>, urgency: Urgency, at: Duration) {
         self.put(key, tenant, Due { at, urgency }, Duration::ZERO);
     }
@@ -168,17 +183,17 @@ impl<K: Clone + Eq + Hash> Fair<K> {
                 None => Take::Empty,
             };
         };
-        self.running += 1;
         let slot = self.slots[place.slot as usize]
             .as_mut()
             .expect("only occupied slots stand in a line");
-        slot.state = State::Running {
+        slot.state = KeyState::Running {
             again: None,
             fate: Fate::Wanted,
         };
         slot.taken = now;
         slot.long = false;
-        self.taken.insert((now, place.slot));
+        self.running.insert((now, place.slot));
+        self.brief.insert((now, place.slot));
         Take::Key(Taken {
             key: slot.key.clone(),
             tenant: Arc::clone(self.turns.name(slot.tenant)),
@@ -188,7 +203,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         })
     }
 
-    /// What came of a key that was taken. `random` spreads the back-off.
+    /// The result of a key that was taken. `random` spreads the back-off.
     pub fn done(&mut self, key: &K, outcome: Outcome, now: Duration, random: u64) {
         self.time(now);
         let Some(id) = self.index.get(key).copied() else {
@@ -197,18 +212,18 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         let slot = self.slots[id as usize]
             .as_mut()
             .expect("the index names occupied slots only");
-        let State::Running { again, fate } = slot.state else {
+        let KeyState::Running { again, fate } = slot.state else {
             return;
         };
         slot.finished = now;
-        self.running -= 1;
+        self.running.remove(&(slot.taken, id));
         self.turns.finished(slot.tenant);
         if slot.long {
             let forgiven = now.saturating_add(REMEMBERED);
             self.turns.took_long(slot.tenant, forgiven);
             self.forgiving.insert((forgiven, slot.tenant));
         } else {
-            self.taken.remove(&(slot.taken, id));
+            self.brief.remove(&(slot.taken, id));
         }
         let outcome = match fate {
             Fate::Wanted => outcome,
@@ -235,6 +250,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             }
             Outcome::Failed(after) => {
                 slot.failures = slot.failures.saturating_add(1);
+                self.retries += 1;
                 let wait = wait_after(slot.failures, after, random);
                 let own = Due {
                     at: now.saturating_add(wait),
@@ -249,60 +265,77 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
-    /// Drops every key that the caller names, whatever it waits for. One that runs ends with its
-    /// run, whatever comes of it, unless it is added again.
+    /// Drops every key that the caller selects, whatever it waits for. A running key is dropped after its run, whatever
+    /// the result, unless it is added again.
     pub fn forget(&mut self, mut gone: impl FnMut(&K) -> bool) {
-        for id in 0..self.slots.len() {
-            let Some(slot) = &mut self.slots[id] else {
-                continue;
-            };
-            if !gone(&slot.key) {
-                continue;
+        let slots = self.slots.iter().flatten();
+        let keys = slots.map(|slot| &slot.key).filter(|key| gone(key));
+        let slots: Vec<u32> = keys
+            .filter_map(|key| self.index.get(key).copied())
+            .collect();
+        for id in slots {
+            self.forget_slot(id);
+        }
+    }
+
+    /// Drops the keys of one tenant, without looking at those of others.
+    pub fn forget_tenant(&mut self, tenant: &str) {
+        let slots = self
+            .turns
+            .find(tenant)
+            .and_then(|id| self.of_tenant.get(&id));
+        let slots: Vec<u32> = slots.into_iter().flatten().copied().collect();
+        for id in slots {
+            self.forget_slot(id);
+        }
+    }
+
+    fn forget_slot(&mut self, id: u32) {
+        let Some(slot) = &mut self.slots[id as usize] else {
+            return;
+        };
+        match slot.state {
+            KeyState::Running { .. } => {
+                slot.state = KeyState::Running {
+                    again: None,
+                    fate: Fate::Forgotten,
+                };
             }
-            let id = u32::try_from(id).expect("slots are numbered in 32 bits");
-            match slot.state {
-                State::Running { .. } => {
-                    slot.state = State::Running {
-                        again: None,
-                        fate: Fate::Forgotten,
-                    };
-                }
-                State::Delayed(at) => {
-                    self.delayed.remove(&(at, id));
-                    self.drop_slot(id);
-                }
-                State::Ready(place) => {
-                    self.turns.remove(slot.tenant, slot.urgency, place);
-                    self.drop_slot(id);
-                }
+            KeyState::Delayed(at) => {
+                self.delayed.remove(&(at, id));
+                self.drop_slot(id);
+            }
+            KeyState::Ready(place) => {
+                self.turns.remove(slot.tenant, slot.urgency, place);
+                self.drop_slot(id);
             }
         }
     }
 
-    /// What keys that failed, failed for, is not as it was: they are ready now, and as if they had never
-    /// failed. One that runs may have looked at it before.
+    /// The cause of the failures has changed: failed keys are ready now, as if they had never failed. A running key may
+    /// have seen the earlier state.
     pub fn retry(&mut self, mut meant: impl FnMut(&K) -> bool, now: Duration) {
         for id in 0..self.slots.len() {
             let Some(slot) = self.slots[id].as_mut().filter(|slot| meant(&slot.key)) else {
                 continue;
             };
             match &mut slot.state {
-                State::Running { again, .. } => {
+                KeyState::Running { again, .. } => {
                     let urgency = Urgency::Live;
                     *again = Some(Due { at: now, urgency }.and(*again));
                 }
-                State::Delayed(at) if slot.failures > 0 => {
+                KeyState::Delayed(at) if slot.failures > 0 => {
                     let id = u32::try_from(id).expect("slots are numbered in 32 bits");
                     slot.failures = 0;
                     self.delayed.remove(&(*at, id));
                     self.line_up(id, now);
                 }
-                State::Delayed(_) | State::Ready(_) => {}
+                KeyState::Delayed(_) | KeyState::Ready(_) => {}
             }
         }
     }
 
-    /// How many keys wait. What became ready since the last [`Self::take`] still counts as delayed.
+    /// The number of waiting keys. Keys that became ready since the last [`Self::take`] still count as delayed.
     pub fn depth(&self) -> Depth {
         let [live, initial, resync] = self.turns.waiting();
         Depth {
@@ -313,7 +346,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
-    /// How long the oldest ready key has been waiting.
+    /// The time for which the oldest ready key has been waiting.
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
         let due = self.delayed.first().map(|(at, _)| *at);
         let due = due.filter(|at| *at <= now);
@@ -322,9 +355,26 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         Some(now.saturating_sub(since))
     }
 
-    /// How many keys run.
+    /// The number of running keys.
     pub fn busy(&self) -> usize {
-        self.running
+        self.running.len()
+    }
+
+    /// The numbers of the queue.
+    pub fn state(&self, now: Duration) -> QueueState {
+        let ages = self
+            .running
+            .iter()
+            .map(|(taken, _)| now.saturating_sub(*taken));
+        QueueState {
+            ready: self.depth().ready(),
+            oldest: self.oldest(now).unwrap_or_default(),
+            busy: self.busy(),
+            longest: ages.clone().max().unwrap_or_default(),
+            unfinished: ages.sum(),
+            adds: self.seq,
+            retries: self.retries,
+        }
     }
 
     fn put(&mut self, key: K, tenant: &Arc<str>, wish: Due, now: Duration) {
@@ -336,19 +386,19 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             .as_mut()
             .expect("the index names occupied slots only");
         match slot.state {
-            State::Running { again, fate } => {
-                slot.state = State::Running {
+            KeyState::Running { again, fate } => {
+                slot.state = KeyState::Running {
                     again: Some(wish.and(again)),
                     fate,
                 };
             }
-            State::Ready(place) if wish.urgency < slot.urgency => {
+            KeyState::Ready(place) if wish.urgency < slot.urgency => {
                 self.turns.remove(slot.tenant, slot.urgency, place);
                 slot.urgency = wish.urgency;
                 self.turns.push(slot.tenant, slot.urgency, place);
             }
-            State::Ready(_) => {}
-            State::Delayed(at) => {
+            KeyState::Ready(_) => {}
+            KeyState::Delayed(at) => {
                 let own = Due {
                     at,
                     urgency: slot.urgency,
@@ -361,11 +411,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
     }
 
     fn insert(&mut self, key: K, tenant: &Arc<str>, urgency: Urgency) -> u32 {
-        let slot = Slot {
+        let entered = self.turns.enter(tenant);
+        let slot = QueuedKey {
             key: key.clone(),
-            tenant: self.turns.enter(tenant),
+            tenant: entered,
             urgency,
-            state: State::Delayed(Duration::MAX),
+            state: KeyState::Delayed(Duration::MAX),
             failures: 0,
             taken: Duration::ZERO,
             long: false,
@@ -378,11 +429,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             self.slots.push(Some(slot));
             u32::try_from(self.slots.len() - 1).expect("as many keys as fit into memory")
         };
+        self.of_tenant.entry(entered).or_default().insert(id);
         self.index.insert(key, id);
         id
     }
 
-    /// Lets a key wait until it is due, or lets it stand in line if it is.
+    /// Lets a key wait until it is due, or puts it in line if it is.
     fn settle(&mut self, id: u32, due: Due, now: Duration) {
         let slot = self.slots[id as usize]
             .as_mut()
@@ -391,12 +443,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         if due.at <= now {
             self.line_up(id, due.at);
         } else {
-            slot.state = State::Delayed(due.at);
+            slot.state = KeyState::Delayed(due.at);
             self.delayed.insert((due.at, id));
         }
     }
 
-    /// Moves what is due by now into the lines.
+    /// Moves due keys into the lines.
     pub(super) fn promote(&mut self, now: Duration) {
         while let Some(&(at, id)) = self.delayed.first() {
             if at > now {
@@ -407,12 +459,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         }
     }
 
-    /// Finds out who has become slow, and who is no longer.
+    /// Updates which tenants are slow.
     fn time(&mut self, now: Duration) {
-        while let Some(&(taken, id)) = self.taken.first()
+        while let Some(&(taken, id)) = self.brief.first()
             && now.saturating_sub(taken) >= LONG
         {
-            self.taken.pop_first();
+            self.brief.pop_first();
             if let Some(slot) = self.slots[id as usize].as_mut() {
                 slot.long = true;
                 self.turns.takes_long(slot.tenant);
@@ -431,12 +483,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             .as_mut()
             .expect("only occupied slots become ready");
         self.seq += 1;
-        let place = Place {
+        let place = QueuePosition {
             ready,
             seq: self.seq,
             slot: id,
         };
-        slot.state = State::Ready(place);
+        slot.state = KeyState::Ready(place);
         self.turns.push(slot.tenant, slot.urgency, place);
     }
 
@@ -445,6 +497,12 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             return;
         };
         self.index.remove(&slot.key);
+        if let Entry::Occupied(mut slots) = self.of_tenant.entry(slot.tenant) {
+            slots.get_mut().remove(&id);
+            if slots.get().is_empty() {
+                slots.remove();
+            }
+        }
         self.turns.leave(slot.tenant);
         self.free.push(id);
         if self.index.is_empty() && self.slots.len() > KEPT_SLOTS {

@@ -339,7 +339,7 @@ impl Run {
             }
             Event::Done(..) => {}
             Event::Forget(tenant) => {
-                self.fair.forget(|key| key.0 == tenant);
+                self.fair.forget_tenant(&format!("tenant {tenant}"));
                 self.model.forget(tenant);
             }
             Event::Pass(millis) => self.model.now += millis,

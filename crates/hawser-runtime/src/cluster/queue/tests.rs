@@ -408,6 +408,28 @@ fn any_number_of_tenants_whose_keys_take_long_leaves_room_for_the_others() {
 }
 
 #[test]
+fn tenants_that_want_all_workers_at_once_leave_some_to_another() {
+    let now = Duration::ZERO;
+    for crowd in [4, 8, 16, 40] {
+        let mut fair = Fair::new(16).with_slow(32).with_workers(64);
+        for key in 0..crowd * 100 {
+            let tenant: Arc<str> = format!("t{}", key % crowd).into();
+            fair.add(key, &tenant, Urgency::Live, now);
+        }
+        let mut running = 0;
+        while let Take::Key(_) = fair.take(now) {
+            running += 1;
+        }
+        assert!(running >= 32, "{crowd} tenants have {running}");
+        fair.add(usize::MAX, &"another".into(), Urgency::Initial, now);
+        let Take::Key(taken) = fair.take(now) else {
+            panic!("{crowd} tenants have {running} workers, and nobody else has any");
+        };
+        assert_eq!(taken.key, usize::MAX);
+    }
+}
+
+#[test]
 fn a_tenant_is_slow_for_a_minute_after_a_key_that_took_long() {
     let at = Duration::from_secs;
     let mut fair = Fair::new(4).with_slow(1);
@@ -493,6 +515,33 @@ fn depth_and_age_tell_what_waits() {
     fair.forget(|key| *key != "four");
     assert_eq!(fair.oldest(at(9)), None);
     assert_eq!(fair.oldest(at(61)), Some(at(1)));
+}
+
+#[test]
+fn adds_retries_and_running_time_are_counted() {
+    let mut fair = Fair::new(2);
+    let at = Duration::from_secs;
+    let a: Arc<str> = "a".into();
+    // The second time it is ready already.
+    fair.add("one", &a, Urgency::Resync, at(1));
+    fair.add("one", &a, Urgency::Live, at(1));
+    fair.add("two", &a, Urgency::Live, at(1));
+    fair.add_after("three", &a, Urgency::Live, at(100));
+    assert_eq!((fair.state(at(2)).adds, fair.state(at(2)).ready), (2, 2));
+    assert!(matches!(fair.take(at(2)), Take::Key(_)));
+    assert!(matches!(fair.take(at(5)), Take::Key(_)));
+    let state = fair.state(at(12));
+    let times = (state.busy, state.unfinished, state.longest);
+    assert_eq!(times, (2, at(17), at(10)));
+    fair.add("one", &a, Urgency::Live, at(12));
+    fair.done(&"one", Outcome::Settled, at(13), MIDDLE);
+    fair.done(&"two", Outcome::Failed(None), at(14), MIDDLE);
+    let state = fair.state(at(14));
+    assert_eq!((state.adds, state.retries, state.busy), (3, 1, 0));
+    assert_eq!((state.unfinished, state.longest), Default::default());
+    // Both come back when their time has come.
+    assert!(matches!(fair.take(at(100)), Take::Key(_)));
+    assert_eq!(fair.state(at(100)).adds, 5);
 }
 
 fn tenant(name: &str) -> Arc<str> {

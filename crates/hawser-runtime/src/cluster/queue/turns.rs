@@ -1,7 +1,10 @@
-//! Whose turn it is: tenants in a round, three lanes, and how much may run at once of one tenant, and of
-//! all together whose keys take long.
+//! The order of turns: a round of tenants in each of three lanes, and the limits of running keys for one tenant and for
+//! all slow tenants together.
 //!
-//! Knows slots of waiting keys by number only, and no clock.
+//! The more workers are busy, the fewer of them one tenant may have: never more than are left to the others. If several
+//! tenants want as many as they can get, a tenant with nothing running still finds a worker.
+//!
+//! Knows waiting keys by the number of their slot only, and no clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,68 +14,72 @@ use super::Urgency;
 
 const LANES: usize = 3;
 
-/// A lane that was passed over so often has the next turn: every eighth one at least, or the ninth
-/// where both lower lanes are due.
+/// A lane that was passed over this often has the next turn: every eighth turn at least, or the ninth if both lower
+/// lanes are due.
 const PATIENCE: u32 = 7;
 
-/// A waiting key's place in the line of its tenant: when it became ready, then the order of arrival.
+/// The position of a waiting key in the line of its tenant: the time at which it became ready, then the order of
+/// arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     pub(super) ready: Duration,
     pub(super) seq: u64,
     pub(super) slot: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct TenantId(u32);
 
-/// How a tenant's keys run. Slow ones have a share of what may run, all of them together.
+/// Whether the keys of a tenant run for long. All slow tenants together have a share of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
+enum TenantPace {
     Quick,
     Slow,
 }
 
-/// Who waits for what.
+/// The waiting keys.
 ///
-/// A tenant stands in the round of a lane exactly while it has something ready there and may run
-/// more; it joins at the end, and goes to the end after each turn.
+/// A tenant is in the round of a lane while it has ready keys there and may run more. It joins at the end, and goes to
+/// the end after each turn.
 #[derive(Debug)]
 pub(super) struct Turns {
     per_tenant: usize,
     of_slow: usize,
-    /// How many keys of slow tenants run.
+    /// The number of keys that may run in total.
+    workers: usize,
+    running: usize,
+    /// The number of running keys of slow tenants.
     slow_running: usize,
     ids: HashMap<Arc<str>, u32>,
-    tenants: Vec<Tenant>,
+    tenants: Vec<TenantTurns>,
     free: Vec<u32>,
-    lanes: [Lane; LANES],
+    lanes: [UrgencyLane; LANES],
     joined: u64,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct UrgencyLane {
     /// The tenants that may have a turn, by their pace, in the order in which they joined.
     rounds: [BTreeMap<u64, u32>; 2],
-    /// How much is ready, that of tenants included which may run no more at the moment.
+    /// The number of ready keys, including those of tenants that may not run more at the moment.
     waiting: usize,
-    /// How many turns others had while something waited here.
+    /// The number of turns of other lanes while keys waited here.
     passed_over: u32,
 }
 
 #[derive(Debug)]
-struct Tenant {
+struct TenantTurns {
     name: Arc<str>,
-    /// Keys of this tenant, waiting or running. Without any it is forgotten.
+    /// Keys of this tenant, waiting or running. A tenant without keys is forgotten.
     keys: usize,
     running: usize,
-    /// How many of its keys run for long.
+    /// The number of its keys that run for long.
     long: usize,
-    /// When it is forgotten that a key of it ran for long.
+    /// The time at which its last long run is forgotten.
     forgiven: Option<Duration>,
-    pace: Pace,
-    lines: [BTreeSet<Place>; LANES],
-    /// Its place in the round of each lane.
+    pace: TenantPace,
+    lines: [BTreeSet<QueuePosition>; LANES],
+    /// Its position in the round of each lane.
     joined: [Option<u64>; LANES],
 }
 
@@ -81,6 +88,8 @@ impl Turns {
         Self {
             per_tenant: per_tenant.max(1),
             of_slow: usize::MAX,
+            workers: usize::MAX,
+            running: 0,
             slow_running: 0,
             ids: HashMap::new(),
             tenants: Vec::new(),
@@ -90,10 +99,15 @@ impl Turns {
         }
     }
 
-    /// Lets so many keys of slow tenants run at once, and at least one.
+    /// Limits the running keys of slow tenants, at least one.
     pub(super) fn with_slow(self, of_slow: usize) -> Self {
         let of_slow = of_slow.max(1);
         Self { of_slow, ..self }
+    }
+
+    /// Sets the number of keys that may run in total.
+    pub(super) fn with_workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
     }
 
     /// Counts one more key of a tenant.
@@ -106,14 +120,19 @@ impl Turns {
         TenantId(id)
     }
 
+    /// The tenant of a name, while it has keys.
+    pub(super) fn find(&self, name: &str) -> Option<TenantId> {
+        self.ids.get(name).copied().map(TenantId)
+    }
+
     fn insert(&mut self, name: &Arc<str>) -> u32 {
-        let tenant = Tenant {
+        let tenant = TenantTurns {
             name: Arc::clone(name),
             keys: 0,
             running: 0,
             long: 0,
             forgiven: None,
-            pace: Pace::Quick,
+            pace: TenantPace::Quick,
             lines: Default::default(),
             joined: [None; LANES],
         };
@@ -128,7 +147,7 @@ impl Turns {
         id
     }
 
-    /// Counts one key less; it must be neither waiting nor running any more.
+    /// Counts one key less; it must be neither waiting nor running.
     pub(super) fn leave(&mut self, TenantId(id): TenantId) {
         let tenant = &mut self.tenants[id as usize];
         tenant.keys -= 1;
@@ -142,24 +161,29 @@ impl Turns {
         &self.tenants[id as usize].name
     }
 
-    pub(super) fn push(&mut self, TenantId(id): TenantId, urgency: Urgency, place: Place) {
+    pub(super) fn push(&mut self, TenantId(id): TenantId, urgency: Urgency, place: QueuePosition) {
         let lane = urgency as usize;
         if self.tenants[id as usize].lines[lane].insert(place) {
             self.lanes[lane].waiting += 1;
         }
-        self.rejoin(id);
+        self.update_rounds(id);
     }
 
-    pub(super) fn remove(&mut self, TenantId(id): TenantId, urgency: Urgency, place: Place) {
+    pub(super) fn remove(
+        &mut self,
+        TenantId(id): TenantId,
+        urgency: Urgency,
+        place: QueuePosition,
+    ) {
         let lane = urgency as usize;
         if self.tenants[id as usize].lines[lane].remove(&place) {
             self.lanes[lane].waiting -= 1;
         }
-        self.rejoin(id);
+        self.update_rounds(id);
     }
 
     /// Takes the key whose turn it is; it counts as running until [`Self::finished`].
-    pub(super) fn next(&mut self) -> Option<Place> {
+    pub(super) fn next(&mut self) -> Option<QueuePosition> {
         let lane = self.choose()?;
         let (turn, id) = self.first(lane)?;
         let tenant = &mut self.tenants[id as usize];
@@ -167,7 +191,8 @@ impl Turns {
         tenant.joined[lane] = None;
         let place = tenant.lines[lane].pop_first()?;
         tenant.running += 1;
-        self.slow_running += usize::from(tenant.pace == Pace::Slow);
+        self.running += 1;
+        self.slow_running += usize::from(tenant.pace == TenantPace::Slow);
         self.lanes[lane].waiting -= 1;
         for (index, other) in self.lanes.iter_mut().enumerate() {
             other.passed_over = if index == lane || other.waiting == 0 {
@@ -176,40 +201,41 @@ impl Turns {
                 other.passed_over.saturating_add(1)
             };
         }
-        self.rejoin(id);
+        self.update_rounds(id);
         Some(place)
     }
 
     pub(super) fn finished(&mut self, TenantId(id): TenantId) {
         let tenant = &mut self.tenants[id as usize];
         tenant.running -= 1;
-        self.slow_running -= usize::from(tenant.pace == Pace::Slow);
-        self.rejoin(id);
+        self.running -= 1;
+        self.slow_running -= usize::from(tenant.pace == TenantPace::Slow);
+        self.update_rounds(id);
     }
 
     /// A key of a tenant runs for long.
     pub(super) fn takes_long(&mut self, TenantId(id): TenantId) {
         self.tenants[id as usize].long += 1;
-        self.set_pace(id, Pace::Slow);
+        self.set_pace(id, TenantPace::Slow);
     }
 
-    /// A key that ran for long has ended. Its tenant is slow until it is forgiven.
+    /// A long run has ended. Its tenant is slow for a while.
     pub(super) fn took_long(&mut self, TenantId(id): TenantId, forgiven: Duration) {
         let tenant = &mut self.tenants[id as usize];
         tenant.long -= 1;
         tenant.forgiven = Some(forgiven);
     }
 
-    /// What a tenant was slow for is forgotten, unless it was slow again since.
+    /// Ends the slowness of a tenant, unless it had another long run since.
     pub(super) fn forgive(&mut self, TenantId(id): TenantId, now: Duration) {
         let tenant = &mut self.tenants[id as usize];
         if tenant.long == 0 && tenant.forgiven.is_some_and(|at| at <= now) {
             tenant.forgiven = None;
-            self.set_pace(id, Pace::Quick);
+            self.set_pace(id, TenantPace::Quick);
         }
     }
 
-    fn set_pace(&mut self, id: u32, pace: Pace) {
+    fn set_pace(&mut self, id: u32, pace: TenantPace) {
         let tenant = &mut self.tenants[id as usize];
         if tenant.pace == pace {
             return;
@@ -221,18 +247,18 @@ impl Turns {
             }
         }
         match pace {
-            Pace::Slow => self.slow_running += tenant.running,
-            Pace::Quick => self.slow_running -= tenant.running,
+            TenantPace::Slow => self.slow_running += tenant.running,
+            TenantPace::Quick => self.slow_running -= tenant.running,
         }
         tenant.pace = pace;
     }
 
-    /// How much is ready in each lane.
+    /// The number of ready keys in each lane.
     pub(super) fn waiting(&self) -> [usize; LANES] {
         [0, 1, 2].map(|lane| self.lanes[lane].waiting)
     }
 
-    /// Since when the key that is ready longest has been.
+    /// The time at which the oldest ready key became ready.
     pub(super) fn oldest(&self) -> Option<Duration> {
         let lines = self.tenants.iter().flat_map(|tenant| &tenant.lines);
         lines
@@ -241,13 +267,17 @@ impl Turns {
             .min()
     }
 
-    /// Whose turn is next in a lane.
+    /// The tenant with the next turn in a lane.
     fn first(&self, lane: usize) -> Option<(u64, u32)> {
+        let left = self.workers.saturating_sub(self.running);
+        // Few are passed over: those that have something running.
+        let first = |round: &BTreeMap<u64, u32>| {
+            let mut round = round.iter().map(|(turn, id)| (*turn, *id));
+            round.find(|(_, id)| self.tenants[*id as usize].running < left)
+        };
         let [quick, slow] = &self.lanes[lane].rounds;
-        let slow = slow.first_key_value();
-        let slow = slow.filter(|_| self.slow_running < self.of_slow);
-        let first = quick.first_key_value().into_iter().chain(slow).min()?;
-        Some((*first.0, *first.1))
+        let slow = first(slow).filter(|_| self.slow_running < self.of_slow);
+        first(quick).into_iter().chain(slow).min()
     }
 
     /// The most urgent lane, unless a lower one has been passed over long enough.
@@ -260,8 +290,8 @@ impl Turns {
         overdue.or_else(|| open().next())
     }
 
-    /// Lets a tenant stand in exactly the rounds that it belongs into.
-    fn rejoin(&mut self, id: u32) {
+    /// Puts a tenant into exactly the rounds that it belongs to.
+    fn update_rounds(&mut self, id: u32) {
         let tenant = &mut self.tenants[id as usize];
         for (lane, joined) in tenant.joined.iter_mut().enumerate() {
             let belongs = !tenant.lines[lane].is_empty() && tenant.running < self.per_tenant;

@@ -107,23 +107,23 @@ fn at(seconds: u64) -> Duration {
 
 #[test]
 fn a_trouble_is_logged_once_until_it_is_another_one() {
-    let (mut known, tenant) = (Known::default(), Arc::from("a"));
-    let mut weigh = |code: Code, detail: &str, now| {
+    let (mut known, tenant) = (TroubleMemory::default(), Arc::from("a"));
+    let mut note = |code: Code, detail: &str, now| {
         let reason = Reason::new(code, detail);
-        known.weigh(1, &tenant, &reason, at(now)).is_some()
+        known.note(1, &tenant, &reason, at(now)).is_some()
     };
-    assert!(weigh(Code::Invalid, "spec.a at 1", 0));
-    assert!(!weigh(Code::Invalid, "spec.a at 2", 60));
-    assert!(weigh(Code::Invalid, "spec.b at 2", 120));
-    assert!(weigh(Code::NoAnswer, "after 30 s", 180));
-    assert!(!weigh(Code::NoAnswer, "reset", 240));
-    assert!(!weigh(Code::InStep, "", 300));
-    assert!(weigh(Code::NoAnswer, "reset", 360));
+    assert!(note(Code::Invalid, "spec.a at 1", 0));
+    assert!(!note(Code::Invalid, "spec.a at 2", 60));
+    assert!(note(Code::Invalid, "spec.b at 2", 120));
+    assert!(note(Code::NoAnswer, "after 30 s", 180));
+    assert!(!note(Code::NoAnswer, "reset", 240));
+    assert!(!note(Code::InStep, "", 300));
+    assert!(note(Code::NoAnswer, "reset", 360));
 }
 
 #[test]
 fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
-    let mut known = Known::default();
+    let mut known = TroubleMemory::default();
     let (many, other) = (Arc::from("many"), Arc::from("other"));
     let invalid = Reason::new(Code::Invalid, "no");
     let (mut logged, mut left_out) = (0, 0);
@@ -131,7 +131,7 @@ fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
     for now in 0..180 {
         for about in 0..10_000_u64 {
             if about % 60 == now % 60
-                && let Some(news) = known.weigh(about, &many, &invalid, at(now))
+                && let Some(news) = known.note(about, &many, &invalid, at(now))
             {
                 logged += 1;
                 left_out += news.left_out;
@@ -139,7 +139,7 @@ fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
         }
     }
     assert!((180..=230).contains(&logged), "{logged}");
-    let news = known.weigh(u64::MAX, &other, &invalid, at(180));
-    assert_eq!(news, Some(News { left_out: 0 }));
+    let news = known.note(u64::MAX, &other, &invalid, at(180));
+    assert_eq!(news, Some(DueTrouble { left_out: 0 }));
     assert!(left_out > 20_000, "{left_out}");
 }

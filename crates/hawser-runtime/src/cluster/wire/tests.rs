@@ -1,31 +1,37 @@
 use super::*;
 use crate::cluster::ground::{Ground, fault};
+use hawser_sync::Labels;
 use hawser_sync::Side;
-use hawser_sync::subject::Labels;
 use kcp_playground::server::{Action, When};
 use serde_json::Value;
 
 /// Everything is on the service cluster, the plural of a kind is its name with an s.
 struct Plain(Connection);
 
-impl Atlas for Plain {
-    fn place(&self, scope: &Scope) -> Option<Place> {
-        (*scope.side.0 == *"service").then(|| Place {
+impl Router for Plain {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        (*scope.side.0 == *"service").then(|| Endpoint {
             connection: self.0.clone(),
             resource: format!("{}s", scope.kind.kind.to_lowercase()).into(),
         })
     }
 }
 
+impl Plain {
+    async fn send(&self, request: &Request) -> Answer {
+        send(self, None, &|| Ok(()), request).await
+    }
+}
+
 struct Wired {
     ground: Ground,
-    wire: Wire<Plain>,
+    wire: Plain,
 }
 
 impl Wired {
     async fn start() -> Self {
         let ground = Ground::start().await;
-        let wire = Wire::new(Plain(ground.service.clone()));
+        let wire = Plain(ground.service.clone());
         Self { ground, wire }
     }
 

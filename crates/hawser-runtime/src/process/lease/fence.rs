@@ -1,4 +1,4 @@
-//! What every write asks first: may this process still write?
+//! The fence: it decides whether this process may still write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::cluster::connection::Guard;
 
-/// Open for as long as nobody else can hold the Lease, and not a moment longer: it closes by itself when it is
-/// not extended, also while everything else of the process stands still. Cheap to clone and to ask.
+/// Open while nobody else can hold the Lease. It closes by itself if it is not extended, even if everything else in the
+/// process stands still. Cheap to clone and to ask.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     begun: Instant,
-    /// In nanoseconds from the beginning.
+    /// In nanoseconds from the start.
     until: AtomicU64,
     closed: AtomicBool,
 }
@@ -29,7 +29,7 @@ pub struct Fenced;
 // === impl Fence ===
 
 impl Fence {
-    /// For those who write alone.
+    /// For a process without election.
     pub fn always_open() -> Self {
         Self(Arc::new(Inner {
             begun: Instant::now(),
@@ -47,7 +47,7 @@ impl Fence {
         }))
     }
 
-    /// Asks it on behalf of everything that a connection writes.
+    /// A guard for everything that a connection writes.
     pub fn guard(&self) -> Arc<Guard<'static>> {
         let fence = self.clone();
         Arc::new(move || fence.check().map_err(|fenced| fenced.to_string()))
@@ -66,7 +66,7 @@ impl Fence {
         self.0.until.store(nanoseconds(until), Ordering::Release);
     }
 
-    /// For good.
+    /// Closes the fence for good.
     pub(super) fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
     }

@@ -1,17 +1,17 @@
-//! What a Lease says, and what follows from it for one candidate: pure, on the candidate's own clock.
+//! The record in a Lease, and a candidate's next step. Pure, on the candidate's own clock.
 //!
-//! The times in a Lease are those of whoever wrote it, and clocks differ. So they are never compared with a
-//! clock: a candidate notes when it saw a Lease change, and takes one over that has not changed for long enough.
+//! The times in a Lease are those of its writer, and clocks differ. So they are never compared with a clock: a
+//! candidate notes when it saw the Lease change, and takes over a Lease that has not changed for long enough.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-/// What counts of a Lease's spec.
+/// The relevant fields of a Lease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Nobody if empty.
+    /// Empty if nobody holds it.
     pub(super) holder: String,
     pub(super) seconds: u64,
     pub(super) acquired: String,
@@ -19,21 +19,21 @@ pub(super) struct Record {
     pub(super) transitions: u64,
 }
 
-/// What a candidate does about a Lease.
+/// The next step of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Somebody else holds it.
+    /// Wait: somebody else holds it.
     Wait { holder: String },
-    /// It is to be written like this.
+    /// Write this record.
     Write(Record),
 }
 
-/// One who would like to hold a Lease.
+/// A candidate for a Lease.
 #[derive(Debug)]
 pub(super) struct Candidate {
     identity: String,
     duration: Duration,
-    /// What the Lease said last, and since when.
+    /// The last record of the Lease, and the time since when.
     seen: Option<(Record, Instant)>,
 }
 
@@ -48,7 +48,7 @@ impl Candidate {
         }
     }
 
-    /// Looks at what the Lease says `now`; none if there is no Lease. `clock` is what a wall clock shows.
+    /// Observes the Lease at `now`; `None` if there is no Lease. `clock` is the wall-clock time.
     pub(super) fn look(&mut self, lease: Option<Record>, now: Instant, clock: &str) -> Step {
         let Some(lease) = lease else {
             self.seen = None;
@@ -72,7 +72,7 @@ impl Candidate {
         Step::Write(self.mine(clock, clock, lease.transitions + 1))
     }
 
-    /// What the Lease says once this candidate gives it up.
+    /// The record after this candidate releases the Lease.
     pub(super) fn given_up(lease: &Record, clock: &str) -> Record {
         Record {
             holder: String::new(),
@@ -99,7 +99,7 @@ impl Candidate {
 // === impl Record ===
 
 impl Record {
-    /// What a Lease says. What is missing or of another type counts as not said.
+    /// Reads the record of a Lease. Missing fields and fields of another type are left out.
     pub(super) fn read(lease: &Value) -> Self {
         let spec = &lease["spec"];
         let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ impl Record {
         }
     }
 
-    /// Writes it into a Lease; what else stands there stays.
+    /// Writes the record into a Lease; other fields stay.
     pub(super) fn write(&self, lease: &mut Value) {
         let fields = json!({
             "holderIdentity": self.holder,

@@ -1,4 +1,4 @@
-//! Asking for a Lease and keeping it: the requests, and what their answers mean for who may work.
+//! Acquiring and renewing a Lease: the requests, and their results.
 
 use std::sync::Arc;
 
@@ -15,34 +15,34 @@ const GROUP: &str = "apis/coordination.k8s.io/v1";
 const API_VERSION: &str = "coordination.k8s.io/v1";
 const KIND: &str = "Lease";
 
-/// A candidate with its way to the Lease.
+/// A candidate with its access to the Lease.
 pub(super) struct Term {
     connection: Connection,
     options: Arc<LeaseOptions>,
     candidate: Candidate,
-    /// The Lease as we wrote it last.
+    /// The Lease as this process last wrote it.
     held: Option<Value>,
 }
 
-/// What came of asking for the Lease.
+/// The result of trying to acquire the Lease.
 #[derive(Debug)]
-pub(super) enum Asked {
-    /// It is ours from the moment that our request was sent.
+pub(super) enum AcquireResult {
+    /// This process holds it since it sent the request.
     Held { sent: Instant },
-    /// It is somebody else's.
+    /// Somebody else holds it.
     Theirs { holder: String },
-    /// Nobody knows.
+    /// The result is unknown.
     Failed { problem: String },
 }
 
-/// Why a term came to its end.
+/// The reason for the end of a term.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It was to.
+    /// The process was asked to end.
     Stopped,
-    /// Another one holds the Lease.
+    /// Another process holds the Lease.
     Taken { holder: String },
-    /// It could not be renewed in time.
+    /// The Lease could not be renewed in time.
     Expired,
 }
 
@@ -58,23 +58,23 @@ impl Term {
         }
     }
 
-    /// Asks for the Lease once, and takes no longer than half the time that there is to renew it.
-    pub(super) async fn ask(&mut self) -> Asked {
+    /// Tries once to acquire the Lease, for at most half the renew deadline.
+    pub(super) async fn ask(&mut self) -> AcquireResult {
         let limit = self.options.terms.renew_deadline / 2;
         let asked = match timeout(limit, self.write_or_look()).await {
             Ok(asked) => asked,
-            Err(_) => Asked::Failed {
+            Err(_) => AcquireResult::Failed {
                 problem: format!("no answer within {limit:?}"),
             },
         };
-        if !matches!(asked, Asked::Held { .. }) {
+        if !matches!(asked, AcquireResult::Held { .. }) {
             // Whatever was written last, it has to be looked at before it is written again.
             self.held = None;
         }
         asked
     }
 
-    /// Renews the Lease, held since `sent`, for as long as that works.
+    /// Renews the Lease, held since `sent`, until that fails.
     pub(super) async fn keep(
         &mut self,
         mut sent: Instant,
@@ -102,12 +102,12 @@ impl Term {
                 return End::Expired;
             };
             match asked {
-                Asked::Held { sent: renewed } => {
+                AcquireResult::Held { sent: renewed } => {
                     sent = renewed;
                     fence.extend(terms.safe_until(sent));
                 }
-                Asked::Theirs { holder } => return End::Taken { holder },
-                Asked::Failed { problem } => {
+                AcquireResult::Theirs { holder } => return End::Taken { holder },
+                AcquireResult::Failed { problem } => {
                     tracing::warn!(
                         lease = self.options.name,
                         problem,
@@ -122,7 +122,7 @@ impl Term {
         }
     }
 
-    /// Gives the Lease up, if it is still ours. Who waits for the end of the process does not wait long.
+    /// Releases the Lease if this process still holds it, within a short time.
     pub(super) async fn give_up_in_time(&mut self) -> Result<(), String> {
         let limit = self.options.terms.renew_deadline / 5;
         let given_up = timeout(limit, self.give_up()).await;
@@ -150,7 +150,7 @@ impl Term {
         Err("it was changed again and again".to_owned())
     }
 
-    async fn write_or_look(&mut self) -> Asked {
+    async fn write_or_look(&mut self) -> AcquireResult {
         if let Some(held) = self.held.take() {
             let record = Record::read(&held);
             let step = self.candidate.look(Some(record), Instant::now(), &clock());
@@ -159,29 +159,29 @@ impl Term {
                     // Changed or gone: look.
                     Ok(None) => {}
                     Ok(Some(asked)) => return asked,
-                    Err(problem) => return Asked::Failed { problem },
+                    Err(problem) => return AcquireResult::Failed { problem },
                 }
             }
         }
         self.look_and_write()
             .await
-            .unwrap_or_else(|problem| Asked::Failed { problem })
+            .unwrap_or_else(|problem| AcquireResult::Failed { problem })
     }
 
-    async fn look_and_write(&mut self) -> Result<Asked, String> {
+    async fn look_and_write(&mut self) -> Result<AcquireResult, String> {
         let lease = self.look().await?;
         let record = lease.as_ref().map(Record::read);
         match (self.candidate.look(record, Instant::now(), &clock()), lease) {
-            (Step::Wait { holder }, _) => Ok(Asked::Theirs { holder }),
+            (Step::Wait { holder }, _) => Ok(AcquireResult::Theirs { holder }),
             (Step::Write(record), Some(lease)) => {
                 let written = self.write(lease, &record).await?;
-                written.ok_or_else(|| "somebody else wrote it at the same time".to_owned())
+                written.ok_or_else(|| "another process wrote it at the same time".to_owned())
             }
             (Step::Write(record), None) => self.create(&record).await,
         }
     }
 
-    /// The Lease as it is.
+    /// The current Lease.
     async fn look(&self) -> Result<Option<Value>, String> {
         let reply = self.call(Call::get(self.path())).await?;
         match reply.status {
@@ -190,8 +190,12 @@ impl Term {
         }
     }
 
-    /// Writes a Lease that has not changed since it was read; none if it has.
-    async fn write(&mut self, mut lease: Value, record: &Record) -> Result<Option<Asked>, String> {
+    /// Writes a Lease that has not changed since it was read; `None` if it has.
+    async fn write(
+        &mut self,
+        mut lease: Value,
+        record: &Record,
+    ) -> Result<Option<AcquireResult>, String> {
         record.write(&mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::put(self.path(), &lease)).await?;
@@ -201,7 +205,7 @@ impl Term {
         }
     }
 
-    async fn create(&mut self, record: &Record) -> Result<Asked, String> {
+    async fn create(&mut self, record: &Record) -> Result<AcquireResult, String> {
         let LeaseOptions {
             namespace, name, ..
         } = &*self.options;
@@ -217,9 +221,9 @@ impl Term {
         self.written(&reply, sent)
     }
 
-    fn written(&mut self, reply: &Reply, sent: Instant) -> Result<Asked, String> {
+    fn written(&mut self, reply: &Reply, sent: Instant) -> Result<AcquireResult, String> {
         self.held = Some(reply.ok().map_err(|refusal| refusal.to_string())?);
-        Ok(Asked::Held { sent })
+        Ok(AcquireResult::Held { sent })
     }
 
     async fn call(&self, call: Call) -> Result<Reply, String> {
@@ -235,7 +239,7 @@ impl Term {
     }
 }
 
-/// Tells everybody who looks at the Lease, as far as that is possible in a short time.
+/// Publishes an event on the Lease, within a short time.
 pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, what: &str) {
     let LeaseOptions {
         namespace,
@@ -278,7 +282,7 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
     }
 }
 
-/// The time as Leases have it.
+/// The time in the format of Leases.
 fn clock() -> String {
     format!("{:.6}", Timestamp::now())
 }

@@ -1,4 +1,4 @@
-//! What the operating system knows of this process. Where it does not tell, the numbers are left out.
+//! Metrics of this process from the operating system. Metrics that are not available are left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 /// Clock ticks in a second, as Linux counts for processes.
 const TICKS: f64 = 100.0;
 
-/// Writes what is known, under the names that everybody uses.
+/// Writes the available metrics under their usual names.
 pub fn write(out: &mut String) {
     let stat = Stat::read();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -16,31 +16,31 @@ pub fn write(out: &mut String) {
         (
             "process_cpu_seconds_total",
             "counter",
-            "Time that processors worked for this process, in seconds.",
+            "Total user and system CPU time in seconds.",
             stat.as_ref().map(|stat| stat.cpu_seconds),
         ),
         (
             "process_start_time_seconds",
             "gauge",
-            "When this process started, in seconds since 1970.",
+            "Start time of the process since the Unix epoch in seconds.",
             stat.as_ref().and_then(|stat| stat.started),
         ),
         (
             "process_resident_memory_bytes",
             "gauge",
-            "Memory of this process that is in RAM.",
+            "Resident memory size in bytes.",
             kilobytes(&status, "VmRSS:"),
         ),
         (
             "process_virtual_memory_bytes",
             "gauge",
-            "Memory that this process has addresses for.",
+            "Virtual memory size in bytes.",
             kilobytes(&status, "VmSize:"),
         ),
         (
             "process_open_fds",
             "gauge",
-            "Open file descriptors.",
+            "Number of open file descriptors.",
             descriptors
                 .and_then(|count| u32::try_from(count).ok())
                 .map(f64::from),
@@ -48,7 +48,7 @@ pub fn write(out: &mut String) {
         (
             "process_max_fds",
             "gauge",
-            "File descriptors that may be open.",
+            "Maximum number of open file descriptors.",
             after(&limits, "Max open files").and_then(|soft| soft.parse().ok()),
         ),
     ];
@@ -63,7 +63,7 @@ pub fn write(out: &mut String) {
     }
 }
 
-/// What stands in `/proc/self/stat` and concerns us.
+/// The relevant fields of `/proc/self/stat`.
 struct Stat {
     cpu_seconds: f64,
     started: Option<f64>,
@@ -89,7 +89,7 @@ impl Stat {
     }
 }
 
-/// The first word behind these at the start of a line.
+/// The first word after this prefix of a line.
 fn after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(words))?;
     line.split_whitespace().next()

@@ -26,36 +26,35 @@ fn the_line_that_others_look_for_is_exactly_that() {
 #[test]
 fn counters_have_their_full_names_and_labels_in_order() {
     let metrics = Metrics::new();
-    metrics.reconciled(
-        "syncagent-sync",
-        Reconciled::Success,
-        Duration::from_millis(3),
-    );
-    metrics.reconciled(
-        "syncagent-sync",
-        Reconciled::Error,
-        Duration::from_secs(1000),
-    );
+    let settled = Some(Outcome::Settled);
+    let (brief, long) = (Duration::from_millis(3), Duration::from_secs(1000));
+    metrics.worked("syncagent-sync", brief, long, settled);
+    metrics.worked("syncagent-sync", brief, long, None);
+    let refused = Outcome::Failed(Some(long));
+    metrics.worked("refusing", brief, long, Some(refused));
     let host = "kcp:6443";
     metrics.request("kcp", &Method::PATCH, host, Some(409));
     metrics.request("kcp", &Method::PATCH, host, Some(409));
     metrics.request("service", &Method::GET, host, None);
     metrics.leads("syncagent.one");
     metrics.pass("in step", "", Duration::ZERO);
-    metrics.queue_added("syncagent-sync");
-    metrics.event(EventFate::Dropped);
+    metrics.events(EventFate::Dropped, 1);
     for line in [
         "# TYPE controller_runtime_reconcile_total counter",
         "controller_runtime_reconcile_total{controller=\"syncagent-sync\",result=\"success\"} 1",
         "controller_runtime_reconcile_total{controller=\"syncagent-sync\",result=\"error\"} 1",
         "controller_runtime_reconcile_errors_total{controller=\"syncagent-sync\"} 1",
+        "controller_runtime_reconcile_total{controller=\"refusing\",result=\"requeue_after\"} 1",
+        "controller_runtime_reconcile_errors_total{controller=\"refusing\"} 0",
         "rest_client_requests_total{code=\"409\",method=\"PATCH\",host=\"kcp:6443\"} 2",
         "rest_client_requests_total{code=\"<error>\",method=\"GET\",host=\"kcp:6443\"} 1",
         "hawser_requests_total{side=\"kcp\",verb=\"patch\",code=\"409\"} 2",
         "hawser_requests_total{side=\"service\",verb=\"get\",code=\"\"} 1",
         "leader_election_master_status{name=\"syncagent.one\"} 1",
         "hawser_passes_total{outcome=\"in step\",reason=\"\"} 1",
-        "workqueue_adds_total{name=\"syncagent-sync\",controller=\"syncagent-sync\"} 1",
+        "controller_runtime_reconcile_panics_total{controller=\"syncagent-sync\"} 1",
+        "workqueue_queue_duration_seconds_sum{name=\"syncagent-sync\",controller=\"syncagent-sync\"} 0.006",
+        "workqueue_work_duration_seconds_sum{name=\"syncagent-sync\",controller=\"syncagent-sync\"} 2000",
         "hawser_events_total{result=\"dropped\"} 1",
     ] {
         says(&metrics, line);
@@ -87,52 +86,77 @@ fn histograms_add_up() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cache_that_hears_nothing_grows_old_until_it_is_forgotten() {
+#[test]
+fn a_queue_is_told_as_it_is() {
     let metrics = Metrics::new();
-    metrics.cache("kcp", "Bucket", 12);
-    metrics.heard("kcp", "Bucket");
-    tokio::time::advance(Duration::from_secs(90)).await;
-    says(
-        &metrics,
-        "hawser_cache_entries{side=\"kcp\",kind=\"Bucket\"} 12",
-    );
-    says(
-        &metrics,
-        "hawser_cache_silence_seconds{side=\"kcp\",kind=\"Bucket\"} 90",
-    );
-    metrics.heard("kcp", "Bucket");
-    says(
-        &metrics,
-        "hawser_cache_silence_seconds{side=\"kcp\",kind=\"Bucket\"} 0",
-    );
-    metrics.cached("kcp", "Bucket", 4096, 1);
-    says(
-        &metrics,
-        "hawser_cache_bytes{side=\"kcp\",kind=\"Bucket\"} 4096",
-    );
-    says(
-        &metrics,
-        "hawser_unreadable_objects{side=\"kcp\",kind=\"Bucket\"} 1",
-    );
+    let state = QueueState {
+        ready: 3,
+        oldest: Duration::from_secs(9),
+        busy: 2,
+        unfinished: Duration::from_secs(8),
+        longest: Duration::from_secs(5),
+        adds: 7,
+        retries: 1,
+    };
+    metrics.queue("c", 4, state);
+    metrics.queue("c", 4, QueueState { adds: 9, ..state });
+    let labels = "{name=\"c\",controller=\"c\"}";
+    for (name, value) in [
+        ("workqueue_depth", 3),
+        ("workqueue_adds_total", 9),
+        ("workqueue_retries_total", 1),
+        ("workqueue_unfinished_work_seconds", 8),
+        ("workqueue_longest_running_processor_seconds", 5),
+    ] {
+        says(&metrics, &format!("{name}{labels} {value}"));
+    }
+    says(&metrics, "hawser_queue_oldest_seconds{name=\"c\"} 9");
+    for (name, value) in [("max_concurrent_reconciles", 4), ("active_workers", 2)] {
+        let line = format!("controller_runtime_{name}{{controller=\"c\"}} {value}");
+        says(&metrics, &line);
+    }
+}
+
+#[test]
+fn a_kind_that_is_not_watched_any_more_is_told_no_more() {
+    let metrics = Metrics::new();
+    let size = Size {
+        entries: 12,
+        bytes: 4096,
+        fragments: 1,
+        silence: Duration::from_secs(90),
+    };
+    metrics.cache("service", "Bucket", size);
+    metrics.orphaned_copies("Bucket", 2);
+    for line in [
+        "hawser_cache_entries{side=\"service\",kind=\"Bucket\"} 12",
+        "hawser_cache_bytes{side=\"service\",kind=\"Bucket\"} 4096",
+        "hawser_unreadable_objects{side=\"service\",kind=\"Bucket\"} 1",
+        "hawser_cache_silence_seconds{side=\"service\",kind=\"Bucket\"} 90",
+        "hawser_orphaned_copies{kind=\"Bucket\"} 2",
+    ] {
+        says(&metrics, line);
+    }
+    metrics.forget("service", "Bucket");
+    assert!(!metrics.render().contains("Bucket"));
     metrics.held_deletions("Bucket", 3);
     says(&metrics, "hawser_held_deletions{kind=\"Bucket\"} 3");
-    metrics.orphaned_copies("Bucket", 2);
-    says(&metrics, "hawser_orphaned_copies{kind=\"Bucket\"} 2");
-    metrics.forget("kcp", "Bucket");
-    assert!(!metrics.render().contains("Bucket"));
 }
 
 #[test]
 fn label_values_are_escaped_and_bounded() {
     let metrics = Metrics::new();
-    metrics.cache("kcp", "a\"b\\c\nd", 1);
+    let size = Size {
+        entries: 1,
+        ..Size::default()
+    };
+    metrics.cache("kcp", "a\"b\\c\nd", size);
     says(
         &metrics,
         r#"hawser_cache_entries{side="kcp",kind="a\"b\\c\nd"} 1"#,
     );
     for number in 0..3000 {
-        metrics.cache("kcp", &number.to_string(), 1);
+        metrics.cache("kcp", &number.to_string(), size);
     }
     says(
         &metrics,
@@ -148,13 +172,9 @@ fn label_values_are_escaped_and_bounded() {
 #[test]
 fn everything_can_be_read_back() {
     let metrics = Metrics::new();
-    metrics.reconciled("c", Reconciled::RequeueAfter, Duration::ZERO);
-    metrics.workers("c", 4, 1);
-    metrics.queue("c", QueueState::default());
-    metrics.queue_retried("c");
-    metrics.queue_waited("c", Duration::ZERO);
-    metrics.queue_worked("c", Duration::ZERO);
-    metrics.panicked("c");
+    let again = Some(Outcome::Again(Duration::MAX));
+    metrics.worked("c", Duration::ZERO, Duration::ZERO, again);
+    metrics.queue("c", 4, QueueState::default());
     let sample = regex::Regex::new(
         r#"^([a-z_]+)(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? (-?[0-9.]+(e-?[0-9]+)?|NaN|[+-]Inf)$"#,
     )

@@ -1,7 +1,7 @@
-//! Numbers that are counted by many and read by few, and how they are written down (text format 0.0.4).
+//! Metrics that many tasks update and few read, and their text format (0.0.4).
 //!
-//! Knows no metric by name. A family holds one number for each set of label values that was ever used; those are
-//! few, so they are found by comparing, without a lock that writers wait for.
+//! Knows no metric by name. A family has one number for each set of label values that was ever used. There are few of
+//! them, so they are found by comparison, without a lock that writers wait for.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -9,21 +9,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-/// Sets of label values beyond this many share one that says so. Nothing should come near.
+/// Beyond this number, sets of label values share one. No family should come near.
 const MOST_SERIES: usize = 2000;
 
-/// What is said instead of a label's value once there are too many.
+/// The label value of the shared set.
 const TOO_MANY: &str = "other";
 
-/// What a metric is called.
+/// The name of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     pub text: &'static str,
     pub help: &'static str,
     pub labels: &'static [&'static str],
+    /// The bounds of the buckets of a histogram, ascending.
+    pub bounds: &'static [f64],
 }
 
-/// What can be counted and written.
+/// A value that can be updated and written.
 pub trait Number {
     /// Starts at zero.
     fn new(name: &Name) -> Self;
@@ -31,24 +33,25 @@ pub trait Number {
     fn write(&self, out: &mut String, name: &Name, values: &[String]) -> fmt::Result;
 }
 
-/// Only ever grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
-/// A number as it is now.
+/// A gauge.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
-/// How often a duration was how long.
+/// A histogram.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Not summed up; the last one is what is beyond all bounds.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    nanoseconds: AtomicU64,
+    bounds: &'static [f64],
+    /// Not cumulative; the last bucket is beyond all bounds.
+    buckets: Box<[AtomicU64]>,
+    sum: AtomicU64,
 }
 
-/// Seconds; from a hop in a data centre to what nobody waits for.
-pub(crate) const BOUNDS: [f64; 14] = [
+/// Bounds in seconds, from a hop within a data centre to a wait that nobody accepts.
+pub const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 300.0,
 ];
 
@@ -72,7 +75,7 @@ impl<N: Number> Family<N> {
         family
     }
 
-    /// The number with these values of the labels, in their order.
+    /// The number with these label values, in the order of the labels.
     pub fn of(&self, values: &[&str]) -> Arc<N> {
         debug_assert_eq!(values.len(), self.name.labels.len(), "{}", self.name.text);
         if let Some(known) = find(&self.series.read(), values) {
@@ -94,7 +97,7 @@ impl<N: Number> Family<N> {
         number
     }
 
-    /// Forgets the number with these values.
+    /// Removes the number with these label values.
     pub fn remove(&self, values: &[&str]) {
         self.series.write().retain(|(known, _)| known != values);
     }
@@ -126,6 +129,11 @@ fn find<N>(series: &[(Vec<String>, Arc<N>)], values: &[&str]) -> Option<Arc<N>> 
 impl Counter {
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Sets a count that is kept elsewhere.
+    pub fn reach(&self, count: u64) {
+        self.0.fetch_max(count, Ordering::Relaxed);
     }
 }
 
@@ -176,22 +184,25 @@ impl Number for Gauge {
 // === impl Histogram ===
 
 impl Histogram {
-    pub fn observe(&self, took: std::time::Duration) {
-        let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
-        self.buckets[bucket.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    pub fn observe(&self, number: f64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < number);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        let add = |sum| Some((f64::from_bits(sum) + number).to_bits());
+        // It is always said what to store.
+        let _ = self
+            .sum
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 }
 
 impl Number for Histogram {
     const TYPE: &'static str = "histogram";
 
-    fn new(_: &Name) -> Self {
+    fn new(name: &Name) -> Self {
         Self {
-            buckets: Default::default(),
-            nanoseconds: AtomicU64::new(0),
+            bounds: name.bounds,
+            buckets: (0..=name.bounds.len()).map(|_| AtomicU64::new(0)).collect(),
+            sum: AtomicU64::new(0),
         }
     }
 
@@ -199,13 +210,14 @@ impl Number for Histogram {
         let mut count = 0;
         for (index, bucket) in self.buckets.iter().enumerate() {
             count += bucket.load(Ordering::Relaxed);
-            let bound = BOUNDS.get(index).map_or("+Inf".to_owned(), f64::to_string);
+            let bound = self.bounds.get(index);
+            let bound = bound.map_or("+Inf".to_owned(), f64::to_string);
             let labels = Labels(name.labels, values, Some(&bound));
             writeln!(out, "{}_bucket{labels} {count}", name.text)?;
         }
         let labels = Labels(name.labels, values, None);
-        let sum = std::time::Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
-        writeln!(out, "{}_sum{labels} {}", name.text, sum.as_secs_f64())?;
+        let sum = f64::from_bits(self.sum.load(Ordering::Relaxed));
+        writeln!(out, "{}_sum{labels} {sum}", name.text)?;
         writeln!(out, "{}_count{labels} {count}", name.text)
     }
 }

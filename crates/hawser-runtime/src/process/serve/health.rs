@@ -1,4 +1,4 @@
-//! Whether a process lives, and whether it is ready: what probes ask for.
+//! The liveness and the readiness of a process, as probes ask for them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long the main loop may be silent before the process counts as stuck.
+/// If the main loop is silent for this long, the process is not alive.
 const STUCK: Duration = Duration::from_mins(1);
 
-/// What others say about the process: ready is who misses nothing, alive whose main loop turns.
+/// A process is ready if nothing is missing, and alive if its main loop runs.
 #[derive(Debug)]
 pub struct Health {
-    /// What is missing, and why.
+    /// The missing parts, with the reason.
     missing: Mutex<BTreeMap<String, String>>,
     beaten: Mutex<Instant>,
 }
@@ -20,7 +20,7 @@ pub struct Health {
 // === impl Health ===
 
 impl Health {
-    /// Alive, and not ready for want of these.
+    /// Alive, and not ready until these parts are found.
     pub fn missing<'a>(gates: impl IntoIterator<Item = &'a str>) -> Self {
         let missing = gates
             .into_iter()
@@ -31,22 +31,22 @@ impl Health {
         }
     }
 
-    /// Not ready any more, for want of this.
+    /// Marks a part as missing: the process is not ready.
     pub fn lost(&self, gate: &str, why: &str) {
         self.missing.lock().insert(gate.to_owned(), why.to_owned());
     }
 
-    /// This is not missing any more.
+    /// Marks a part as found.
     pub fn found(&self, gate: &str) {
         self.missing.lock().remove(gate);
     }
 
-    /// The main loop has come round.
+    /// Marks the main loop as running.
     pub fn beat(&self) {
         *self.beaten.lock() = Instant::now();
     }
 
-    /// A line for everything that is missing.
+    /// One line for each missing part.
     pub fn not_ready(&self) -> Vec<String> {
         let missing = self.missing.lock();
         missing
@@ -55,7 +55,7 @@ impl Health {
             .collect()
     }
 
-    /// Why the process does not count as alive.
+    /// The reason why the process is not alive.
     pub fn not_alive(&self) -> Option<String> {
         let silent = self.beaten.lock().elapsed();
         (silent > STUCK)

@@ -92,26 +92,6 @@ async fn a_large_table_is_made_while_others_are_answered() {
 }
 
 #[tokio::test]
-async fn a_large_answer_in_yaml_is_printed_while_others_are_answered() {
-    let ground = crowded(noon).await;
-    let accept = [(ACCEPT, "application/yaml")];
-    let list = ground.raw(Method::GET, MAPS, &accept, b"");
-    tokio::pin!(list);
-    assert!(
-        list.as_mut().now_or_never().is_none(),
-        "it was printed at once"
-    );
-    ground.answers_at_once();
-    let answer = list.await;
-    assert_eq!(answer.headers[CONTENT_TYPE], "application/yaml");
-    let ApiBody::Full(body) = answer.body else {
-        panic!("a stream");
-    };
-    let read = crate::yaml::parse(&body).unwrap().value;
-    assert_eq!(names(&read).len(), 300);
-}
-
-#[tokio::test]
 async fn a_large_document_is_made_once_for_all_who_ask_while_others_are_answered() {
     let ground = crowded(noon).await;
     for number in 0..10 {

@@ -275,12 +275,5 @@ async fn a_large_list_is_sent_in_pieces_and_a_small_one_whole() {
         );
         let (_, items) = protobuf::decode_list(&packed);
         assert_eq!(Value::from(items), json["items"], "{query}");
-
-        // To be printed as YAML, a document is put together first.
-        let (in_pieces, media_type, _) = sent(&ground, query, "application/yaml").await;
-        assert_eq!(
-            (in_pieces, media_type.as_deref()),
-            (false, Some("application/yaml"))
-        );
     }
 }

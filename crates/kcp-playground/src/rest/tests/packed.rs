@@ -199,19 +199,14 @@ async fn an_answer_is_in_the_one_notation_that_it_says() {
     let ground = Ground::new();
     ground.post(MAPS, map("a")).await.ok();
     let a = format!("{MAPS}/a");
-    let yaml = Some("application/yaml");
     for (accept, expected) in [
         (
-            "application/vnd.kubernetes.protobuf, application/yaml",
+            "application/vnd.kubernetes.protobuf, application/json",
             Some(PROTOBUF),
         ),
         (
             "application/yaml, application/vnd.kubernetes.protobuf",
-            yaml,
-        ),
-        (
-            "application/vnd.kubernetes.protobuf;q=0.5, application/yaml",
-            yaml,
+            Some(PROTOBUF),
         ),
         (
             "application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.4",
@@ -232,8 +227,8 @@ async fn an_answer_is_in_the_one_notation_that_it_says() {
             Some(PROTOBUF),
         ),
         (
-            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/yaml",
-            yaml,
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/json",
+            None,
         ),
     ] {
         for target in [&*a, MAPS] {

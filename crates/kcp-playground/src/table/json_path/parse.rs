@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Filter, JsonPath, Operator, Slice, Step};
+use super::{FilterOperator, JsonPath, PathFilter, Slice, Step};
 
 type Parsed<T> = Result<T, String>;
 
@@ -17,7 +17,7 @@ fn nested(text: &str, depth: usize) -> Parsed<JsonPath> {
     if depth > DEEPEST {
         return Err("it is nested too deeply".to_owned());
     }
-    let mut parser = Parser {
+    let mut parser = PathParser {
         rest: text,
         depth,
         steps: Vec::new(),
@@ -26,7 +26,7 @@ fn nested(text: &str, depth: usize) -> Parsed<JsonPath> {
     Ok(JsonPath(parser.steps))
 }
 
-struct Parser<'t> {
+struct PathParser<'t> {
     rest: &'t str,
     depth: usize,
     steps: Vec<Step>,
@@ -40,7 +40,7 @@ fn ends(c: char) -> bool {
     )
 }
 
-impl<'t> Parser<'t> {
+impl<'t> PathParser<'t> {
     fn run(&mut self) -> Parsed<()> {
         while let Some(c) = self.rest.chars().next() {
             if c == '}' {
@@ -188,7 +188,7 @@ impl<'t> Parser<'t> {
             None => None,
             Some((operator, right)) => Some((operator, nested(right, self.depth + 1)?)),
         };
-        self.steps.push(Step::Filter(Filter { left, compared }));
+        self.steps.push(Step::Filter(PathFilter { left, compared }));
         Ok(())
     }
 }
@@ -248,7 +248,7 @@ fn inside_of_filter(text: &str) -> Parsed<(&str, usize)> {
 }
 
 /// `@.a == "b"`: what is compared, and with what.
-fn split_comparison(text: &str) -> (&str, Option<(Operator, &str)>) {
+fn split_comparison(text: &str) -> (&str, Option<(FilterOperator, &str)>) {
     const SIGNS: [char; 4] = ['!', '<', '>', '='];
     let Some(at) = text.find(SIGNS).filter(|at| *at > 0) else {
         return (text, None);
@@ -260,13 +260,13 @@ fn split_comparison(text: &str) -> (&str, Option<(Operator, &str)>) {
         return (text, None);
     }
     let operator = match operator {
-        "<" => Operator::Less,
-        "<=" => Operator::LessOrEqual,
-        "==" => Operator::Equal,
-        "!=" => Operator::NotEqual,
-        ">=" => Operator::GreaterOrEqual,
-        ">" => Operator::Greater,
-        _ => Operator::Unknown,
+        "<" => FilterOperator::Less,
+        "<=" => FilterOperator::LessOrEqual,
+        "==" => FilterOperator::Equal,
+        "!=" => FilterOperator::NotEqual,
+        ">=" => FilterOperator::GreaterOrEqual,
+        ">" => FilterOperator::Greater,
+        _ => FilterOperator::Unknown,
     };
     (left, Some((operator, right)))
 }

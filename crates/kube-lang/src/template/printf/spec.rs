@@ -73,7 +73,7 @@ impl Spec {
         end.map_or(text, |(end, _)| &text[..end])
     }
 
-    /// Whether the verb fits, as for all below.
+    /// Prints a boolean; false if the verb does not fit, as for all below.
     pub(super) fn boolean(&self, out: &mut String, value: bool, verb: char) -> bool {
         let fits = matches!(verb, 't' | 'v');
         if fits {
@@ -225,12 +225,12 @@ impl Spec {
             'e' | 'E' => scientific(f.abs(), self.precision.unwrap_or(6)),
             'f' | 'F' => format!("{:.*}", self.precision.unwrap_or(6), f.abs()),
             'b' | 'x' | 'X' => {
-                return Err(format!("floats have no form for the verb %{verb} here"));
+                return Err(format!("floats cannot be printed with the verb %{verb}"));
             }
             _ => return Ok(false),
         };
         if self.sharp {
-            return Err("floats have no form with the flag # here".to_owned());
+            return Err("floats cannot be printed with the flag #".to_owned());
         }
         if f.is_nan() || f.is_infinite() {
             let sign = match (f.is_nan(), f.is_sign_negative(), self.space) {

@@ -18,7 +18,7 @@ pub(super) fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
     let Some(tree) = parsed.lookup(NAME) else {
         return false;
     };
-    let mut reading = Reading {
+    let mut reading = GoReader {
         templates: &parsed,
         data,
         variables: Vec::new(),
@@ -31,10 +31,10 @@ pub(super) fn writes_only(engine: Engine, text: &str, data: Data<'_>) -> bool {
     reading.list(tree) && !reading.lost
 }
 
-/// What is known of a value.
+/// A value as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 struct Words {
-    /// Whether nothing in it is an object's.
+    /// True if no part of it comes from an object.
     own: bool,
     known: Known,
 }
@@ -42,12 +42,12 @@ struct Words {
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Value(Value),
-    /// Whether it counts as true.
+    /// Only its truth is known.
     Truth(bool),
     Nothing,
 }
 
-/// What the dot is, or the dollar.
+/// The value of `.` or `$`.
 #[derive(Clone, Debug)]
 enum Dot {
     /// The whole of the data.
@@ -117,7 +117,7 @@ impl Words {
     }
 }
 
-struct Reading<'a> {
+struct GoReader<'a> {
     templates: &'a Template,
     data: Data<'a>,
     /// The last one of a name counts.
@@ -126,11 +126,11 @@ struct Reading<'a> {
     dollar: Dot,
     depth: usize,
     left: usize,
-    /// Whether there was something after which variables are not known any more.
+    /// Set once the values of variables are no longer known.
     lost: bool,
 }
 
-impl Reading<'_> {
+impl GoReader<'_> {
     fn list(&mut self, list: &ListNode) -> bool {
         list.nodes.iter().all(|node| self.node(node))
     }
@@ -200,14 +200,14 @@ impl Reading<'_> {
         other.is_none_or(|list| self.list(list))
     }
 
-    /// What a definition writes, of what it is given.
+    /// Reads a definition with the value that it is given.
     fn template(&mut self, template: &TemplateNode) -> bool {
         let templates = self.templates;
         let Some(tree) = templates.lookup(&template.name) else {
             return false;
         };
         let given = match &template.pipe {
-            Some(pipe) => match self.whole(pipe) {
+            Some(pipe) => match self.dot_itself(pipe) {
                 Some(dot) => dot,
                 None => Dot::Value(self.pipe(pipe)),
             },
@@ -222,7 +222,7 @@ impl Reading<'_> {
     }
 
     /// The dot or the dollar, where a pipeline is nothing else.
-    fn whole(&self, pipe: &PipeNode) -> Option<Dot> {
+    fn dot_itself(&self, pipe: &PipeNode) -> Option<Dot> {
         let ([command], true) = (pipe.commands.as_slice(), pipe.decl.is_empty()) else {
             return None;
         };
@@ -373,7 +373,7 @@ fn either(args: Vec<Words>, wanted: bool) -> Words {
     Words::OBJECTS
 }
 
-/// What a function answers to these, as the engine calls it when it renders; none where that is an error.
+/// The result of a function, called as the engine does when it renders; `None` for an error.
 fn called(name: &str, args: Vec<Value>) -> Option<Value> {
     const KEEP: &str = "keepAnswer";
     let at = Pos::new(0, 1);

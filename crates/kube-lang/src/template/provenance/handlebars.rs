@@ -9,7 +9,7 @@ use crate::template::{functions, handlebars as engine};
 
 /// The blocks that write one of two texts.
 const CHOICES: [&str; 4] = ["if", "unless", "eq", "ne"];
-/// What Handlebars itself offers of what is a function here.
+/// Built-in helpers of Handlebars that are functions here.
 const BUILT_IN: [&str; 8] = ["eq", "ne", "gt", "lt", "and", "or", "not", "len"];
 
 pub(super) fn writes_only(text: &str, data: Data<'_>) -> bool {
@@ -19,7 +19,7 @@ pub(super) fn writes_only(text: &str, data: Data<'_>) -> bool {
     let Ok(template) = Template::compile(text) else {
         return false;
     };
-    let mut reading = Reading {
+    let mut reading = HandlebarsReader {
         data,
         left: MAX_NODES,
         depth: 0,
@@ -27,13 +27,13 @@ pub(super) fn writes_only(text: &str, data: Data<'_>) -> bool {
     reading.template(&template)
 }
 
-struct Reading<'a> {
+struct HandlebarsReader<'a> {
     data: Data<'a>,
     left: usize,
     depth: usize,
 }
 
-impl Reading<'_> {
+impl HandlebarsReader<'_> {
     fn template(&mut self, template: &Template) -> bool {
         if self.depth == MAX_DEPTH {
             return false;
@@ -74,7 +74,7 @@ impl Reading<'_> {
         read.all(|template| self.template(template))
     }
 
-    /// Whether the first text of a block is written, as the engine says; none where that takes an object.
+    /// The outcome of a block's condition, as the engine computes it; `None` if it depends on an object.
     fn chosen(&self, block: &HelperTemplate) -> Option<bool> {
         if !block.params.iter().all(|param| self.is_given(param)) {
             return None;
@@ -101,7 +101,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a value is known before there is an object.
+    /// True for a value that is known before there is an object.
     fn is_given(&self, value: &Parameter) -> bool {
         match value {
             Parameter::Literal(_) => true,
@@ -120,7 +120,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether what an expression writes is nobody's words but the author's.
+    /// True if an expression writes only the author's text.
     fn is_own(&self, written: &HelperTemplate) -> bool {
         if !written.hash.is_empty() {
             return false;

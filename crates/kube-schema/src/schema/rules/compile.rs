@@ -1,5 +1,4 @@
-//! From a rule as it is written to one that can be evaluated, and what the server says against
-//! rules when their definition is written.
+//! Compiles rules, and checks them as the server does when their definition is written.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::{
     shape::{Root, shape},
 };
 use crate::field::{ErrorKind, FieldError, Path};
-use crate::schema::{flag, given, list, properties, text};
+use crate::schema::{flag, keyword_value, list, properties, text};
 
 const RULES: &str = "x-kubernetes-validations";
 
@@ -111,11 +110,11 @@ pub(super) fn rules(schema: &Value, shape: &Arc<Shape>) -> Vec<Rule> {
     list(schema, RULES).iter().filter_map(rule).collect()
 }
 
-/// What the server says against the expressions of a schema that has nothing else wrong with it.
+/// The errors of the expressions of a schema that is valid otherwise.
 pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if super::any(schema) {
-        let at = Within {
+    if super::has_rules(schema) {
+        let at = RuleContext {
             shape: shape(schema, Root::Resource),
             uncorrelatable: None,
         };
@@ -124,19 +123,21 @@ pub(crate) fn check(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     errors
 }
 
-struct Within {
+struct RuleContext {
     shape: Arc<Shape>,
     /// The innermost place around whose old value cannot be found.
     uncorrelatable: Option<String>,
 }
 
-fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
-    let below = |schema: &Value, uncorrelatable: Option<String>| Within {
+fn walk(schema: &Value, path: &Path<'_>, within: &RuleContext, errors: &mut Vec<FieldError>) {
+    let below = |schema: &Value, uncorrelatable: Option<String>| RuleContext {
         shape: shape(schema, Root::of(schema)),
         uncorrelatable,
     };
     let of_members = within.uncorrelatable.clone();
-    if let Some(additional) = given(schema, "additionalProperties").filter(|a| super::any(a)) {
+    if let Some(additional) =
+        keyword_value(schema, "additionalProperties").filter(|a| super::has_rules(a))
+    {
         let at = path.field("additionalProperties");
         walk(
             additional,
@@ -146,11 +147,11 @@ fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<Field
         );
     }
     let all = path.field("properties");
-    for (name, property) in properties(schema).filter(|(_, property)| super::any(property)) {
+    for (name, property) in properties(schema).filter(|(_, property)| super::has_rules(property)) {
         let at = all.key(name);
         walk(property, &at, &below(property, of_members.clone()), errors);
     }
-    if let Some(items) = given(schema, "items").filter(|items| super::any(items)) {
+    if let Some(items) = keyword_value(schema, "items").filter(|items| super::has_rules(items)) {
         let correlates = text(schema, "x-kubernetes-list-type") == "map";
         let of_items = if correlates {
             within.uncorrelatable.clone()
@@ -170,7 +171,7 @@ fn walk(schema: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<Field
         return;
     }
     for (nth, rule) in list(schema, RULES).iter().enumerate() {
-        one(rule, &rules.index(nth), within, errors);
+        compile_rule(rule, &rules.index(nth), within, errors);
     }
 }
 
@@ -189,7 +190,7 @@ fn shown(rule: &Value) -> String {
     )
 }
 
-fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldError>) {
+fn compile_rule(rule: &Value, path: &Path<'_>, within: &RuleContext, errors: &mut Vec<FieldError>) {
     let old_is_optional = flag(rule, "optionalOldSelf");
     let source = text(rule, "rule").trim();
     let uses_old = match compile(source, &within.shape, old_is_optional, Wanted::Rule) {
@@ -220,7 +221,7 @@ fn one(rule: &Value, path: &Path<'_>, within: &Within, errors: &mut Vec<FieldErr
                 ),
             ));
         }
-    } else if let Some(optional) = given(rule, "optionalOldSelf") {
+    } else if let Some(optional) = keyword_value(rule, "optionalOldSelf") {
         errors.push(FieldError::invalid(
             path.field("optionalOldSelf"),
             optional.clone(),

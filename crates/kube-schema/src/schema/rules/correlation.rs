@@ -1,14 +1,14 @@
-//! What a value was before: members by name, items of a list of type map by their keys. An error
-//! about what has not changed is not held against an update.
+//! Old values for rules: members are found by name, items of a list of type map by their keys. Errors about unchanged
+//! values do not fail an update.
 
 use serde_json::Value;
 
 /// A value with what it was.
 #[derive(Clone, Copy)]
 pub(super) struct Correlated<'a> {
-    /// What it was, if that can be told.
+    /// The old value, if it can be found.
     old: Option<&'a Value>,
-    /// Whether it, or what it stands in and whose old value is known, is as it was.
+    /// True if the value, or the enclosing value whose old one is known, has not changed.
     is_unchanged: bool,
 }
 

@@ -1,10 +1,10 @@
-//! `fieldPath` of a rule: which member of the value an error is about, `.spec.a['b.c']`.
+//! `fieldPath` of a rule: the member of the value that an error is about, `.spec.a['b.c']`.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::schema::{given, properties};
+use crate::schema::{keyword_value, properties};
 
 /// The path as errors write it, `None` if the schema has no such place.
 pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
@@ -21,7 +21,7 @@ pub(super) fn resolve(path: &str, schema: &Value) -> Option<String> {
             schema = property;
             let _ = write!(out, ".{name}");
         } else if let Some(additional) =
-            given(schema, "additionalProperties").filter(|a| a.is_object())
+            keyword_value(schema, "additionalProperties").filter(|a| a.is_object())
         {
             schema = additional;
             let _ = write!(out, "[{name}]");

@@ -1,16 +1,16 @@
-//! Rules over an object: which apply, what they say, and in which words.
+//! Evaluation of rules over an object: the rules that apply, their results, and the messages.
 
 use kube_cel::{Fault, Meter, Val};
 use serde_json::Value;
 
 use super::{
-    Level,
+    RuleNode,
     compile::Rule,
     correlation::{Correlated, same_keys},
 };
 use crate::field::{ErrorKind, FieldError, Path};
 
-/// What all rules over one object may cost, and what one of them may, as with the server.
+/// The cost limits of all rules over one object, and of one rule, as in the server.
 const ALL: u64 = 10_000_000;
 const ONE: u64 = 1_000_000;
 
@@ -19,7 +19,7 @@ const LONGEST_MESSAGE: usize = 5120;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-pub(super) fn judge(root: &Level, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn judge(root: &RuleNode, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut judge = Judge {
         errors: Vec::new(),
         left: ALL,
@@ -36,7 +36,7 @@ struct Judge {
 }
 
 impl Judge {
-    fn level(&mut self, level: &Level, value: &Value, was: Correlated<'_>, path: &Path<'_>) {
+    fn level(&mut self, level: &RuleNode, value: &Value, was: Correlated<'_>, path: &Path<'_>) {
         if value.is_null() || self.is_over {
             return;
         }
@@ -67,7 +67,7 @@ impl Judge {
         }
     }
 
-    fn rules(&mut self, level: &Level, value: &Value, was: Correlated<'_>, path: &Path<'_>) {
+    fn rules(&mut self, level: &RuleNode, value: &Value, was: Correlated<'_>, path: &Path<'_>) {
         if level.rules.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl Judge {
                 continue;
             }
             let meter = Meter::new(ONE.min(self.left));
-            let told = self::one(rule, (&this, old.as_ref()), &meter);
+            let told = self::evaluate_rule(rule, (&this, old.as_ref()), &meter);
             self.left = self.left.saturating_sub(ONE.min(self.left) - meter.left());
             let is_told = told.is_ok();
             let (kind, suffix, detail) = match told {
@@ -159,8 +159,8 @@ fn exhausted(rule: &Rule, left: u64) -> String {
     )
 }
 
-/// What a rule says against a value, if anything.
-fn one<'a>(
+/// Evaluates a rule; the answer is its error, if it has one.
+fn evaluate_rule<'a>(
     rule: &'a Rule,
     (this, old): (&Result<Val<'a>, Fault>, Option<&Result<Val<'a>, Fault>>),
     meter: &Meter,

@@ -1,13 +1,13 @@
-//! What rules can see of a schema. Built only for schemas that have rules.
+//! The part of a schema that rules can see, built only for schemas that have rules.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_cel::{Content, Format, Listing, Member, Shape, escape};
 use serde_json::Value;
 
-use crate::schema::{flag, given, list, properties, text};
+use crate::schema::{flag, keyword_value, list, properties, text};
 
-/// Whether an object has `apiVersion`, `kind` and the names in `metadata`, said or not.
+/// Tells objects that have `apiVersion`, `kind` and the names in `metadata`, declared or not, from others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     Resource,
@@ -47,7 +47,8 @@ fn what(schema: &Value, name: &str, root: Root) -> Content {
     };
     match text(schema, "type") {
         "object" => {
-            let additional = given(schema, "additionalProperties").filter(|a| a.is_object());
+            let additional =
+                keyword_value(schema, "additionalProperties").filter(|a| a.is_object());
             if let (Some(additional), Root::Field) = (additional, root) {
                 return Content::Map(below(additional, "@elem"));
             }
@@ -61,7 +62,7 @@ fn what(schema: &Value, name: &str, root: Root) -> Content {
             }
             Content::Object(members)
         }
-        "array" => match given(schema, "items") {
+        "array" => match keyword_value(schema, "items") {
             Some(items) => Content::List(below(items, "@idx"), listing(schema)),
             None => Content::Unknown,
         },

@@ -213,9 +213,9 @@ async fn the_sender_ends_when_nobody_can_record_any_more() {
 fn a_namespace_that_goes_away_says_nothing_of_its_workspace() {
     let refusal = |code, reason: &str| Refusal {
         code,
-        causes: vec![Cause {
+        causes: vec![StatusCause {
             reason: reason.to_owned(),
-            ..Cause::default()
+            ..StatusCause::default()
         }],
         ..Refusal::default()
     };

@@ -1,18 +1,18 @@
-//! What is where in a table: by cluster and namespace, and by the labels that objects were looked for by.
+//! The indexes of a table: by cluster and namespace, and by the labels that objects are looked for by.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use hawser_sync::subject::Labels;
+use hawser_sync::Labels;
 use hawser_sync::{Key, Scope};
 use kube_lang::object::Object;
 
-/// How many labels are indexed. Whoever looks for more than these looks at all objects of a cluster.
+/// The number of indexed labels. A search by other labels examines all objects of a cluster.
 const SOUGHT: usize = 16;
 
-/// Cluster, name and value of a label, hashed. Whoever finds an object by it has to look at its labels.
+/// Cluster, name and value of a label, hashed. A match has to be confirmed by the labels of the object.
 pub(super) type Labelled = u64;
 
 /// Names by namespace.
@@ -21,13 +21,13 @@ type Namespaces = HashMap<Option<Arc<str>>, HashSet<Arc<str>>>;
 #[derive(Default)]
 pub(super) struct Places {
     clusters: HashMap<Arc<str>, Namespaces>,
-    /// Labels that objects were looked for by.
+    /// The indexed labels.
     sought: BTreeSet<Box<str>>,
     labelled: HashMap<Labelled, HashSet<Key>>,
 }
 
 impl Places {
-    /// Takes in an object that was not known; where it stands by its labels.
+    /// Adds an object that was not known; returns its positions by label.
     pub(super) fn insert(&mut self, key: &Key, object: &Object) -> Box<[Labelled]> {
         let namespaces = self.clusters.entry(Arc::clone(&key.cluster)).or_default();
         let names = namespaces.entry(key.namespace.clone()).or_default();
@@ -35,7 +35,7 @@ impl Places {
         self.relabel(key, &[], object)
     }
 
-    /// Takes in the labels of an object as they are now; where it stands by them.
+    /// Updates the labels of an object; returns its positions by label.
     pub(super) fn relabel(
         &mut self,
         key: &Key,
@@ -81,20 +81,20 @@ impl Places {
         }
     }
 
-    /// Those of these labels by which nobody has looked for objects yet, as many as there is room for.
-    pub(super) fn unsought(&self, labels: &Labels) -> Vec<Box<str>> {
+    /// The labels among these that are not indexed yet, as many as there is room for.
+    pub(super) fn unindexed(&self, labels: &Labels) -> Vec<Box<str>> {
         let names = labels.iter().map(|(name, _)| name);
         let new = names.filter(|name| !self.sought.contains(*name));
         let room = SOUGHT.saturating_sub(self.sought.len());
         new.take(room).map(Into::into).collect()
     }
 
-    /// Takes in labels that objects are looked for by. Objects that are there have to be labelled anew.
-    pub(super) fn seek(&mut self, names: Vec<Box<str>>) {
+    /// Adds labels to the index. Objects that are already there have to be indexed anew.
+    pub(super) fn index_labels(&mut self, names: Vec<Box<str>>) {
         self.sought.extend(names);
     }
 
-    /// What has that one of these labels that fewest have; none where none of them is indexed.
+    /// The candidates by the label that the fewest objects have; `None` if none of these labels is indexed.
     #[expect(
         clippy::option_option,
         reason = "whether anything is indexed, and whether anything has it"
@@ -107,6 +107,17 @@ impl Places {
         keys.min_by_key(|keys| keys.map_or(0, HashSet::len))
     }
 
+    /// The number of clusters that have objects.
+    pub(super) fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
+    /// The number of objects of a cluster.
+    pub(super) fn count(&self, cluster: &str) -> usize {
+        let namespaces = self.clusters.get(cluster).into_iter().flatten();
+        namespaces.map(|(_, names)| names.len()).sum()
+    }
+
     /// The keys of a cluster.
     pub(super) fn of_cluster(&self, scope: Scope) -> impl Iterator<Item = Key> + use<'_> {
         let namespaces = self.clusters.get(&scope.cluster).into_iter().flatten();
@@ -115,7 +126,7 @@ impl Places {
         keys.map(move |(namespace, name)| key(&scope, namespace.as_ref(), name))
     }
 
-    /// The keys of one namespace of it.
+    /// The keys of one namespace.
     pub(super) fn of_namespace(
         &self,
         scope: Scope,

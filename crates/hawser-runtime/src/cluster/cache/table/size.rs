@@ -1,15 +1,18 @@
-//! How much a table holds.
+//! The size of a table.
 
 use std::ops::AddAssign;
+use std::time::Duration;
 
-/// What a table holds, for metrics.
+/// The size of a table, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub entries: usize,
-    /// Of their bodies.
+    /// Bytes of the bodies.
     pub bytes: usize,
     /// Objects that cannot be read whole.
     pub fragments: usize,
+    /// The time since the server last sent anything.
+    pub silence: Duration,
 }
 
 impl AddAssign for Size {
@@ -17,5 +20,6 @@ impl AddAssign for Size {
         self.entries += more.entries;
         self.bytes += more.bytes;
         self.fragments += more.fragments;
+        self.silence = self.silence.max(more.silence);
     }
 }

@@ -1,47 +1,55 @@
-//! Whose call is sent next, and who was asked for a pause. Pure; time is what the caller says it is.
+//! The order of calls to a server, and the pauses of its tenants. Pure; the caller passes the time.
 //!
-//! Tenants take turns. One of them has a share of the calls under way, and all whose calls go
-//! unanswered have a share together, so that any number of them leaves room for the others. Calls of
-//! nobody in particular stand in the same line and are limited by the whole only.
+//! Tenants take turns. Each tenant has a share of the concurrent calls, and all tenants whose calls get no response
+//! have a share together, so they always leave room for the others. The more calls are under way, the fewer of them one
+//! tenant may have: never more than could still be sent. Calls without a tenant wait in the same line and are limited
+//! by the total only.
+//!
+//! It is not known in advance who will be slow. If all calls are under way and a tenant waits that is not slow, calls of
+//! slow tenants beyond their share are given up, the youngest first. So tenants that stop responding at the same time
+//! keep half of the calls once that is noticed.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call that is under way for longer makes its tenant slow,
-const SLOW: Duration = Duration::from_secs(2);
-/// for so long after it was seen under way last.
+/// A call that takes longer makes its tenant slow,
+pub(super) const SLOW: Duration = Duration::from_secs(2);
+/// for this time after the last such call.
 const REMEMBERED: Duration = Duration::from_mins(1);
-/// So many tenants are kept without looking for what can be forgotten.
+/// Up to this number, tenants are kept without looking for idle ones.
 const FEW: usize = 64;
 
-/// None for calls of nobody in particular.
+/// `None` for calls on behalf of no tenant.
 pub(super) type Tenant = Option<Arc<str>>;
 
-/// Calls that wait or are under way at one server. `W` is told when a turn has come.
+/// Calls that wait or are under way at one server. `W` is notified when the turn of a call has come.
 pub(super) struct Line<W> {
     most: usize,
     of_tenant: usize,
     of_slow: usize,
     next: u64,
-    /// By number, with the time at which each was let go.
+    /// By number, with the time at which each call was sent.
     under_way: HashMap<u64, (Tenant, Duration)>,
-    tenants: HashMap<Tenant, State<W>>,
-    /// Who has calls that wait; the first one's turn is next.
+    /// The calls that are given up and have not ended yet.
+    given_up: HashSet<u64>,
+    tenants: HashMap<Tenant, TenantState<W>>,
+    /// Tenants with waiting calls; the first one has the next turn.
     round: VecDeque<Tenant>,
     held_until: Duration,
-    /// More tenants than this are looked through for those that can be forgotten.
+    /// Above this number, idle tenants are looked for.
     many: usize,
 }
 
-struct State<W> {
+struct TenantState<W> {
     waiting: VecDeque<(u64, W)>,
     under_way: usize,
     slow_until: Duration,
     held_until: Duration,
 }
 
-impl<W> Default for State<W> {
+impl<W> Default for TenantState<W> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -52,7 +60,7 @@ impl<W> Default for State<W> {
     }
 }
 
-impl<W> State<W> {
+impl<W> TenantState<W> {
     fn is_needed(&self, now: Duration) -> bool {
         let busy = self.under_way > 0 || !self.waiting.is_empty();
         busy || self.slow_until.max(self.held_until) > now
@@ -60,7 +68,7 @@ impl<W> State<W> {
 }
 
 impl<W> Line<W> {
-    /// Of so many calls under way a tenant has a quarter, and all slow ones together half.
+    /// Limits for this many concurrent calls: a quarter for a tenant, half for all slow ones together.
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -69,6 +77,7 @@ impl<W> Line<W> {
             of_slow: (most / 2).max(1),
             next: 0,
             under_way: HashMap::new(),
+            given_up: HashSet::new(),
             tenants: HashMap::new(),
             round: VecDeque::new(),
             held_until: Duration::ZERO,
@@ -76,7 +85,7 @@ impl<W> Line<W> {
         }
     }
 
-    /// Puts a call at the end of its tenant's line; its number.
+    /// Adds a call to the line of its tenant; returns its number.
     pub(super) fn enter(&mut self, tenant: &Tenant, waiter: W, now: Duration) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -88,10 +97,11 @@ impl<W> Line<W> {
         number
     }
 
-    /// Takes out a call, whether it waits or is under way.
+    /// Removes a call, whether it waits or is under way.
     pub(super) fn leave(&mut self, tenant: &Tenant, number: u64, now: Duration) {
         self.notice(now);
         let was_under_way = self.under_way.remove(&number).is_some();
+        self.given_up.remove(&number);
         let state = self.state(tenant, now);
         if was_under_way {
             state.under_way -= 1;
@@ -104,7 +114,7 @@ impl<W> Line<W> {
         }
     }
 
-    /// Lets every call go whose turn has come.
+    /// Releases every call whose turn has come.
     pub(super) fn admit(&mut self, now: Duration) -> Vec<W> {
         self.notice(now);
         let mut slow = self.slow_under_way(now);
@@ -132,18 +142,44 @@ impl<W> Line<W> {
         admitted
     }
 
-    /// A server as a whole asked to be left alone until then.
+    /// The calls to give up now for waiting tenants that are not slow. Each call is returned once.
+    pub(super) fn give_up(&mut self, now: Duration) -> Vec<u64> {
+        if self.under_way.len() < self.most {
+            return Vec::new();
+        }
+        self.notice(now);
+        let is_free = |tenant: &&Tenant| {
+            let state = self.tenants.get(tenant);
+            state.is_some_and(|state| state.slow_until <= now && state.under_way < self.of_tenant)
+        };
+        let wanted = self.round.iter().filter(is_free).count();
+        let beyond = self.slow_under_way(now).saturating_sub(self.of_slow);
+        let number = wanted.min(beyond).saturating_sub(self.given_up.len());
+        let hangs = self.under_way.iter().filter(|(number, (tenant, since))| {
+            let is_long = now.saturating_sub(*since) >= SLOW;
+            tenant.is_some() && is_long && !self.given_up.contains(number)
+        });
+        let mut hangs: Vec<_> = hangs
+            .map(|(n, (_, since))| (Reverse(*since), Reverse(*n)))
+            .collect();
+        hangs.sort_unstable();
+        let given_up: Vec<u64> = hangs.iter().take(number).map(|(_, n)| n.0).collect();
+        self.given_up.extend(&given_up);
+        given_up
+    }
+
+    /// Pauses the whole server until this time.
     pub(super) fn hold(&mut self, until: Duration) {
         self.held_until = self.held_until.max(until);
     }
 
-    /// The same for calls of one tenant.
+    /// Pauses one tenant until this time.
     pub(super) fn hold_tenant(&mut self, tenant: &Tenant, until: Duration, now: Duration) {
         let state = self.state(tenant, now);
         state.held_until = state.held_until.max(until);
     }
 
-    /// How long calls of a tenant are to wait by the word of the server.
+    /// The remaining pause for calls of a tenant.
     pub(super) fn held_for(&self, tenant: &Tenant, now: Duration) -> Option<Duration> {
         let own = self.tenants.get(tenant).map(|state| state.held_until);
         let until = self.held_until.max(own.unwrap_or_default());
@@ -154,11 +190,13 @@ impl<W> Line<W> {
         let Some(state) = self.tenants.get(tenant) else {
             return false;
         };
+        let left = self.most - self.under_way.len();
         tenant.is_none()
-            || state.under_way < self.of_tenant && (state.slow_until <= now || slow < self.of_slow)
+            || state.under_way < self.of_tenant.min(left)
+                && (state.slow_until <= now || slow < self.of_slow)
     }
 
-    /// How many calls of slow tenants are under way.
+    /// The number of concurrent calls of slow tenants.
     fn slow_under_way(&self, now: Duration) -> usize {
         let of_slow = |(tenant, _): &&(Tenant, Duration)| {
             let state = self.tenants.get(tenant);
@@ -167,7 +205,7 @@ impl<W> Line<W> {
         self.under_way.values().filter(of_slow).count()
     }
 
-    /// Takes note of whose calls have gone unanswered for long.
+    /// Notes the tenants whose calls have had no response for long.
     fn notice(&mut self, now: Duration) {
         for (tenant, since) in self.under_way.values() {
             if now.saturating_sub(*since) >= SLOW
@@ -178,7 +216,7 @@ impl<W> Line<W> {
         }
     }
 
-    fn state(&mut self, tenant: &Tenant, now: Duration) -> &mut State<W> {
+    fn state(&mut self, tenant: &Tenant, now: Duration) -> &mut TenantState<W> {
         if self.tenants.len() > self.many {
             self.tenants.retain(|_, state| state.is_needed(now));
             self.many = FEW.max(self.tenants.len() * 2);
@@ -195,7 +233,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Each waiter is a name; the line tells who goes.
+    /// Each waiter is a name; returns the calls that are released.
     struct Model {
         line: Line<String>,
         numbers: HashMap<String, (Tenant, u64)>,
@@ -209,7 +247,7 @@ mod tests {
             }
         }
 
-        /// So many calls of a tenant, named `a0`, `a1` and so on; who goes.
+        /// Adds this many calls of a tenant, named `a0`, `a1` and so on; returns the calls that are released.
         fn enter(&mut self, tenant: &str, calls: usize, now: Duration) -> Vec<String> {
             for _ in 0..calls {
                 let name = format!("{tenant}{}", self.numbers.len());
@@ -257,21 +295,81 @@ mod tests {
     #[test]
     fn any_number_of_slow_tenants_leaves_half_of_the_calls_to_the_others() {
         let mut model = Model::new(16);
-        for tenant in ["a", "b", "c", "d"] {
+        for tenant in ["a", "b", "c"] {
             assert_eq!(model.enter(tenant, 4, at(0)).len(), 4);
         }
-        assert!(model.enter("z", 1, at(1)).is_empty());
-        // They turn out to be slow: as soon as one answer comes the others have their turn.
+        assert_eq!(model.enter("d", 4, at(0)).len(), 2);
+        assert_eq!(model.enter("z", 1, at(1)), ["z16"]);
+        assert!(model.end("z16", at(1)).is_empty());
+        // They turn out to be slow: nobody follows them before more than half of them have ended.
         assert!(model.enter("a", 10, at(3)).is_empty());
-        assert_eq!(model.end("a0", at(3)), ["z16"]);
-        assert!(model.end("z16", at(3)).is_empty());
-        for number in 1..8 {
-            let tenant = if number < 4 { "a" } else { "b" };
-            assert!(model.end(&format!("{tenant}{number}"), at(4)).is_empty());
+        for name in ["a0", "a1", "a2", "a3", "b4", "b5"] {
+            assert!(model.end(name, at(4)).is_empty());
         }
         // Half of the calls are of slow ones now, and the others are free.
         assert_eq!(model.enter("y", 20, at(5)).len(), 4);
-        assert_eq!(model.end("c8", at(5)), ["a17"]);
+        assert_eq!(model.end("c8", at(5)), ["d14"]);
+    }
+
+    #[test]
+    fn tenants_that_begin_to_hang_at_once_are_given_up_for_those_that_wait() {
+        for crowd in [7, 12, 20, 32, 100] {
+            let mut model = Model::new(32);
+            for number in 0..crowd {
+                model.enter(&format!("t{number}-"), 32, at(0));
+            }
+            assert_eq!(model.line.under_way.len(), 32, "{crowd} others");
+            assert!(model.enter("z", 1, at(0)).is_empty());
+            assert!(model.line.give_up(at(1)).is_empty());
+            // Seven have all calls. Half of these are for whoever waits, in turn, each time it is seen that
+            // those who had them hang.
+            let mut waves = 0;
+            let mut admitted = Vec::new();
+            while !admitted.iter().any(|name: &String| name.starts_with('z')) {
+                waves += 1;
+                let now = at(2 * waves);
+                let mut given_up = model.line.give_up(now);
+                assert!(model.line.give_up(now).is_empty(), "each is named once");
+                while let Some(number) = given_up.pop() {
+                    let ended = model.numbers.iter().find(|(_, (_, one))| *one == number);
+                    let name = ended.map(|(name, _)| name.clone()).unwrap();
+                    admitted.extend(model.end(&name, now));
+                    given_up.extend(model.line.give_up(now));
+                }
+                assert!(model.line.slow_under_way(now) >= 16, "half is left to them");
+            }
+            assert_eq!(waves, (crowd - 7) / 16 + 1, "{crowd} others");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_slow_for_everybody_goes_on_with_half_of_the_calls() {
+        let mut model = Model::new(8);
+        for tenant in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            model.enter(tenant, 3, at(0));
+        }
+        assert_eq!(model.line.under_way.len(), 8);
+        // Three have sent nothing yet; as soon as they are slow too, nobody is given up for anybody.
+        let given_up = model.line.give_up(at(3));
+        assert_eq!(given_up.len(), 3);
+        for number in given_up {
+            let ended = model.numbers.iter().find(|(_, (_, one))| *one == number);
+            let name = ended.map(|(name, _)| name.clone()).unwrap();
+            assert_eq!(model.end(&name, at(3)).len(), 1);
+        }
+        assert_eq!(model.line.under_way.len(), 8);
+        assert!(model.line.give_up(at(6)).is_empty());
+    }
+
+    #[test]
+    fn several_tenants_that_want_all_calls_leave_one_to_another() {
+        for crowd in 3..=6 {
+            let mut model = Model::new(32);
+            for number in 0..crowd {
+                model.enter(&format!("t{number}-"), 32, at(0));
+            }
+            assert_eq!(model.enter("z", 1, at(0)).len(), 1, "{crowd} others");
+        }
     }
 
     #[test]

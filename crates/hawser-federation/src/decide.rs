@@ -1,0 +1,368 @@
+//! What is to be done about one copy, from what is known of its member. A pass asks for each registered member, acts
+//! on the answer, and asks again where a request met another state than was known.
+
+use std::collections::BTreeSet;
+
+use kube_lang::object::Object;
+
+use crate::events::Operation;
+use crate::overrides::{self, Overrides, OverridesError};
+use crate::render::{Ignored, is_managed, opted_out, render};
+use crate::retention::Retention;
+use crate::status::CopyStatus;
+use crate::types::type_config::ApiResource;
+use crate::versions::{Versions, needs_update};
+
+/// What is known of the copy in a member.
+#[derive(Clone, Copy, Debug)]
+pub enum There<'a> {
+    /// The member is not ready: nothing is known, and nothing is asked.
+    NotReady,
+    /// The objects of the member cannot be listed, for this reason.
+    Unknown(&'a str),
+    Absent,
+    /// Managed, or found by a live read in the place of the copy.
+    Present(&'a Object),
+}
+
+/// One pass over a federated object, the same for all members.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    pub federated: &'a Object,
+    pub target: &'a ApiResource,
+    pub selected: BTreeSet<String>,
+    pub overrides: Result<Overrides, OverridesError>,
+    /// The versions that the last passes stored.
+    pub before: Versions,
+    /// The hashes of the federated object as it is now.
+    pub now: Versions,
+    /// Whether objects that were in a member before are taken over.
+    pub adopts: bool,
+    /// The uid of the host's own namespace where the target is a namespace: the host may be a member.
+    pub host_namespace: Option<&'a str>,
+}
+
+/// A request about a copy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CopyRequest {
+    Create(Object),
+    /// A full update, with the copy's resource version.
+    Update(Object),
+    Delete,
+    RemoveManagedLabel,
+}
+
+/// What follows for one member.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The member is not listed in the status.
+    Nothing,
+    InSync,
+    /// Nothing can be done now; the problem, if there is one to tell.
+    Waits(CopyStatus, Option<Problem>),
+    Do(CopyRequest, Vec<Ignored>),
+}
+
+/// Why nothing can be done about a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    NotReady,
+    Unknown(String),
+    /// The object of this operation cannot be computed or must not be written.
+    Operation(Operation, String),
+}
+
+impl CopyRequest {
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Create(_) => Operation::Create,
+            Self::Update(_) => Operation::Update,
+            Self::Delete => Operation::Delete,
+            Self::RemoveManagedLabel => Operation::RemoveManagedLabel,
+        }
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// `selected` are the members that the placement selects, `before` what was stored.
+    pub fn new(
+        federated: &'a Object,
+        target: &'a ApiResource,
+        selected: BTreeSet<String>,
+        before: Versions,
+    ) -> Self {
+        Self {
+            federated,
+            target,
+            selected,
+            overrides: overrides::read(federated),
+            now: Versions::of(federated),
+            before,
+            adopts: true,
+            host_namespace: None,
+        }
+    }
+
+    /// What is to be done in a member.
+    pub fn decide(&self, member: &str, there: There<'_>) -> Verdict {
+        if self.federated.in_deletion() {
+            return self.removal(self.selected.contains(member), there);
+        }
+        if !self.selected.contains(member) {
+            return self.removal(false, there);
+        }
+        match there {
+            There::NotReady | There::Unknown(_) => waits(there),
+            There::Absent => self.write(member, None),
+            There::Present(copy) if copy.in_deletion() => {
+                Verdict::Waits(CopyStatus::WaitingForRemoval, None)
+            }
+            There::Present(copy) => self.write(member, Some(copy)),
+        }
+    }
+
+    /// A copy that is not to be there; `is_placed` where it is not known to be gone as long as its member is not.
+    fn removal(&self, is_placed: bool, there: There<'_>) -> Verdict {
+        match there {
+            There::NotReady | There::Unknown(_) if is_placed => waits(there),
+            There::Present(copy) if !is_managed(copy) => Verdict::Nothing,
+            There::Present(copy) if self.is_host_namespace(copy) => {
+                Verdict::Do(CopyRequest::RemoveManagedLabel, Vec::new())
+            }
+            There::Present(copy) if copy.in_deletion() => {
+                Verdict::Waits(CopyStatus::WaitingForRemoval, None)
+            }
+            There::Present(_) => Verdict::Do(CopyRequest::Delete, Vec::new()),
+            There::NotReady | There::Unknown(_) | There::Absent => Verdict::Nothing,
+        }
+    }
+
+    fn is_host_namespace(&self, copy: &Object) -> bool {
+        self.host_namespace.is_some() && copy.uid() == self.host_namespace
+    }
+
+    fn write(&self, member: &str, copy: Option<&Object>) -> Verdict {
+        let operation = if copy.is_some() {
+            Operation::Update
+        } else {
+            Operation::Create
+        };
+        let refused = |status, problem: String| {
+            Verdict::Waits(status, Some(Problem::Operation(operation, problem)))
+        };
+        if let Some(copy) = copy {
+            if opted_out(copy) {
+                let problem =
+                    "Unable to manage the object which has label kubefed.io/managed: false";
+                return refused(CopyStatus::ManagedLabelFalse, problem.to_owned());
+            }
+            if !self.adopts && !is_managed(copy) && !self.is_host_namespace(copy) {
+                return Verdict::Waits(
+                    CopyStatus::AlreadyExists,
+                    Some(Problem::Operation(
+                        Operation::Create,
+                        "Resource pre-exist in cluster".to_owned(),
+                    )),
+                );
+            }
+        }
+        let steps = match &self.overrides {
+            Ok(overrides) => overrides.get(member).map_or(&[][..], Vec::as_slice),
+            Err(error) => {
+                let problem = format!("Error reading cluster overrides: {error}");
+                return refused(CopyStatus::ApplyOverridesFailed, problem);
+            }
+        };
+        let rendered = render(
+            self.federated,
+            self.target,
+            steps,
+            copy,
+            Retention::Extended,
+        );
+        let rendered = match rendered {
+            Ok(rendered) => rendered,
+            Err(error) => return refused(error.status(), error.to_string()),
+        };
+        match copy {
+            None => Verdict::Do(CopyRequest::Create(rendered.object), rendered.ignored),
+            Some(copy) => {
+                let recorded = self.before.recorded(&self.now, member);
+                if is_managed(copy) && !needs_update(&rendered.object, copy, recorded) {
+                    return Verdict::InSync;
+                }
+                Verdict::Do(CopyRequest::Update(rendered.object), rendered.ignored)
+            }
+        }
+    }
+}
+
+fn waits(there: There<'_>) -> Verdict {
+    let (status, problem) = match there {
+        There::Unknown(why) => (
+            CopyStatus::CachedRetrievalFailed,
+            Problem::Unknown(why.to_owned()),
+        ),
+        _ => (CopyStatus::ClusterNotReady, Problem::NotReady),
+    };
+    Verdict::Waits(status, Some(problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::versions::version;
+
+    fn target() -> ApiResource {
+        ApiResource {
+            version: "v1".into(),
+            kind: "ConfigMap".into(),
+            plural_name: "configmaps".into(),
+            scope: "Namespaced".into(),
+            ..ApiResource::default()
+        }
+    }
+
+    fn object(value: Value) -> Object {
+        Object::new(value).unwrap()
+    }
+
+    fn federated(more: &Value) -> Object {
+        let mut value = json!({
+            "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedConfigMap",
+            "metadata": {"name": "m", "namespace": "ns", "uid": "f"},
+            "spec": {"template": {"data": {"a": "1"}}},
+        });
+        kube_lang::object::merge_patch::apply(&mut value, more);
+        object(value)
+    }
+
+    fn copy(more: &Value) -> Object {
+        let mut value = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "m", "namespace": "ns", "uid": "c", "resourceVersion": "7",
+                         "labels": {"kubefed.io/managed": "true"}},
+            "data": {"a": "1"},
+        });
+        kube_lang::object::merge_patch::apply(&mut value, more);
+        object(value)
+    }
+
+    fn deciding(federated: &Object, selects: bool, there: There<'_>) -> String {
+        deciding_with(federated, selects, there, |_| {})
+    }
+
+    /// The verdict in short.
+    fn deciding_with(
+        federated: &Object,
+        selects: bool,
+        there: There<'_>,
+        change: impl FnOnce(&mut Pass<'_>),
+    ) -> String {
+        let target = target();
+        let selected = selects.then(|| "one".to_owned()).into_iter().collect();
+        let mut before = Versions::of(federated);
+        if let There::Present(copy) = there {
+            before.copies.insert("one".into(), version(copy));
+        }
+        let mut pass = Pass::new(federated, &target, selected, before);
+        change(&mut pass);
+        match pass.decide("one", there) {
+            Verdict::Nothing => "nothing".into(),
+            Verdict::InSync => "in sync".into(),
+            Verdict::Waits(status, _) => status.as_str().into(),
+            Verdict::Do(step, _) => format!("{:?}", step.operation()),
+        }
+    }
+
+    #[test]
+    fn what_is_known_and_whether_it_is_selected_decide() {
+        let plain = federated(&json!({}));
+        let (same, going) = (
+            copy(&json!({})),
+            copy(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        );
+        let foreign = copy(&json!({"metadata": {"labels": null}}));
+        let rows = [
+            (There::NotReady, "ClusterNotReady", "nothing"),
+            (There::Unknown("x"), "CachedRetrievalFailed", "nothing"),
+            (There::Absent, "Create", "nothing"),
+            (There::Present(&same), "in sync", "Delete"),
+            (
+                There::Present(&going),
+                "WaitingForRemoval",
+                "WaitingForRemoval",
+            ),
+            (There::Present(&foreign), "Update", "nothing"),
+        ];
+        for (there, selected, not) in rows {
+            assert_eq!(deciding(&plain, true, there), selected, "{there:?}");
+            assert_eq!(deciding(&plain, false, there), not, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn a_federated_object_in_deletion_waits_for_the_members_it_is_placed_on() {
+        let going = federated(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let there = copy(&json!({}));
+        let rows = [
+            (There::NotReady, "ClusterNotReady", "nothing"),
+            (There::Unknown("x"), "CachedRetrievalFailed", "nothing"),
+            (There::Absent, "nothing", "nothing"),
+            (There::Present(&there), "Delete", "Delete"),
+        ];
+        for (there, selected, not) in rows {
+            assert_eq!(deciding(&going, true, there), selected, "{there:?}");
+            assert_eq!(deciding(&going, false, there), not, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_there_before_is_adopted_unless_that_is_switched_off() {
+        let plain = federated(&json!({}));
+        let never = |pass: &mut Pass<'_>| pass.adopts = false;
+        let foreign = copy(&json!({"metadata": {"labels": null}}));
+        let said = deciding_with(&plain, true, There::Present(&foreign), never);
+        assert_eq!(said, "AlreadyExists");
+        let own = copy(&json!({"data": {"a": "2"}, "metadata": {"resourceVersion": "8"}}));
+        let stale = |pass: &mut Pass<'_>| {
+            pass.adopts = false;
+            pass.before.copies.insert("one".into(), "rv:7".into());
+        };
+        assert_eq!(
+            deciding_with(&plain, true, There::Present(&own), stale),
+            "Update"
+        );
+        let refuses = copy(&json!({"metadata": {"labels": {"kubefed.io/managed": "false"}}}));
+        assert_eq!(
+            deciding(&plain, true, There::Present(&refuses)),
+            "ManagedLabelFalse"
+        );
+    }
+
+    #[test]
+    fn the_namespace_of_the_host_loses_its_label_only() {
+        let plain = federated(&json!({}));
+        let there = copy(&json!({}));
+        let host = |pass: &mut Pass<'_>| pass.host_namespace = Some("c");
+        let said = deciding_with(&plain, false, There::Present(&there), host);
+        assert_eq!(said, "RemoveManagedLabel");
+    }
+
+    #[test]
+    fn overrides_that_cannot_be_read_write_nothing_and_delete_nothing() {
+        let twice = json!([{"clusterName": "x"}, {"clusterName": "x"}]);
+        let wrong = federated(&json!({"spec": {"overrides": twice}}));
+        let there = copy(&json!({}));
+        for there in [There::Absent, There::Present(&there)] {
+            assert_eq!(deciding(&wrong, true, there), "ApplyOverridesFailed");
+        }
+        let wrong = federated(&json!({"spec": {"template": 5}}));
+        assert_eq!(
+            deciding(&wrong, true, There::Absent),
+            "ComputeResourceFailed"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! The third dialect: federated types, members, replicas that move. A drop-in for the control plane of KubeFed.
+//!
+//! The modules are pure: no client, no runtime, no clock. The part that acts is `src/federation` of the package `hawser`.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`types`] | the API types as they are stored, their definitions, the definition of a federated type |
+//! | [`admission`] | validation and defaults of these types, in process and as answers of the webhook |
+//! | [`decide`] | what is to be done about one copy, from what is known of its member |
+//! | [`placement`] | the members that a federated object is placed on |
+//! | [`overrides`] | overrides by member, and the JSON patches that they are |
+//! | [`render`], [`retention`] | the object of one member; the fields that a copy keeps |
+//! | [`versions`] | hashes, versions of copies, `PropagatedVersion` |
+//! | [`status`], [`events`] | condition, reasons and status by member; events |
+//! | [`health`] | probes and thresholds of members |
+//! | [`replicas`] | the planner, of the original and of the design |
+//! | [`pods`], [`scheduling`] | capacity by pods; placement and overrides by plan |
+//! | [`kubefedctl`] | type lookup, generated objects and printed lines of the subcommands |
+//!
+//! # Why the engine does not run the passes
+//!
+//! The engine (`hawser-sync`) keeps content: it remembers what it wrote, and carries each difference from one side to the
+//! other. KubeFed keeps versions: a copy is written whole if its version is not the one that the last write came to. Its
+//! memory follows the write, the engine's precedes it. The engine would have to learn that second order of writes, a
+//! fourth answer of its view for members that are not ready, a memory by link, outcomes of links while others wait, and
+//! an intent that removes a label. No other dialect needs any of these. [`decide`] is one function of two hundred lines
+//! without phases: a member with a copy needs one request at most.
+//!
+//! What both share is in `hawser-runtime` and below: caches with feeds, the fair queue, worker loops, shared watches, the
+//! wire with its fence, and the detection of writes that somebody else undoes. `Controller` and `GuardedClient` are for
+//! passes of the engine.
+
+pub mod admission;
+pub mod decide;
+pub mod events;
+pub mod health;
+pub mod kubefedctl;
+pub mod overrides;
+pub mod placement;
+pub mod pods;
+pub mod render;
+pub mod replicas;
+pub mod retention;
+pub mod scheduling;
+pub mod status;
+pub mod types;
+pub mod versions;

@@ -1,0 +1,330 @@
+//! Rendering of a member's object: template, retained fields, overrides, managed label, in this order.
+
+use serde_json::{Map, Value};
+
+use kube_lang::object::{Object, ObjectError, json_type};
+
+use crate::overrides::patch::{self, PatchError, Step};
+use crate::retention::{Retention, RetentionError, retain};
+use crate::status::CopyStatus;
+use crate::types::MANAGED;
+use crate::types::type_config::ApiResource;
+
+/// A field of the template that is ignored, because controllers in the members own it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    Annotations,
+    Finalizers,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    pub object: Object,
+    pub ignored: Vec<Ignored>,
+}
+
+/// Why an object cannot be rendered. Nothing is written to the member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    #[error("{field} must be an object, found {found}")]
+    Template {
+        field: &'static str,
+        found: &'static str,
+    },
+    #[error("the object is malformed: {0}")]
+    Malformed(#[from] ObjectError),
+    #[error(transparent)]
+    Retention(#[from] RetentionError),
+    #[error(transparent)]
+    Overrides(#[from] PatchError),
+}
+
+impl RenderError {
+    /// The status of a copy that cannot be rendered.
+    pub fn status(&self) -> CopyStatus {
+        match self {
+            Self::Template { .. } | Self::Malformed(_) => CopyStatus::ComputeResourceFailed,
+            Self::Retention(_) => CopyStatus::FieldRetentionFailed,
+            Self::Overrides(_) => CopyStatus::ApplyOverridesFailed,
+        }
+    }
+}
+
+impl Ignored {
+    /// The reason of its event.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Annotations => "AnnotationsNotSupported",
+            Self::Finalizers => "FinalizersNotSupported",
+        }
+    }
+
+    fn field(self) -> &'static str {
+        match self {
+            Self::Annotations => "annotations",
+            Self::Finalizers => "finalizers",
+        }
+    }
+
+    pub fn message(self) -> String {
+        format!(
+            "metadata.{} cannot be set via template to avoid conflicting with controllers in member clusters. \
+             Consider using an override to add or remove elements from this collection.",
+            self.field()
+        )
+    }
+}
+
+/// Renders the object of one member. `steps` are the member's overrides; `copy` is the existing object.
+pub fn render(
+    federated: &Object,
+    target: &ApiResource,
+    steps: &[Step],
+    copy: Option<&Object>,
+    retention: Retention,
+) -> Result<Rendered, RenderError> {
+    let spec = federated.root().get("spec").unwrap_or(&Value::Null);
+    let mut root = object(spec.get("template"), "spec.template")?;
+    let mut metadata = object(root.get("metadata"), "spec.template.metadata")?;
+    let mut ignored = Vec::new();
+    for part in [Ignored::Annotations, Ignored::Finalizers] {
+        let there = metadata.remove(part.field());
+        if there.is_some_and(|value| !is_empty(&value)) {
+            ignored.push(part);
+        }
+    }
+    metadata.insert("name".into(), federated.name().into());
+    match federated.namespace().filter(|_| target.is_namespaced()) {
+        Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
+        None => metadata.remove("namespace"),
+    };
+    root.insert("metadata".into(), Value::Object(metadata));
+    root.insert("kind".into(), target.kind.clone().into());
+    let version = root.get("apiVersion").and_then(Value::as_str);
+    if version.is_none_or(str::is_empty) {
+        root.insert("apiVersion".into(), target.gvk().api_version().into());
+    }
+
+    let mut wanted = Value::Object(root);
+    if let Some(copy) = copy {
+        retain(&mut wanted, copy, federated, retention)?;
+    }
+    patch::apply(&mut wanted, steps)?;
+    drop_malformed_labels(&mut wanted);
+    let mut object = Object::new(wanted)?;
+    object.set_label(MANAGED, "true");
+    Ok(Rendered { object, ignored })
+}
+
+/// Whether an object opts out of management.
+pub fn opted_out(copy: &Object) -> bool {
+    copy.label(MANAGED) == Some("false")
+}
+
+/// Whether an object is managed by the control plane.
+pub fn is_managed(copy: &Object) -> bool {
+    copy.label(MANAGED) == Some("true")
+}
+
+fn object(value: Option<&Value>, field: &'static str) -> Result<Map<String, Value>, RenderError> {
+    match value.unwrap_or(&Value::Null) {
+        Value::Null => Ok(Map::new()),
+        Value::Object(fields) => Ok(fields.clone()),
+        other => Err(RenderError::Template {
+            field,
+            found: json_type(other),
+        }),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// Removes labels that are no map of strings, as KubeFed does when it sets the managed label.
+fn drop_malformed_labels(wanted: &mut Value) {
+    let Some(Value::Object(metadata)) = wanted.get_mut("metadata") else {
+        return;
+    };
+    let texts = |labels: &Value| {
+        let labels = labels.as_object();
+        labels.is_some_and(|labels| labels.values().all(Value::is_string))
+    };
+    if metadata.get("labels").is_some_and(|labels| !texts(labels)) {
+        metadata.remove("labels");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::overrides;
+
+    fn target(group: &str, kind: &str, scope: &str) -> ApiResource {
+        ApiResource {
+            group: group.into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            plural_name: format!("{}s", kind.to_lowercase()),
+            scope: scope.into(),
+        }
+    }
+
+    fn federated(spec: &Value) -> Object {
+        Object::new(json!({
+            "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedConfigMap",
+            "metadata": {"name": "cm", "namespace": "ns", "labels": {"not": "taken"}},
+            "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    fn rendered(spec: &Value, copy: Option<&Object>) -> Result<Rendered, RenderError> {
+        let federated = federated(spec);
+        let mut steps = overrides::read(&federated).unwrap();
+        let steps = steps.remove("c").unwrap_or_default();
+        let target = target("", "ConfigMap", "Namespaced");
+        render(&federated, &target, &steps, copy, Retention::Original)
+    }
+
+    #[test]
+    fn a_copy_is_the_template_under_the_name_of_the_federated_object() {
+        let spec = json!({"template": {
+            "metadata": {"name": "other", "namespace": "other", "labels": {"a": "b"}, "generateName": "g-", "ownerReferences": []},
+            "data": {"k": "v"},
+        }});
+        let got = rendered(&spec, None).unwrap();
+        assert_eq!(
+            got.object.as_value(),
+            &json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
+                "metadata": {
+                    "name": "cm", "namespace": "ns", "generateName": "g-", "ownerReferences": [],
+                    "labels": {"a": "b", "kubefed.io/managed": "true"},
+                },
+            })
+        );
+        assert!(got.ignored.is_empty());
+        let empty = rendered(&json!({}), None).unwrap();
+        assert_eq!(
+            empty.object.as_value(),
+            &json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "cm", "namespace": "ns", "labels": {"kubefed.io/managed": "true"}},
+            })
+        );
+    }
+
+    #[test]
+    fn the_version_of_a_template_counts_and_its_kind_does_not() {
+        let federated =
+            federated(&json!({"template": {"apiVersion": "apps/v1beta1", "kind": "Other"}}));
+        let target = target("apps", "Deployment", "Cluster");
+        let got = render(&federated, &target, &[], None, Retention::Original).unwrap();
+        assert_eq!(got.object.gvk().to_string(), "apps/v1beta1 Deployment");
+        assert_eq!(
+            got.object.namespace(),
+            None,
+            "its target is in no namespace"
+        );
+    }
+
+    #[test]
+    fn annotations_and_finalizers_of_a_template_are_left_out_and_told() {
+        let spec =
+            json!({"template": {"metadata": {"annotations": {"a": "b"}, "finalizers": ["f"]}}});
+        let got = rendered(&spec, None).unwrap();
+        assert_eq!(got.ignored, [Ignored::Annotations, Ignored::Finalizers]);
+        assert_eq!(got.object.annotations().count(), 0);
+        assert_eq!(got.ignored[0].reason(), "AnnotationsNotSupported");
+        assert_eq!(
+            got.ignored[1].message(),
+            "metadata.finalizers cannot be set via template to avoid conflicting with controllers in member \
+             clusters. Consider using an override to add or remove elements from this collection."
+        );
+        let spec = json!({"template": {"metadata": {"annotations": {}, "finalizers": null}}});
+        assert!(rendered(&spec, None).unwrap().ignored.is_empty());
+    }
+
+    #[test]
+    fn overrides_come_after_what_is_kept_and_the_label_comes_last() {
+        let copy =
+            Object::new(json!({"metadata": {"resourceVersion": "5", "annotations": {"own": "1"}}}));
+        let spec = json!({
+            "template": {"metadata": {"labels": {"a": "b"}}},
+            "overrides": [{"clusterName": "c", "clusterOverrides": [
+                {"path": "/metadata/annotations/mine", "op": "add", "value": "2"},
+                {"path": "/metadata/labels", "value": {"only": "this"}},
+            ]}],
+        });
+        let got = rendered(&spec, copy.ok().as_ref()).unwrap().object;
+        assert_eq!(
+            got.annotations().collect::<Vec<_>>(),
+            [("mine", "2"), ("own", "1")]
+        );
+        assert_eq!(
+            got.labels().collect::<Vec<_>>(),
+            [("kubefed.io/managed", "true"), ("only", "this")]
+        );
+        assert_eq!(got.resource_version(), Some("5"));
+        let spec = json!({"template": {"metadata": {"labels": {"a": 1}}}});
+        let labels = rendered(&spec, None).unwrap().object;
+        assert_eq!(
+            labels.labels().collect::<Vec<_>>(),
+            [("kubefed.io/managed", "true")]
+        );
+    }
+
+    #[test]
+    fn every_failure_is_told_and_has_its_status() {
+        let replace = |path: &str, value: Value| json!({"overrides": [{"clusterName": "c", "clusterOverrides": [{"path": path, "value": value}]}]});
+        let copy = Object::new(json!({"spec": {"replicas": "many"}})).unwrap();
+        for (spec, wanted, status) in [
+            (
+                json!({"template": []}),
+                "spec.template must be an object, found a list",
+                "ComputeResourceFailed",
+            ),
+            (
+                json!({"template": {"metadata": 1}}),
+                "spec.template.metadata must be an object, found a number",
+                "ComputeResourceFailed",
+            ),
+            (
+                replace("/metadata/annotations", json!(1)),
+                "the object is malformed: annotations must be a map of strings, found a number",
+                "ComputeResourceFailed",
+            ),
+            (
+                replace("/a/b", json!(1)),
+                "replace operation does not apply: doc is missing path: \"/a/b\": missing value",
+                "ApplyOverridesFailed",
+            ),
+            (
+                json!({"retainReplicas": true}),
+                "spec.replicas must be an integer, found a string",
+                "FieldRetentionFailed",
+            ),
+        ] {
+            let error = rendered(&spec, Some(&copy)).unwrap_err();
+            assert_eq!(error.to_string(), wanted);
+            assert_eq!(error.status().as_str(), status);
+        }
+    }
+
+    #[test]
+    fn an_object_says_by_its_label_whose_it_is() {
+        let of = |value: &str| {
+            Object::new(json!({"metadata": {"labels": {"kubefed.io/managed": value}}})).unwrap()
+        };
+        assert!(opted_out(&of("false")) && !opted_out(&of("true")));
+        assert!(is_managed(&of("true")) && !is_managed(&of("")));
+    }
+}

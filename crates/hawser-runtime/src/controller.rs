@@ -1,0 +1,311 @@
+//! One controller for all dialects: workers take subjects from the fair queue, run the engine over them, and return
+//! them.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`brakes`] | the brakes of all kinds of copies, and the approvals of owners |
+//! | `client` | the client that a pass writes through, and the checks before a request |
+//! | `evaluation` | where passes compute, and how much of that one tenant may do at a time |
+//! | `index` | the subjects whose passes read an object, and whose copy it is |
+//! | [`lifecycle`] | tasks of every process beside its passes: heartbeat, renewal of credentials, draining |
+//! | `subjects` | the queue of a dialect's subjects, and the answers of those at rest |
+//! | [`telemetry`] | metrics that are the same for all dialects |
+//! | `watches` | one watch for all users of the same objects |
+//! | `workers` | worker loops, and when a key comes back |
+//!
+//! A dialect has three parts. Its *state* is plain data behind one lock: configuration, and notes about subjects
+//! between passes. Its [`EventHandler`](crate::cluster::feed::EventHandler) maps events to subjects and adds these to
+//! [`Subjects`]. Its [`Dialect`] begins passes, each a [`PassDialect`] that says what the subject is, what may be
+//! deleted, and what to note in the end.
+//!
+//! # Locks
+//!
+//! Locks are taken in this order: the dialect's configuration, its state, [`Subjects`], [`BrakeRegistry`],
+//! [`WatchRegistry`], a table of the cache. No lock is held over an await. Event handlers are called without locks, the
+//! observer of the brakes with the lock of the brakes.
+
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::cluster::cache::{Cache, Change};
+use crate::cluster::queue::{self, Urgency, Work};
+use crate::cluster::troubles::{self, DueTrouble, Troubles};
+use crate::cluster::wire::Router;
+use hawser_sync::reason::Class;
+use hawser_sync::{
+    Answer, Contests, Found, Key, Outcome, Question, Reason, Report, Request, Seen, Settled,
+    Store as _, run,
+};
+use kube_lang::object::Gvk;
+
+pub mod brakes;
+mod client;
+mod evaluation;
+mod index;
+pub mod lifecycle;
+mod subjects;
+pub mod telemetry;
+mod watches;
+mod workers;
+
+pub use brakes::{BrakeRegistry, Deletion};
+use client::GuardedClient;
+pub use client::Withheld;
+use evaluation::Evaluation;
+pub use index::{CopyIndex, ReverseIndex};
+pub use subjects::{SubjectKey, Subjects};
+pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
+pub use workers::{Reconciler, work};
+
+/// The part of a dialect that all of its passes share.
+pub trait Dialect: Send + Sync + 'static {
+    type Id: SubjectKey;
+    type Pass: PassDialect;
+
+    /// The time for which a refused subject is left alone if nothing happens to it. `None`: it is retried like a failed
+    /// one.
+    const REFUSED: Option<Duration>;
+
+    /// Begins a pass over a subject; `None` if there is nothing to do now. `settled` has the answers of the last pass
+    /// if the subject is at rest.
+    fn begin(
+        self: &Arc<Self>,
+        work: &Work<Self::Id>,
+        rested: Option<Arc<Settled>>,
+    ) -> Option<Self::Pass>;
+
+    /// A pass learned something from an answer: queue the other subjects that depend on it. No event with news follows.
+    fn learned(&self, _by: &Self::Id, _change: &Change) {}
+
+    /// Observes the work on a subject, like [`Reconciler::worked`].
+    fn worked(&self, _waited: Duration, _took: Duration, _outcome: Option<queue::Outcome>) {}
+}
+
+/// A dialect in one pass over one subject.
+pub trait PassDialect: hawser_sync::Dialect + Send {
+    /// The fingerprint of everything except objects that the pass depends on. Taken before the pass: later changes are
+    /// for the next one.
+    fn rules(&self) -> u64 {
+        0
+    }
+
+    /// The subject is at rest and none of its answers has changed: there is no pass.
+    fn rested(&self) {}
+
+    /// Looks up what has to be known before the first round.
+    fn prepare(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Whether requests are still sent for this subject; otherwise the reason. Asked right before each request.
+    fn goes_on(&self) -> Result<(), String>;
+
+    /// What the brake has to decide about before this request; `None` if the request deletes nothing.
+    fn deletion(&self, request: &Request) -> Option<Deletion>;
+
+    /// Whether the dialect allows the request. Asked before the brake.
+    fn allows(&self, _request: &Request) -> impl Future<Output = Result<(), Withheld>> + Send {
+        async { Ok(()) }
+    }
+
+    /// A request was postponed because another writer undoes it each time.
+    fn contested(&self) {}
+
+    /// Observes the answer to a request. Not called for requests that were withheld.
+    fn answered(&self, _request: &Request, _answer: &Answer) {}
+
+    /// Whether requests wait for their turn among those of the subject's tenant.
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
+    /// Whether the pass may compute for long, so that it runs where it blocks nothing else.
+    fn is_heavy(&self) -> bool {
+        false
+    }
+
+    /// What the pass wants to keep, by the kind and key that the brake would be asked about.
+    fn keeps(&self) -> Option<(Arc<Gvk>, Key)>;
+
+    /// Whether a problem belongs to this subject, and is not logged elsewhere.
+    fn is_own(&self, _reason: &Reason) -> bool {
+        true
+    }
+
+    /// Logs an outcome. `news` is a problem that was not logged yet; without it, the line is for debugging.
+    fn log(&self, outcome: &Outcome, news: Option<DueTrouble>);
+
+    /// Notes the result of the pass; returns when the subject is looked at again.
+    fn settled(&self, ended: &Ended<'_>) -> queue::Outcome;
+}
+
+/// A finished pass.
+#[derive(Debug)]
+pub struct Ended<'a> {
+    /// Without contents of objects, because others see it.
+    pub report: &'a Report,
+    /// The time at which postponed requests may be sent.
+    pub put_off: Option<Duration>,
+    /// Whether anything was written.
+    pub wrote: bool,
+    pub urgency: Urgency,
+    /// The wait before the pass, from the time at which the subject was ready.
+    pub waited: Duration,
+    pub took: Duration,
+    /// When the subject is looked at again, by its outcomes.
+    pub next: queue::Outcome,
+}
+
+/// Runs the passes of a dialect.
+pub struct Controller<D: Dialect> {
+    dialect: Arc<D>,
+    subjects: Arc<Subjects<D::Id>>,
+    cache: Arc<Cache>,
+    router: Arc<dyn Router>,
+    brakes: Arc<BrakeRegistry>,
+    /// Recent writes.
+    contests: Mutex<Contests>,
+    troubles: Arc<Troubles>,
+    evaluation: Evaluation,
+    started: Instant,
+}
+
+impl<D: Dialect> Controller<D> {
+    pub fn new(
+        dialect: &Arc<D>,
+        subjects: &Arc<Subjects<D::Id>>,
+        cache: &Arc<Cache>,
+        router: Arc<dyn Router>,
+        brakes: &Arc<BrakeRegistry>,
+        troubles: &Arc<Troubles>,
+    ) -> Arc<Self> {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Arc::new(Self {
+            dialect: Arc::clone(dialect),
+            subjects: Arc::clone(subjects),
+            cache: Arc::clone(cache),
+            router,
+            brakes: Arc::clone(brakes),
+            contests: Mutex::default(),
+            troubles: Arc::clone(troubles),
+            evaluation: Evaluation::new(processors),
+            started: Instant::now(),
+        })
+    }
+
+    /// Works until the queue is closed; running passes are finished first.
+    pub async fn run(self: Arc<Self>, workers: usize) {
+        let queue = self.subjects.queue.clone();
+        work(self, &queue, workers).await;
+    }
+}
+
+impl<D: Dialect> Reconciler for Controller<D> {
+    type Key = D::Id;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<D::Id>) -> queue::Outcome {
+        let (id, cache) = (&work.key, &*self.cache);
+        let rested = self.subjects.rested(id);
+        let Some(pass) = self.dialect.begin(work, rested.clone()) else {
+            return queue::Outcome::Settled;
+        };
+        let rules = pass.rules();
+        if rested.is_some_and(|rested| rested.holds(rules, cache)) {
+            pass.rested();
+            return queue::Outcome::Settled;
+        }
+        let started = Instant::now();
+        pass.prepare().await;
+        let client = GuardedClient::new(self, &pass, id);
+        let mut report = run(&pass, cache, &client).await;
+        let took = started.elapsed();
+        let passed = client.into_passed();
+        clean_report(cache, &mut report);
+        if let Some((kind, key)) = pass.keeps()
+            && !passed.deletions.contains(&key)
+        {
+            self.brakes.withdraw(&kind, &key);
+        }
+        // Nobody forgets a subject that was withdrawn meanwhile.
+        let goes_on = pass.goes_on().is_ok();
+        let settled = goes_on.then(|| Settled::of(&report, rules)).flatten();
+        self.subjects.remember(id, settled);
+        for outcome in &report.outcomes {
+            let news = if pass.is_own(&outcome.reason) {
+                let about = (id, &outcome.link);
+                self.troubles.note(&about, id.tenant(), &outcome.reason)
+            } else {
+                None
+            };
+            pass.log(outcome, news);
+        }
+        pass.settled(&Ended {
+            report: &report,
+            put_off: passed.put_off,
+            wrote: passed.wrote,
+            urgency: work.urgency,
+            waited: work.waited,
+            took,
+            next: workers::next(&report, D::REFUSED),
+        })
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<queue::Outcome>) {
+        self.dialect.worked(waited, took, outcome);
+    }
+}
+
+/// Removes contents of the pass's objects from the messages of a report.
+fn clean_report(cache: &Cache, report: &mut Report) {
+    let is_trouble = |reason: &&mut Reason| {
+        matches!(reason.code.class(), Class::Refused | Class::Retry) && !reason.detail.is_empty()
+    };
+    let copies: Vec<_> = report
+        .outcomes
+        .iter()
+        .filter_map(|o| o.copy.clone())
+        .collect();
+    let reasons = report
+        .outcomes
+        .iter_mut()
+        .map(|outcome| &mut outcome.reason);
+    let troubles: Vec<_> = reasons.filter(is_trouble).collect();
+    if troubles.is_empty() {
+        return;
+    }
+    let asked = report.asked.iter().flat_map(|question| match question {
+        Question::Object(key) => vec![key.clone()],
+        Question::Marked(scope, labels) => match cache.find(scope, labels) {
+            Found::All(all) => all.into_iter().map(|(key, _)| key).collect(),
+            Found::Unknown => Vec::new(),
+        },
+    });
+    clean(cache, asked.chain(copies), troubles);
+}
+
+/// Removes contents of these objects from reasons.
+pub fn clean<'r>(
+    cache: &Cache,
+    keys: impl IntoIterator<Item = Key>,
+    reasons: impl IntoIterator<Item = &'r mut Reason>,
+) {
+    let keys: Vec<Key> = keys.into_iter().collect();
+    let known = keys.iter().filter_map(|key| match cache.get(key) {
+        Seen::Present(object) => Some(object),
+        Seen::Absent | Seen::Unknown => None,
+    });
+    let objects: Vec<_> = known.collect();
+    for reason in reasons {
+        let objects = objects.iter().map(|object| &**object);
+        *reason = troubles::clean(reason, keys.iter(), objects);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Tasks of every process beside its passes, from start to end.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::cluster::config::Watched;
+use crate::cluster::connection::Connection;
+use crate::process::serve::Health;
+use crate::process::shutdown;
+
+/// The interval of the heartbeat.
+const BEAT: Duration = Duration::from_secs(5);
+/// The time limit for work that is under way when the process is asked to end.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Marks the process alive while its main loop runs, and calls `each` every time.
+pub fn beat(health: &Arc<Health>, each: impl Fn() + Send + 'static) -> AbortOnDropHandle<()> {
+    let health = Arc::clone(health);
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut beats = tokio::time::interval(BEAT);
+        loop {
+            beats.tick().await;
+            health.beat();
+            each();
+        }
+    }))
+}
+
+/// Renews a connection whenever the files of its credentials change.
+pub fn renew(watched: Watched, connection: &Connection) -> AbortOnDropHandle<()> {
+    let connection = connection.clone();
+    let renewing = watched.follow(move |config| connection.renew(config));
+    AbortOnDropHandle::new(tokio::spawn(renewing))
+}
+
+/// Waits for the work that is under way, within the time limit. Nothing new may begin by then.
+pub async fn drain(work: impl Future) {
+    shutdown::within(DRAIN, "finishing active requests", work).await;
+}

@@ -1,0 +1,64 @@
+//! Worker loops: keys of a queue, many at a time, each in a task of its own.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cluster::queue::{self, Queue, Work};
+use hawser_sync::Report;
+use hawser_sync::reason::Class;
+
+/// The work on a key.
+pub trait Reconciler: Send + Sync + 'static {
+    type Key: Clone + Eq + std::hash::Hash + Send + Sync + 'static;
+
+    fn reconcile(
+        self: &Arc<Self>,
+        work: &Work<Self::Key>,
+    ) -> impl Future<Output = queue::Outcome> + Send;
+
+    /// Observes the work on a key: its wait, its duration and its result; `None` if the work panicked, which is logged.
+    fn worked(&self, _waited: Duration, _took: Duration, _outcome: Option<queue::Outcome>) {}
+}
+
+/// Works until the queue is closed, on this many keys at a time. Running work is finished first.
+pub async fn work<R: Reconciler>(reconciler: Arc<R>, queue: &Queue<R::Key>, workers: usize) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (reconciler, queue) = (Arc::clone(&reconciler), queue.clone());
+        tasks.spawn(async move {
+            while let Some(work) = queue.next().await {
+                let started = Instant::now();
+                let outcome = caught(reconciler.reconcile(&work)).await;
+                reconciler.worked(work.waited, started.elapsed(), outcome);
+                queue.done(work, outcome.unwrap_or(queue::Outcome::Failed(None)));
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// The result of work on one thing; `None` if it panicked. A panic must not cost other things their worker.
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    // What is shared is behind locks that are released, and looked at anew by the next attempt.
+    AssertUnwindSafe(work).catch_unwind().await.ok()
+}
+
+/// When a subject is looked at again.
+pub(super) fn next(report: &Report, refused: Option<Duration>) -> queue::Outcome {
+    let classes = report
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.reason.code.class());
+    match (classes.max(), report.recheck) {
+        (Some(Class::Retry | Class::Working), _) | (None, Some(_)) => queue::Outcome::Failed(None),
+        (Some(Class::Refused), _) => queue::Outcome::Failed(refused),
+        (_, Some(after)) => queue::Outcome::Again(after),
+        (_, None) => queue::Outcome::Settled,
+    }
+}

@@ -1,0 +1,166 @@
+//! Identifiers: control planes, objects, labels, finalizers, links.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use kube_lang::object::{Gvk, Object};
+
+/// One of the control planes that a dialect connects, by the name the dialect gave it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Side(pub Arc<str>);
+
+impl Side {
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// All objects of a kind in one cluster. `cluster` is the logical cluster behind a shared endpoint
+/// and empty where a side is one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    pub side: Side,
+    pub kind: Arc<Gvk>,
+    pub cluster: Arc<str>,
+}
+
+impl Scope {
+    pub fn new(side: &Side, kind: &Arc<Gvk>, cluster: &str) -> Self {
+        Self {
+            side: side.clone(),
+            kind: Arc::clone(kind),
+            cluster: cluster.into(),
+        }
+    }
+
+    /// The object of this scope with a namespace (cluster-scoped kinds have none) and a name.
+    pub fn key(&self, namespace: Option<&str>, name: &str) -> Key {
+        Key {
+            side: self.side.clone(),
+            kind: Arc::clone(&self.kind),
+            cluster: Arc::clone(&self.cluster),
+            namespace: namespace.map(Into::into),
+            name: name.into(),
+        }
+    }
+}
+
+static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
+
+/// The identity of an object, for caches, queues and requests. The uid distinguishes incarnations of one key and is
+/// sent as a precondition of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub side: Side,
+    pub kind: Arc<Gvk>,
+    pub cluster: Arc<str>,
+    pub namespace: Option<Arc<str>>,
+    pub name: Arc<str>,
+}
+
+impl Key {
+    pub fn scope(&self) -> Scope {
+        Scope {
+            side: self.side.clone(),
+            kind: Arc::clone(&self.kind),
+            cluster: Arc::clone(&self.cluster),
+        }
+    }
+
+    /// The key of this object's namespace, in the same cluster.
+    pub fn namespace_key(&self) -> Option<Self> {
+        let name = self.namespace.as_ref()?;
+        Some(Self {
+            side: self.side.clone(),
+            kind: Arc::clone(&NAMESPACE),
+            cluster: Arc::clone(&self.cluster),
+            namespace: None,
+            name: Arc::clone(name),
+        })
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.side, self.kind.kind)?;
+        if !self.cluster.is_empty() {
+            write!(f, "{}|", self.cluster)?;
+        }
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// Labels that must all be present with these values, each name once, sorted. Immutable, so that passes, their notes
+/// and indexes share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Whether an object has all of these labels.
+    pub fn fit(&self, object: &Object) -> bool {
+        self.iter()
+            .all(|(name, value)| object.label(name) == Some(value))
+    }
+}
+
+impl<const N: usize> From<[(String, String); N]> for Labels {
+    fn from(labels: [(String, String); N]) -> Self {
+        labels.into_iter().collect()
+    }
+}
+
+/// If a name comes twice, the last value counts.
+impl FromIterator<(String, String)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
+        let once: BTreeMap<String, String> = labels.into_iter().collect();
+        let boxed = |(name, value): (String, String)| (name.into(), value.into());
+        Self(once.into_iter().map(boxed).collect())
+    }
+}
+
+/// The name of a finalizer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Finalizer(pub Arc<str>);
+
+impl Finalizer {
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+/// A link's name within its subject: stable over passes and restarts, since the memory is keyed
+/// by it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(pub Arc<str>);
+
+impl LinkId {
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

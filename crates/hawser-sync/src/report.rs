@@ -1,0 +1,32 @@
+//! The result of a pass.
+
+use std::time::Duration;
+
+use super::fingerprint::Fingerprint;
+use super::key::{Key, LinkId};
+use super::reason::Reason;
+use super::request::Effect;
+use super::view::Question;
+
+/// The state of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub link: LinkId,
+    pub reason: Reason,
+    /// The copy, or its intended place, if known.
+    pub copy: Option<Key>,
+}
+
+/// The result of a pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub outcomes: Vec<Outcome>,
+    /// The effects of the pass, in order.
+    pub happened: Vec<(Option<LinkId>, Effect)>,
+    pub requests: usize,
+    pub recheck: Option<Duration>,
+    /// The questions of the last decision: the input of the reverse index.
+    pub asked: Vec<Question>,
+    /// The fingerprint of each answer; `None` if the answer was unknown.
+    pub fingerprints: Vec<Option<Fingerprint>>,
+}

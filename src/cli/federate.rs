@@ -1,0 +1,87 @@
+//! `hawser federate`: the control plane of KubeFed.
+//!
+//! Knows how the flags are written, which is how pflag takes them. Flags of the original's log library are taken and
+//! mean nothing.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::federation::options::GivenFederation;
+use crate::federation::process;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+
+use super::service;
+
+/// Where the namespace of a Pod is written.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Propagate objects of federated types to member clusters.
+///
+/// Accepts the flags of KubeFed's controller-manager.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(args_override_self = true)]
+pub(super) struct FederateArgs {
+    /// Kubeconfig of the host cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    kubeconfig: Option<String>,
+
+    /// Namespace of the control plane [default: the Pod's]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    kubefed_namespace: Option<String>,
+
+    /// Listen address for probes; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
+    #[arg(allow_hyphen_values = true)]
+    healthz_addr: String,
+
+    /// Listen address for metrics; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":9090")]
+    #[arg(allow_hyphen_values = true)]
+    metrics_addr: String,
+
+    /// Log level: 5 and above log debug messages
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: i32,
+
+    /// Log format: JSON or Console
+    #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
+    #[arg(allow_hyphen_values = true)]
+    log_format: LogFormat,
+}
+
+/// Runs until told to stop, or until nothing can go on.
+pub(super) fn run(args: FederateArgs) -> ExitCode {
+    let log = LogOptions {
+        format: args.log_format,
+        verbosity: if args.v >= 5 {
+            Verbosity::Debug
+        } else {
+            Verbosity::Info
+        },
+    };
+    let given = GivenFederation {
+        kubeconfig: args.kubeconfig.unwrap_or_default(),
+        namespace: args.kubefed_namespace.unwrap_or_default(),
+        namespace_file: PathBuf::from(POD_NAMESPACE),
+        scope: std::env::var("DEFAULT_KUBEFED_SCOPE").unwrap_or_default(),
+        healthz_address: args.healthz_addr,
+        metrics_address: args.metrics_addr,
+    };
+    let options = match given.check() {
+        Ok(options) => options,
+        Err(problem) => return super::fail(&problem),
+    };
+    if let Err(error) = logging::start(log) {
+        return super::fail(&error);
+    }
+    service::run("the control plane stopped", |stop| {
+        process::run(options, stop)
+    })
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}

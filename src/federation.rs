@@ -1,0 +1,25 @@
+//! The third dialect at work: federated types, members, and objects that are propagated to them, as KubeFed does.
+//!
+//! What is to be done is decided by the crate `hawser_federation`, which is pure; this room watches, asks it, and acts.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`events`] | events on federated objects and members, sent aside |
+//! | [`host`] | the host: kinds, paths, the configuration of the control plane |
+//! | [`members`] | members: clients, probes, conditions; which of them are ready now |
+//! | [`numbers`] | what is counted, by the names that dashboards of KubeFed know |
+//! | [`options`] | what the command line says |
+//! | [`passes`] | the work on one federated object |
+//! | [`process`] | all of it together, from start to end |
+//! | [`propagation`] | the types at work: watches, the queue of federated objects, workers |
+//! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
+
+pub mod events;
+pub mod host;
+pub mod members;
+pub mod numbers;
+pub mod options;
+pub mod passes;
+pub mod process;
+pub mod propagation;
+pub mod types;

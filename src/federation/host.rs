@@ -1,0 +1,268 @@
+//! The host: where the objects of the control plane are, and how it is configured.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tracing::info;
+
+use hawser_federation::admission::{Rejection, check_config};
+use hawser_federation::health::Thresholds;
+use hawser_federation::placement::Scope as ControlScope;
+use hawser_federation::types::config::KubeFedConfigSpec;
+use hawser_runtime::cluster::cache::Coverage;
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::controller::WatchSpec;
+use hawser_runtime::process::lease::Terms;
+use hawser_sync::{Scope, Side};
+use kube_lang::go_text::parse_duration;
+use kube_lang::object::{Gvk, Object, ObjectError};
+
+/// The name of the configuration.
+const CONFIG: &str = "kubefed";
+
+/// The source of everything that is watched on the host.
+pub const SOURCE: &str = "host";
+
+static HOST: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
+
+fn core(version: &str, kind: &str) -> Arc<Gvk> {
+    Gvk::new("core.kubefed.io", version, kind).into()
+}
+
+pub static CLUSTER: LazyLock<Arc<Gvk>> = LazyLock::new(|| core("v1beta1", "KubeFedCluster"));
+pub static TYPE_CONFIG: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| core("v1beta1", "FederatedTypeConfig"));
+pub static VERSION: LazyLock<Arc<Gvk>> = LazyLock::new(|| core("v1alpha1", "PropagatedVersion"));
+pub static CLUSTER_VERSION: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| core("v1alpha1", "ClusterPropagatedVersion"));
+pub static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
+
+/// The resource of a kind of the control plane's own.
+pub fn resource(kind: &Gvk) -> Option<&'static str> {
+    Some(match &*kind.kind {
+        "KubeFedCluster" => "kubefedclusters",
+        "FederatedTypeConfig" => "federatedtypeconfigs",
+        "PropagatedVersion" => "propagatedversions",
+        "ClusterPropagatedVersion" => "clusterpropagatedversions",
+        "Namespace" => "namespaces",
+        _ => return None,
+    })
+}
+
+/// All objects of a kind on the host.
+pub fn scope(kind: &Arc<Gvk>) -> Scope {
+    Scope::new(&HOST, kind, "")
+}
+
+/// The control plane as it was configured when the process started.
+#[derive(Clone, Debug)]
+pub struct FederationSettings {
+    /// Of the control plane.
+    pub namespace: String,
+    pub scope: ControlScope,
+    /// How long is waited until objects are looked at because a member has become ready, or stopped being so.
+    pub available: Duration,
+    pub unavailable: Duration,
+    pub probe_period: Duration,
+    pub probe_timeout: Duration,
+    pub thresholds: Thresholds,
+    pub terms: Terms,
+    pub adopts: bool,
+    /// Objects of a type that are worked on at once, at least.
+    pub concurrency: usize,
+    /// Whether anything is propagated at all.
+    pub propagates: bool,
+    pub collects_status: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("reading KubeFedConfig {0}/kubefed")]
+    Read(String, #[source] Box<AskError>),
+    #[error("creating KubeFedConfig {0}/kubefed")]
+    Create(String, #[source] Box<AskError>),
+    #[error("KubeFedConfig {0}/kubefed is no object of Kubernetes")]
+    Malformed(String, #[source] ObjectError),
+    #[error("invalid KubeFedConfig \"{0}/kubefed\"")]
+    Invalid(String, #[source] Box<Rejection>),
+}
+
+impl FederationSettings {
+    /// Reads the configuration; one that does not exist is created with this scope.
+    pub async fn read(
+        host: &Connection,
+        namespace: &str,
+        scope: &'static str,
+    ) -> Result<Self, SettingsError> {
+        let name = || namespace.to_owned();
+        let kind = core("v1beta1", "KubeFedConfig");
+        let all = collection(&kind, Some(namespace), "kubefedconfigs");
+        let found = match host.ask(Call::get(format!("{all}/{CONFIG}"))).await {
+            Err(error) if error.code() == Some(404) => {
+                let mut spec = KubeFedConfigSpec {
+                    scope: scope.to_owned(),
+                    ..KubeFedConfigSpec::default()
+                };
+                spec.complete();
+                let object = json!({
+                    "apiVersion": kind.api_version(), "kind": kind.kind,
+                    "metadata": {"name": CONFIG, "namespace": namespace}, "spec": spec,
+                });
+                let created = host.ask(Call::post(all, &object)).await;
+                created.map_err(|error| SettingsError::Create(name(), Box::new(error)))?
+            }
+            found => found.map_err(|error| SettingsError::Read(name(), Box::new(error)))?,
+        };
+        Self::of(namespace, found)
+    }
+
+    /// From the configuration as it is stored, in which anything may be missing.
+    fn of(namespace: &str, mut config: Value) -> Result<Self, SettingsError> {
+        let name = || namespace.to_owned();
+        if let Ok(mut spec) = serde_json::from_value::<KubeFedConfigSpec>(config["spec"].take()) {
+            spec.complete();
+            config["spec"] = json!(spec);
+        }
+        let object =
+            Object::new(config).map_err(|error| SettingsError::Malformed(name(), error))?;
+        let spec = check_config(&object, None);
+        let spec = spec.map_err(|rejection| SettingsError::Invalid(name(), Box::new(rejection)))?;
+        info!("Using valid KubeFedConfig \"{namespace}/{CONFIG}\"");
+        let delays = spec.controller_duration.unwrap_or_default();
+        let elect = spec.leader_elect.unwrap_or_default();
+        let check = spec.cluster_health_check.unwrap_or_default();
+        let sync = spec.sync_controller.unwrap_or_default();
+        let gate = |name: &str| {
+            let mut gates = spec.feature_gates.iter();
+            gates.any(|gate| gate.name == name && gate.configuration == "Enabled")
+        };
+        Ok(Self {
+            namespace: name(),
+            scope: if spec.scope == "Namespaced" {
+                ControlScope::Namespaced
+            } else {
+                ControlScope::Cluster
+            },
+            available: duration(delays.available_delay),
+            unavailable: duration(delays.unavailable_delay),
+            probe_period: duration(check.period),
+            probe_timeout: duration(check.timeout),
+            thresholds: Thresholds {
+                failure: check.failure_threshold.unwrap_or(1),
+                success: check.success_threshold.unwrap_or(1),
+            },
+            terms: Terms {
+                duration: duration(elect.lease_duration),
+                renew_deadline: duration(elect.renew_deadline),
+                retry: duration(elect.retry_period),
+            },
+            adopts: sync.adopt_resources.as_deref() != Some("Disabled"),
+            concurrency: sync
+                .max_concurrent_reconciles
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or(1),
+            propagates: gate("PushReconciler"),
+            collects_status: gate("RawResourceStatusCollection"),
+        })
+    }
+
+    /// The namespace that is worked on, where it is not all of them.
+    pub fn limit(&self) -> Option<Arc<str>> {
+        (self.scope == ControlScope::Namespaced).then(|| self.namespace.as_str().into())
+    }
+}
+
+/// A duration that was validated.
+fn duration(text: Option<String>) -> Duration {
+    let nanos = parse_duration(&text.unwrap_or_default()).unwrap_or_default();
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
+}
+
+/// Objects of the host to be watched.
+pub fn watch(
+    host: &Connection,
+    kind: &Arc<Gvk>,
+    resource: &str,
+    namespace: Option<Arc<str>>,
+    content: Content,
+) -> WatchSpec {
+    WatchSpec {
+        side: HOST.clone(),
+        kind: Arc::clone(kind),
+        source: SOURCE.into(),
+        coverage: Coverage {
+            namespace: namespace.clone(),
+            ..Coverage::default()
+        },
+        selection: Selection {
+            connection: host.clone(),
+            resource: resource.into(),
+            namespace,
+            query: None,
+            clusters: Clusters::One("".into()),
+            content,
+        },
+    }
+}
+
+/// The time as it stands in conditions.
+pub fn now() -> String {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second())
+        .unwrap_or(now)
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(spec: &Value) -> Result<FederationSettings, SettingsError> {
+        let config = json!({
+            "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedConfig",
+            "metadata": {"name": "kubefed", "namespace": "ns"}, "spec": spec,
+        });
+        FederationSettings::of("ns", config)
+    }
+
+    #[test]
+    fn what_is_missing_has_its_default() {
+        let settings = config(&json!({
+            "scope": "Cluster", "controllerDuration": {"availableDelay": "1m30s"},
+            "syncController": {"adoptResources": "Disabled"},
+        }))
+        .unwrap();
+        assert_eq!(settings.available, Duration::from_secs(90));
+        assert_eq!(settings.unavailable, Duration::from_mins(1));
+        assert_eq!(settings.probe_period, Duration::from_secs(10));
+        assert_eq!(
+            (settings.thresholds.failure, settings.thresholds.success),
+            (3, 1)
+        );
+        assert_eq!(settings.terms.retry, Duration::from_secs(5));
+        assert!(settings.propagates && !settings.collects_status && !settings.adopts);
+        assert_eq!(settings.limit(), None);
+        let limited = config(&json!({"scope": "Namespaced"})).unwrap();
+        assert_eq!(limited.limit().as_deref(), Some("ns"));
+    }
+
+    #[test]
+    fn an_invalid_configuration_is_refused() {
+        let wrong = [
+            json!({}),
+            json!({"scope": "Everything"}),
+            json!({"scope": "Cluster", "clusterHealthCheck": {"period": "0s"}}),
+            json!({"scope": 5}),
+        ];
+        for spec in wrong {
+            assert!(
+                matches!(config(&spec), Err(SettingsError::Invalid(..))),
+                "{spec}"
+            );
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Members: a `KubeFedCluster` each, with a client by its spec and Secret, probed in turn. Nothing but probes is sent
+//! to a member that is not ready.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use kube::config::AuthInfo;
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use hawser_federation::admission::check_cluster;
+use hawser_federation::events::Severity;
+use hawser_federation::health::{Health, Probe};
+use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
+use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
+use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection, Limits, Reply};
+use hawser_runtime::cluster::feed::{Content, EventHandler, Feed};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::wire::collection;
+use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::process::lease::Fence;
+use hawser_sync::{Seen, Store as _};
+use kube_lang::object::{Gvk, Object};
+
+use super::events::EventRecorder;
+use super::host::{self, FederationSettings, now};
+use super::numbers::{FederationNumbers, MemberState};
+
+/// Members that are probed at the same time.
+const WORKERS: usize = 64;
+
+/// A member as everybody else knows it.
+#[derive(Clone, Debug)]
+pub struct MemberCluster {
+    pub labels: BTreeMap<String, String>,
+    pub is_ready: bool,
+    /// Another one each time the member has become ready: what was listed before counts no longer.
+    pub source: SourceId,
+    /// None where its configuration is malformed.
+    pub connection: Option<Connection>,
+}
+
+/// All registered members by name.
+pub type MemberClusters = BTreeMap<Arc<str>, MemberCluster>;
+
+impl MemberCluster {
+    /// The connection to a member that is ready.
+    pub fn ready(&self) -> Option<&Connection> {
+        self.connection.as_ref().filter(|_| self.is_ready)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.labels, self.is_ready, &self.source)
+            == (&other.labels, other.is_ready, &other.source)
+    }
+}
+
+/// What is known of a member between probes.
+struct Tended {
+    uid: String,
+    generation: Option<i64>,
+    connection: Option<Connection>,
+    health: Health,
+    /// When it was probed last, and whether it was ready then.
+    probed: Option<(Instant, bool)>,
+    /// Counts how often it has become ready.
+    epoch: u64,
+}
+
+/// See the module.
+pub struct MemberController {
+    host: Connection,
+    settings: Arc<FederationSettings>,
+    fence: Fence,
+    cache: Arc<Cache>,
+    queue: Queue<Arc<str>>,
+    /// Set when the first list is complete.
+    listed: OnceLock<Arc<Table>>,
+    tended: Mutex<HashMap<Arc<str>, Tended>>,
+    /// None until each registered member was probed once.
+    members: watch::Sender<Option<Arc<MemberClusters>>>,
+    known: Mutex<MemberClusters>,
+    recorder: EventRecorder,
+    numbers: Arc<FederationNumbers>,
+}
+
+impl MemberController {
+    pub fn new(
+        host: &Connection,
+        settings: &Arc<FederationSettings>,
+        fence: &Fence,
+        cache: &Arc<Cache>,
+        recorder: &EventRecorder,
+        numbers: &Arc<FederationNumbers>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            host: host.clone(),
+            settings: Arc::clone(settings),
+            fence: fence.clone(),
+            cache: Arc::clone(cache),
+            queue: Queue::with_share(1),
+            listed: OnceLock::new(),
+            tended: Mutex::default(),
+            members: watch::Sender::new(None),
+            known: Mutex::default(),
+            recorder: recorder.clone(),
+            numbers: Arc::clone(numbers),
+        })
+    }
+
+    /// The members as they are from now on.
+    pub fn members(&self) -> watch::Receiver<Option<Arc<MemberClusters>>> {
+        self.members.subscribe()
+    }
+
+    /// Probes until the queue is closed.
+    pub async fn run(self: Arc<Self>) {
+        let namespace = Some(self.settings.namespace.as_str().into());
+        let kind = &host::CLUSTER;
+        let spec = host::watch(
+            &self.host,
+            kind,
+            "kubefedclusters",
+            namespace,
+            Content::Whole,
+        );
+        let table = self
+            .cache
+            .add(&spec.side, kind, &spec.source, spec.coverage);
+        let pace = super::process::pace();
+        let _feed = Feed::start(spec.selection, table, Arc::clone(&self) as _, pace);
+        work(Arc::clone(&self), &self.queue, WORKERS).await;
+    }
+
+    pub fn close(&self) {
+        self.queue.close();
+    }
+
+    async fn tend(&self, name: &Arc<str>) -> Outcome {
+        let scope = host::scope(&host::CLUSTER);
+        let object = match self
+            .cache
+            .get(&scope.key(Some(&self.settings.namespace), name))
+        {
+            Seen::Present(object) => object,
+            Seen::Absent => {
+                self.forget(name);
+                return Outcome::Settled;
+            }
+            // It comes with the list.
+            Seen::Unknown => return Outcome::Settled,
+        };
+        let mut tended = self.tended.lock().remove(name);
+        let generation = object.root()["metadata"]["generation"].as_i64();
+        let uid = object.uid().unwrap_or_default();
+        tended = tended.filter(|t| t.uid == uid && t.generation == generation);
+        let mut tended = tended.unwrap_or_else(|| {
+            let epoch = self.known.lock().get(name).map_or(0, epoch_of) + 1;
+            Tended {
+                uid: uid.to_owned(),
+                generation,
+                connection: None,
+                health: Health::of(published(&object)),
+                probed: None,
+                epoch,
+            }
+        });
+        let period = self.settings.probe_period;
+        let left = tended.probed.and_then(|(at, _)| {
+            let left = period.saturating_sub(at.elapsed());
+            (!left.is_zero()).then_some(left)
+        });
+        let outcome = if let Some(left) = left {
+            Outcome::Again(left)
+        } else {
+            self.probe(&object, &mut tended).await;
+            Outcome::Again(period)
+        };
+        let is_ready = tended.probed.is_some_and(|(_, is_ready)| is_ready);
+        let labels = object.labels();
+        let member = MemberCluster {
+            labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            is_ready,
+            source: format!("{name}#{}", tended.epoch).into(),
+            connection: tended.connection.clone(),
+        };
+        self.tended.lock().insert(Arc::clone(name), tended);
+        self.publish(|known| known.insert(Arc::clone(name), member));
+        outcome
+    }
+
+    fn forget(&self, name: &Arc<str>) {
+        self.tended.lock().remove(name);
+        self.numbers.forget_member(name);
+        self.publish(|known| known.remove(name));
+    }
+
+    /// Changes what is known of a member, and tells those who want to know if that is something else.
+    fn publish(&self, change: impl FnOnce(&mut MemberClusters) -> Option<MemberCluster>) {
+        let mut known = self.known.lock();
+        change(&mut known);
+        self.members.send_if_modified(|members| {
+            let changed = if let Some(members) = members {
+                members.len() != known.len()
+                    || members.iter().any(|(name, member)| {
+                        known.get(name).is_none_or(|now| !now.is_same(member))
+                    })
+            } else {
+                // All of the first list are known before anything follows from what is not there.
+                self.listed.get().is_some_and(|table| {
+                    let mut keys = table.keys().into_iter();
+                    keys.all(|key| known.contains_key(&key.name))
+                })
+            };
+            if changed {
+                *members = Some(Arc::new(known.clone()));
+            }
+            changed
+        });
+    }
+
+    /// Probes a member, and writes what follows into its status.
+    async fn probe(&self, object: &Object, tended: &mut Tended) {
+        let name = object.name();
+        let began = Instant::now();
+        let probe = self.result(object, tended).await;
+        let state = match &probe {
+            Probe::Ready { .. } => MemberState::Ready,
+            Probe::NotReady => MemberState::NotReady,
+            Probe::Unreachable { .. } | Probe::Malformed => MemberState::Offline,
+        };
+        self.numbers.member(name, state, began.elapsed());
+        if let Probe::Unreachable { error } = &probe {
+            let message = format!("Failed to retrieve health of the cluster: {error}");
+            let reason = "RetrievingClusterHealthFailed";
+            self.recorder
+                .tell(object, Severity::Warning, reason, &message);
+        }
+        let status = tended
+            .health
+            .probed(&probe, self.settings.thresholds, &now());
+        let is_ready = status.is_ready();
+        let was_ready = tended.probed.is_some_and(|(_, was_ready)| was_ready);
+        if is_ready != was_ready {
+            info!(cluster = name, ready = is_ready, ?probe, "a member changed");
+        }
+        if is_ready && !was_ready {
+            tended.epoch += 1;
+        }
+        tended.probed = Some((Instant::now(), is_ready));
+        let kind = &host::CLUSTER;
+        let all = collection(kind, object.namespace(), "kubefedclusters");
+        let mut written = object.as_value().clone();
+        written["status"] = json!(status);
+        let put = Call::put(format!("{all}/{name}/status"), &written);
+        // After a conflict the next probe writes it, with what was read by then.
+        if let Err(error) = self.host.ask(put).await
+            && error.code() != Some(409)
+        {
+            warn!(cluster = name, %error, "cannot write the status of a member");
+        }
+    }
+
+    async fn result(&self, object: &Object, tended: &mut Tended) -> Probe {
+        let mut fresh = tended.connection.is_none();
+        loop {
+            if fresh {
+                match self.connect(object).await {
+                    Ok(config) => {
+                        if let Err(problem) = self.take(tended, config) {
+                            return self.malformed(object, &problem);
+                        }
+                    }
+                    Err(problem) => {
+                        tended.connection = None;
+                        return self.malformed(object, &problem);
+                    }
+                }
+            }
+            let Some(connection) = &tended.connection else {
+                return Probe::Malformed;
+            };
+            match self.ask(connection, "/healthz").await {
+                Ok(reply) if reply.is_success() => {
+                    let body = String::from_utf8_lossy(&reply.body);
+                    let version = match self.ask(connection, "/version").await {
+                        Ok(reply) => reply.ok().ok(),
+                        Err(_) => None,
+                    };
+                    let version = version.and_then(|v| v["gitVersion"].as_str().map(str::to_owned));
+                    return Probe::of_body(body.trim(), version);
+                }
+                // The token may have been replaced.
+                Ok(reply) if reply.status == 401 && !fresh => fresh = true,
+                Ok(reply) => {
+                    let error = reply.refusal().to_string();
+                    return Probe::Unreachable { error };
+                }
+                Err(error) => return Probe::Unreachable { error },
+            }
+        }
+    }
+
+    fn malformed(&self, object: &Object, problem: &str) -> Probe {
+        let message = format!("The configuration for this cluster may be malformed: {problem}");
+        let reason = "MalformedClusterConfig";
+        self.recorder
+            .tell(object, Severity::Warning, reason, &message);
+        Probe::Malformed
+    }
+
+    async fn ask(&self, connection: &Connection, path: &str) -> Result<Reply, String> {
+        // A probe waits for no turn.
+        let call = Call::get(path).class(CallClass::Lease);
+        let limit = self.settings.probe_timeout;
+        match timeout(limit, connection.call(call)).await {
+            Ok(answered) => answered.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
+    }
+
+    /// Takes a configuration: new credentials for a connection that there is.
+    fn take(&self, tended: &mut Tended, config: kube::Config) -> Result<(), String> {
+        let done = if let Some(connection) = &tended.connection {
+            connection.renew(config)
+        } else {
+            let host = config.cluster_url.authority().map(ToString::to_string);
+            let limits = Limits {
+                guard: Some(self.fence.guard()),
+                observer: Some(Arc::new(self.numbers.requests("member", host))),
+                ..Limits::default()
+            };
+            Connection::new(config, limits).map(|connection| {
+                tended.connection = Some(connection);
+            })
+        };
+        done.map_err(|error| error.to_string())
+    }
+
+    /// The configuration of a client, by the spec and the Secret.
+    async fn connect(&self, object: &Object) -> Result<kube::Config, String> {
+        let spec = check_cluster(object).map_err(|rejection| rejection.to_string())?;
+        let secret = &spec.secret_ref.name;
+        let all = collection(
+            &Gvk::new("", "v1", "Secret"),
+            Some(&self.settings.namespace),
+            "secrets",
+        );
+        let found = self.host.ask(Call::get(format!("{all}/{secret}"))).await;
+        let found = found.map_err(|error: AskError| format!("Secret {secret:?}: {error}"))?;
+        let token = token(&found).ok_or_else(|| format!("Secret {secret:?} has no token"))?;
+        config(&spec, &token)
+    }
+}
+
+fn epoch_of(member: &MemberCluster) -> u64 {
+    let epoch = member.source.rsplit_once('#');
+    epoch.and_then(|(_, n)| n.parse().ok()).unwrap_or_default()
+}
+
+/// What an earlier process published.
+fn published(object: &Object) -> KubeFedClusterStatus {
+    let status = object.root().get("status").cloned().unwrap_or_default();
+    serde_json::from_value(status).unwrap_or_default()
+}
+
+fn token(secret: &Value) -> Option<String> {
+    let token = STANDARD.decode(secret["data"]["token"].as_str()?).ok()?;
+    let token = String::from_utf8(token).ok()?;
+    Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// The configuration of a client for a member.
+fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String> {
+    let switches = &spec.disabled_tls_validations;
+    if let Some(switch) = switches.iter().find(|switch| **switch != "*") {
+        return Err(format!(
+            "spec.disabledTLSValidations: {switch:?} is not supported; use \"*\", or a certificate that is valid"
+        ));
+    }
+    let authorities = spec
+        .ca_bundle
+        .as_deref()
+        .filter(|bundle| !bundle.is_empty());
+    let authorities = authorities.map(|bundle| -> Result<Vec<Vec<u8>>, String> {
+        let wrong = |_| "spec.caBundle contains no PEM certificates".to_owned();
+        let pem = STANDARD.decode(bundle).map_err(|e| wrong(e.to_string()))?;
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let found = found.map_err(|e| wrong(e.to_string()))?;
+        if found.is_empty() {
+            return Err(wrong(String::new()));
+        }
+        Ok(found
+            .iter()
+            .map(|certificate| certificate.to_vec())
+            .collect())
+    });
+    let authorities = authorities.transpose()?;
+    let endpoint = &spec.api_endpoint;
+    let url: Uri = if endpoint.contains("://") {
+        endpoint.parse()
+    } else if authorities.is_some() || !switches.is_empty() {
+        format!("https://{endpoint}").parse()
+    } else {
+        format!("http://{endpoint}").parse()
+    }
+    .map_err(|error| format!("spec.apiEndpoint: {error}"))?;
+    let mut config = kube::Config::new(url);
+    config.root_cert = authorities;
+    config.accept_invalid_certs = !switches.is_empty();
+    config.auth_info = AuthInfo {
+        token: Some(token.to_owned().into()),
+        ..AuthInfo::default()
+    };
+    if !spec.proxy_url.is_empty() {
+        let proxy = spec.proxy_url.parse();
+        config.proxy_url = Some(proxy.map_err(|_| "spec.proxyURL is no URL".to_owned())?);
+    }
+    Ok(config)
+}
+
+impl Reconciler for MemberController {
+    type Key = Arc<str>;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
+        self.tend(&work.key).await
+    }
+}
+
+impl EventHandler for MemberController {
+    fn changed(&self, _: &Arc<Table>, change: Change) {
+        let name = Arc::clone(&change.key.name);
+        // Each is its own tenant: one that does not answer delays nobody.
+        self.queue.add(Arc::clone(&name), &name, Urgency::Live);
+    }
+
+    fn completed(&self, table: &Arc<Table>) {
+        let _ = self.listed.set(Arc::clone(table));
+        self.publish(|_| None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(more: &Value) -> KubeFedClusterSpec {
+        let mut spec = json!({"apiEndpoint": "member.example.com", "secretRef": {"name": "s"}});
+        kube_lang::object::merge_patch::apply(&mut spec, more);
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_without_a_scheme_gets_https_where_tls_is_configured() {
+        let url = |more: &Value| config(&spec(more), "t").unwrap().cluster_url.to_string();
+        assert_eq!(url(&json!({})), "http://member.example.com/");
+        let all = json!({"disabledTLSValidations": ["*"]});
+        assert_eq!(url(&all), "https://member.example.com/");
+        let given = json!({"apiEndpoint": "https://10.0.0.1:6443/path"});
+        assert_eq!(url(&given), "https://10.0.0.1:6443/path");
+    }
+
+    #[test]
+    fn what_cannot_be_a_client_says_why() {
+        let wrong = [
+            (json!({"caBundle": "!"}), "caBundle"),
+            (
+                json!({"caBundle": STANDARD.encode("no certificate")}),
+                "caBundle",
+            ),
+            (
+                json!({"disabledTLSValidations": ["SubjectName"]}),
+                "SubjectName",
+            ),
+            (json!({"apiEndpoint": "https://a b"}), "apiEndpoint"),
+        ];
+        for (more, about) in wrong {
+            let problem = config(&spec(&more), "t").unwrap_err();
+            assert!(problem.contains(about), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_secret_or_there_is_none() {
+        let secret = |text: &str| json!({"data": {"token": STANDARD.encode(text)}});
+        assert_eq!(token(&secret("abc\n")).as_deref(), Some("abc"));
+        for none in [
+            secret(""),
+            secret(" "),
+            json!({}),
+            json!({"data": {"token": "?"}}),
+        ] {
+            assert_eq!(token(&none), None, "{none}");
+        }
+    }
+}

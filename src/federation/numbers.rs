@@ -1,0 +1,109 @@
+//! What is counted, by the names that dashboards of KubeFed know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_federation::events::Operation;
+use hawser_runtime::process::metrics::text::{Family, Gauge, Histogram, Name};
+use hawser_runtime::process::metrics::{Metrics, Requests};
+
+/// Seconds, as KubeFed counts them.
+const SECONDS: &[f64] = &[
+    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
+    50.0, 75.0, 100.0, 1000.0,
+];
+
+/// How a member was found by its last probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    Ready,
+    NotReady,
+    Offline,
+}
+
+impl MemberState {
+    const ALL: [Self; 3] = [Self::Ready, Self::NotReady, Self::Offline];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::NotReady => "notready",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+/// All numbers of the process.
+pub struct FederationNumbers {
+    pub metrics: Arc<Metrics>,
+    members: Family<Gauge>,
+    probes: Family<Histogram>,
+    operations: Family<Histogram>,
+}
+
+impl FederationNumbers {
+    pub fn new() -> Arc<Self> {
+        let name = |text, help, labels| Name {
+            text,
+            help,
+            labels,
+            bounds: SECONDS,
+        };
+        Arc::new(Self {
+            metrics: Arc::new(Metrics::new()),
+            members: Family::new(name(
+                "kubefedcluster_total",
+                "Number of members in a state.",
+                &["state", "cluster"],
+            )),
+            probes: Family::new(name(
+                "cluster_health_status_duration_seconds",
+                "Duration of probes of members in seconds.",
+                &[],
+            )),
+            operations: Family::new(name(
+                "dispatch_operation_duration_seconds",
+                "Duration of writes to members in seconds.",
+                &["action"],
+            )),
+        })
+    }
+
+    pub fn render(&self) -> String {
+        let mut out = self.metrics.render();
+        // Writing to a text does not fail.
+        let _ = self.members.write(&mut out);
+        let _ = self.probes.write(&mut out);
+        let _ = self.operations.write(&mut out);
+        out
+    }
+
+    pub fn member(&self, name: &str, state: MemberState, took: Duration) {
+        self.probes.of(&[]).observe(took.as_secs_f64());
+        for other in MemberState::ALL {
+            let is = f64::from(u8::from(other == state));
+            self.members.of(&[other.as_str(), name]).set(is);
+        }
+    }
+
+    pub fn forget_member(&self, name: &str) {
+        for state in MemberState::ALL {
+            self.members.remove(&[state.as_str(), name]);
+        }
+    }
+
+    pub fn operation(&self, operation: Operation, took: Duration) {
+        let action = match operation {
+            Operation::Create => "create",
+            Operation::Update => "update",
+            Operation::Delete | Operation::RemoveManagedLabel => "delete",
+        };
+        let seconds = took.as_secs_f64();
+        self.operations.of(&[action]).observe(seconds);
+    }
+
+    /// What counts the requests to a server.
+    pub fn requests(&self, side: &'static str, host: Option<String>) -> Requests {
+        self.metrics.requests(side, &host.unwrap_or_default())
+    }
+}

@@ -1,0 +1,703 @@
+//! The work on one federated object: finalizer, placement, a decision for each member, requests, and what is written
+//! down of them. Each pass could be the first after a restart; what was written is stored after the write, and what is
+//! lost of that costs a repeated write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
+use hawser_federation::events::{CopyName, Event, Operation};
+use hawser_federation::placement::{Around, placement};
+use hawser_federation::render::{Ignored, is_managed};
+use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
+use hawser_federation::types::{DELETE_OPTIONS, MANAGED, ORPHAN, SYNC_FINALIZER};
+use hawser_federation::versions::{self, Versions};
+use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::wire::{self, Endpoint, Router, collection};
+use hawser_sync::{Answer, Failure, Key, Request, Scope, Seen, Store as _};
+use kube_lang::object::Object;
+
+use super::host::{self, NAMESPACE};
+use super::members::MemberClusters;
+use super::propagation::{FederatedId, FederatedType, Listed, Propagation, is_in_member};
+
+mod records;
+
+/// All requests of a pass to members together take no longer.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How often an operation is decided about again because something else was there than was known.
+const ATTEMPTS: usize = 4;
+/// When a pass that waits for the first list of a member looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Namespaces that are never propagated, nor removed; beside that of the control plane.
+const SYSTEM: [&str; 3] = ["kube-system", "kube-public", "default"];
+
+/// See the module.
+pub struct FederatedPass<'a> {
+    at: &'a Propagation,
+    of: &'a Arc<FederatedType>,
+    id: &'a FederatedId,
+    members: &'a MemberClusters,
+    router: MemberRouter<'a>,
+    /// How long it is until something may be written that somebody else undoes each time.
+    put_off: Mutex<Option<Duration>>,
+}
+
+/// Where the host and the members of a pass are served.
+struct MemberRouter<'a> {
+    at: &'a Propagation,
+    of: &'a FederatedType,
+    members: &'a MemberClusters,
+}
+
+impl Router for MemberRouter<'_> {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        let connection = if is_in_member(scope) {
+            self.members.get(&scope.cluster)?.ready()?
+        } else {
+            &self.at.host
+        };
+        Some(Endpoint {
+            connection: connection.clone(),
+            resource: self.of.resource(scope)?,
+        })
+    }
+}
+
+/// What is known of a copy.
+enum KnownCopy {
+    NotReady,
+    Unknown(String),
+    Absent,
+    Present(Arc<Object>),
+}
+
+impl KnownCopy {
+    fn there(&self) -> There<'_> {
+        match self {
+            Self::NotReady => There::NotReady,
+            Self::Unknown(why) => There::Unknown(why),
+            Self::Absent => There::Absent,
+            Self::Present(object) => There::Present(object),
+        }
+    }
+}
+
+/// What became of one copy; none of it where the member has nothing to do with the object.
+#[derive(Debug, Default)]
+struct CopyOutcome {
+    status: Option<CopyStatus>,
+    /// As it is now.
+    object: Option<Arc<Object>>,
+    wrote: bool,
+}
+
+impl CopyOutcome {
+    fn of(status: CopyStatus) -> Self {
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
+    }
+}
+
+/// What a pass does, and says only once.
+struct PassTelling<'a> {
+    pass: &'a Pass<'a>,
+    /// The status of each copy before.
+    before: BTreeMap<&'a str, &'a str>,
+    ignored: Mutex<Vec<Ignored>>,
+    options: Option<Map<String, Value>>,
+}
+
+impl<'a> FederatedPass<'a> {
+    pub fn new(
+        at: &'a Propagation,
+        of: &'a Arc<FederatedType>,
+        id: &'a FederatedId,
+        members: &'a MemberClusters,
+    ) -> Self {
+        Self {
+            at,
+            of,
+            id,
+            members,
+            router: MemberRouter { at, of, members },
+            put_off: Mutex::default(),
+        }
+    }
+
+    pub async fn run(&self) -> Outcome {
+        let name = &*self.id.name;
+        if self.of.is_of_namespaces()
+            && (SYSTEM.contains(&name) || name == self.at.settings.namespace)
+        {
+            return Outcome::Settled;
+        }
+        let listing = |(name, member): (&Arc<str>, &super::members::MemberCluster)| {
+            member.ready().is_some() && self.of.listed(name, member) == Listed::Begun
+        };
+        if self.members.iter().any(listing) {
+            return Outcome::Again(LOOK_AGAIN);
+        }
+        let outcome = match self.at.cache.get(&self.of.federated_key(self.id)) {
+            Seen::Unknown => Outcome::Settled,
+            Seen::Absent => self.release().await,
+            Seen::Present(federated) if federated.in_deletion() => self.delete(&federated).await,
+            Seen::Present(federated) => self.propagate(federated).await,
+        };
+        match (*self.put_off.lock(), outcome) {
+            (Some(wait), _) => Outcome::Again(wait),
+            (None, outcome) => outcome,
+        }
+    }
+
+    /// Copies without a federated object are nobody's: they are not managed any more.
+    async fn release(&self) -> Outcome {
+        let released = self.members.keys().map(async |member| {
+            let KnownCopy::Present(copy) = self.known(member) else {
+                return true;
+            };
+            if !is_managed(&copy) {
+                return true;
+            }
+            let answer = self.send(&self.unlabelling(member, &copy)).await;
+            !matches!(answer, Answer::Failed(failure) if failure != Failure::NotFound)
+        });
+        if join_all(released).await.into_iter().all(|done| done) {
+            Outcome::Settled
+        } else {
+            Outcome::Failed(None)
+        }
+    }
+
+    async fn propagate(&self, federated: Arc<Object>) -> Outcome {
+        if self.of.is_of_namespaces() && federated.namespace() != Some(federated.name()) {
+            self.tell(&federated, &Event::InvalidName);
+            return Outcome::Settled;
+        }
+        let host_namespace = match self.host_namespace() {
+            Some(Seen::Absent) => return Outcome::Settled,
+            Some(Seen::Present(namespace)) => namespace.uid().map(str::to_owned),
+            Some(Seen::Unknown) | None => None,
+        };
+        let federated = match self.ensure_finalizer(federated).await {
+            Ok(federated) => federated,
+            Err(outcome) => return outcome,
+        };
+        let mut findings = Findings {
+            generation: generation(&federated),
+            failure: None,
+            namespace_not_federated: false,
+            collection: self.of.spec.collection,
+            copies: BTreeMap::new(),
+            wrote: false,
+        };
+        let selected = match self.place(&federated) {
+            Ok(Some((selected, namespace_not_federated))) => {
+                findings.namespace_not_federated = namespace_not_federated;
+                selected
+            }
+            // Its federated namespace comes with the list.
+            Ok(None) => return Outcome::Settled,
+            Err(problem) => {
+                self.tell(&federated, &Event::ComputePlacementFailed(&problem));
+                findings.failure = Some(status::Failure::ComputePlacementFailed);
+                return self.write_status(&federated, &findings).await;
+            }
+        };
+        let (stored, before) = self.versions(&federated);
+        let mut pass = Pass::new(&federated, &self.of.spec.target, selected, before);
+        pass.adopts = self.at.settings.adopts;
+        pass.host_namespace = host_namespace.as_deref();
+        let outcomes = self.settle_all(&pass, None).await;
+        let mut written = pass.now.clone();
+        for (member, outcome) in outcomes {
+            let object = outcome.object.as_deref();
+            if let (true, None, Some(object)) = (outcome.wrote, outcome.status, object) {
+                let version = versions::version(object);
+                written.copies.insert(member.to_string(), version);
+                findings.wrote = true;
+            }
+            let remote = object.and_then(|object| object.root().get("status").cloned());
+            let copy = Copy {
+                status: outcome.status,
+                remote: remote.filter(|_| self.of.spec.collection == Collection::On),
+            };
+            findings.copies.insert(member.to_string(), copy);
+        }
+        let after = pass
+            .before
+            .after(written, |member| pass.selected.contains(member));
+        self.store(&federated, stored, &pass.before, &after).await;
+        self.write_status(&federated, &findings).await
+    }
+
+    async fn delete(&self, federated: &Arc<Object>) -> Outcome {
+        if !federated.has_finalizer(SYNC_FINALIZER) {
+            return Outcome::Settled;
+        }
+        if federated.annotation(ORPHAN) == Some("true") {
+            // Once it is gone, its copies are released like all that are nobody's.
+            return self.remove_finalizer(federated).await;
+        }
+        let selected = match self.place(federated) {
+            Ok(Some((selected, _))) => selected,
+            Ok(None) => return Outcome::Settled,
+            Err(problem) => {
+                self.tell(federated, &Event::ComputePlacementFailed(&problem));
+                return Outcome::Failed(None);
+            }
+        };
+        let options = match delete_options(federated) {
+            Ok(options) => options,
+            Err(problem) => {
+                let (namespace, name) = (federated.namespace(), federated.name());
+                warn!(kind = federated.kind(), namespace, name, %problem, "invalid annotation {DELETE_OPTIONS}");
+                return Outcome::Failed(None);
+            }
+        };
+        let mut pass = Pass::new(
+            federated,
+            &self.of.spec.target,
+            selected,
+            Versions::default(),
+        );
+        let host_namespace = match self.host_namespace() {
+            Some(Seen::Present(namespace)) => namespace.uid().map(str::to_owned),
+            _ => None,
+        };
+        pass.host_namespace = host_namespace.as_deref();
+        let outcomes = self.settle_all(&pass, options).await;
+        let left = outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.status.is_some());
+        let left: Vec<&str> = left.map(|(member, _)| &***member).collect();
+        if !left.is_empty() {
+            self.tell(federated, &Event::WaitForRemoval(&left));
+            let waits = |outcome: &CopyOutcome| {
+                matches!(outcome.status, None | Some(CopyStatus::WaitingForRemoval))
+            };
+            // Copies that go are heard of.
+            return if outcomes.values().all(waits) {
+                Outcome::Settled
+            } else {
+                Outcome::Failed(None)
+            };
+        }
+        // Tables hold managed objects only, and may be behind.
+        for member in &pass.selected {
+            let key = self.of.copy_key(self.id, member);
+            match self.send(&Request::Read { key }).await {
+                Answer::Gone => {}
+                Answer::Object(copy) if !is_managed(&copy) => {}
+                _ => return Outcome::Failed(None),
+            }
+        }
+        self.remove_finalizer(federated).await
+    }
+
+    /// The selected members, and whether there are none because the namespace is not federated; none where that is
+    /// not known yet.
+    fn place(&self, federated: &Object) -> Result<Option<(BTreeSet<String>, bool)>, String> {
+        let labels = self.members.iter();
+        let labels = labels.map(|(name, member)| (name.to_string(), member.labels.clone()));
+        let labels = labels.collect();
+        let namespace = match self
+            .of
+            .namespace_key(self.id)
+            .map(|key| self.at.cache.get(&key))
+        {
+            Some(Seen::Unknown) => return Ok(None),
+            Some(Seen::Present(namespace)) => Some(namespace),
+            Some(Seen::Absent) | None => None,
+        };
+        let around = if self.of.spec.namespaces.is_some() {
+            Around::Namespace(namespace.as_deref(), self.at.settings.scope)
+        } else {
+            Around::Nothing
+        };
+        let placed = placement(federated, &labels, around).map_err(|error| error.to_string())?;
+        Ok(Some((placed.members, placed.namespace_not_federated)))
+    }
+
+    /// The host's own namespace, where namespaces are federated.
+    fn host_namespace(&self) -> Option<Seen> {
+        let key = host::scope(&NAMESPACE).key(None, &self.id.name);
+        self.of.is_of_namespaces().then(|| self.at.cache.get(&key))
+    }
+
+    async fn settle_all<'p>(
+        &self,
+        pass: &'p Pass<'p>,
+        options: Option<Map<String, Value>>,
+    ) -> BTreeMap<&'a Arc<str>, CopyOutcome> {
+        let entries = pass.federated.root().get("status");
+        let entries = entries.and_then(|status| status["clusters"].as_array());
+        let before = entries.into_iter().flatten().filter_map(|entry| {
+            let status = entry["status"].as_str().unwrap_or_default();
+            Some((entry["name"].as_str()?, status))
+        });
+        let telling = PassTelling {
+            pass,
+            before: before.collect(),
+            ignored: Mutex::default(),
+            options,
+        };
+        let settled = self.members.keys().map(async |member| {
+            let under_way = Mutex::new(None);
+            let settling = self.settle(&telling, member, &under_way);
+            if let Ok(outcome) = timeout(LIMIT, settling).await {
+                (member, outcome, false)
+            } else {
+                let operation = under_way.lock().unwrap_or(Operation::Update);
+                (member, Some(CopyOutcome::of(operation.timed_out())), true)
+            }
+        });
+        let settled = join_all(settled).await;
+        let late = settled.iter().filter(|(_, _, late)| *late).count();
+        if late > 0 {
+            self.tell(pass.federated, &Event::TimedOut(late, LIMIT.as_secs()));
+        }
+        let settled = settled.into_iter();
+        settled
+            .filter_map(|(member, outcome, _)| Some((member, outcome?)))
+            .collect()
+    }
+
+    /// Does what is to be done in one member; none where the object has nothing to do with it.
+    async fn settle(
+        &self,
+        telling: &PassTelling<'_>,
+        member: &str,
+        under_way: &Mutex<Option<Operation>>,
+    ) -> Option<CopyOutcome> {
+        let pass = telling.pass;
+        let copy_name = || CopyName::of(pass.federated, &self.of.spec.target.kind, member);
+        let mut known = self.known(member);
+        let mut wrote = false;
+        let mut last = CopyStatus::UpdateFailed;
+        for _ in 0..ATTEMPTS {
+            let (step, ignored) = match pass.decide(member, known.there()) {
+                Verdict::Nothing => return None,
+                Verdict::InSync => {
+                    let object = match known {
+                        KnownCopy::Present(object) => Some(object),
+                        _ => None,
+                    };
+                    return Some(CopyOutcome {
+                        status: None,
+                        object,
+                        wrote,
+                    });
+                }
+                Verdict::Waits(status, problem) => {
+                    let told = telling.before.get(member) == Some(&status.as_str());
+                    if let Some(problem) = problem.filter(|_| !told) {
+                        self.tell_problem(pass.federated, member, &problem);
+                    }
+                    return Some(CopyOutcome::of(status));
+                }
+                Verdict::Do(step, ignored) => (step, ignored),
+            };
+            self.tell_ignored(telling, ignored);
+            let operation = step.operation();
+            *under_way.lock() = Some(operation);
+            last = operation.failed();
+            self.tell(pass.federated, &Event::Started(operation, copy_name()));
+            let began = Instant::now();
+            let answer = self.perform(telling, member, &known, step).await;
+            self.at.numbers.operation(operation, began.elapsed());
+            let removes = matches!(operation, Operation::Delete | Operation::RemoveManagedLabel);
+            match answer {
+                Answer::Gone => return None,
+                Answer::Object(_) if operation == Operation::RemoveManagedLabel => return None,
+                Answer::Object(_) if removes => {
+                    return Some(CopyOutcome::of(CopyStatus::WaitingForRemoval));
+                }
+                // Whether the write came to what was wanted is asked once more only where the server said otherwise.
+                Answer::Object(object) => {
+                    wrote = true;
+                    return Some(CopyOutcome {
+                        status: None,
+                        object: Some(object),
+                        wrote,
+                    });
+                }
+                Answer::Failed(Failure::NotFound) if removes => return None,
+                Answer::Failed(failure) if is_otherwise(&failure, operation) => {
+                    if failure == Failure::AlreadyExists && pass.adopts {
+                        let problem = "An update will be attempted instead of a creation due to an existing resource";
+                        let event = Event::Failed(operation, copy_name(), problem);
+                        self.tell(pass.federated, &event);
+                    }
+                    known = self.look(member).await;
+                    if let KnownCopy::Unknown(_) = known {
+                        return Some(CopyOutcome::of(CopyStatus::RetrievalFailed));
+                    }
+                }
+                // Sent again when it may be.
+                Answer::Failed(Failure::Contested(_)) => return Some(CopyOutcome::of(last)),
+                Answer::Failed(failure) => {
+                    let problem = failure.to_string();
+                    let event = Event::Failed(operation, copy_name(), &problem);
+                    self.tell(pass.federated, &event);
+                    return Some(CopyOutcome::of(last));
+                }
+                Answer::Listed(_) => break,
+            }
+        }
+        Some(CopyOutcome::of(last))
+    }
+
+    async fn perform(
+        &self,
+        telling: &PassTelling<'_>,
+        member: &str,
+        known: &KnownCopy,
+        step: CopyRequest,
+    ) -> Answer {
+        let key = self.of.copy_key(self.id, member);
+        let request = match (step, known) {
+            (CopyRequest::Create(object), _) => Request::Create { key, object },
+            (CopyRequest::Update(object), _) => Request::Replace { key, object },
+            (CopyRequest::RemoveManagedLabel, KnownCopy::Present(copy)) => {
+                self.unlabelling(member, copy)
+            }
+            (CopyRequest::Delete, KnownCopy::Present(copy)) => {
+                if let Some(options) = &telling.options {
+                    return self.delete_with(&key, copy, options.clone()).await;
+                }
+                let uid = copy.uid().unwrap_or_default().into();
+                Request::Delete { key, uid }
+            }
+            (CopyRequest::Delete | CopyRequest::RemoveManagedLabel, _) => return Answer::Gone,
+        };
+        self.send(&request).await
+    }
+
+    /// Deletes a copy as the owner of the federated object wants it to be deleted.
+    async fn delete_with(
+        &self,
+        key: &Key,
+        copy: &Object,
+        mut options: Map<String, Value>,
+    ) -> Answer {
+        let unavailable = |why: String| Answer::Failed(Failure::Unavailable(why));
+        let member = self.members.get(&key.cluster);
+        let Some(connection) = member.and_then(|member| member.ready()) else {
+            return unavailable("the member is not ready".to_owned());
+        };
+        if let Err(why) = self.goes_on() {
+            return unavailable(why);
+        }
+        options.insert("apiVersion".into(), "v1".into());
+        options.insert("kind".into(), "DeleteOptions".into());
+        let conditions = options.entry("preconditions").or_insert_with(|| json!({}));
+        if let Some(conditions) = conditions.as_object_mut() {
+            let uid = copy.uid().unwrap_or_default();
+            conditions.entry("uid").or_insert_with(|| uid.into());
+        }
+        let all = collection(
+            &key.kind,
+            key.namespace.as_deref(),
+            &self.of.spec.target.plural_name,
+        );
+        let call = Call::delete(format!("{all}/{}", key.name), &Value::Object(options));
+        match connection.call(call).await {
+            // That it is gone is heard of.
+            Ok(reply) if reply.is_success() => Answer::Object(Arc::new(copy.clone())),
+            Ok(reply) if reply.status == 404 => Answer::Gone,
+            Ok(reply) if reply.status == 409 => Answer::Failed(Failure::OtherIncarnation),
+            Ok(reply) => unavailable(reply.refusal().to_string()),
+            Err(error) => unavailable(error.to_string()),
+        }
+    }
+
+    fn unlabelling(&self, member: &str, copy: &Object) -> Request {
+        let mut metadata = json!({"labels": {MANAGED: null}});
+        if let Some(uid) = copy.uid() {
+            metadata["uid"] = uid.into();
+        }
+        Request::Patch {
+            key: self.of.copy_key(self.id, member),
+            patch: json!({"metadata": metadata}),
+        }
+    }
+
+    /// A copy as the tables have it.
+    fn known(&self, member: &str) -> KnownCopy {
+        let Some(of) = self.members.get(member).filter(|of| of.ready().is_some()) else {
+            return KnownCopy::NotReady;
+        };
+        if let Listed::Failed(problem) = self.of.listed(member, of) {
+            return KnownCopy::Unknown(problem);
+        }
+        match self.at.cache.get(&self.of.copy_key(self.id, member)) {
+            Seen::Present(object) => KnownCopy::Present(object),
+            Seen::Absent => KnownCopy::Absent,
+            Seen::Unknown => KnownCopy::Unknown("it cannot be read".to_owned()),
+        }
+    }
+
+    /// What is in the place of a copy, by a live read.
+    async fn look(&self, member: &str) -> KnownCopy {
+        let key = self.of.copy_key(self.id, member);
+        match self.send(&Request::Read { key }).await {
+            Answer::Object(object) => KnownCopy::Present(object),
+            Answer::Gone => KnownCopy::Absent,
+            Answer::Failed(failure) => KnownCopy::Unknown(failure.to_string()),
+            Answer::Listed(_) => KnownCopy::Unknown("it was answered with a list".to_owned()),
+        }
+    }
+
+    fn goes_on(&self) -> Result<(), String> {
+        if self.of.stopped.is_cancelled() {
+            return Err("the type is not propagated any more".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Sends a request, unless somebody undoes it each time. The answer is known to everybody at once.
+    async fn send(&self, request: &Request) -> Answer {
+        let key = request
+            .key()
+            .filter(|key| request.writes() && is_in_member(&key.scope()));
+        let live = match key.map(|key| self.at.cache.get(key)) {
+            Some(Seen::Present(live)) => Some(live),
+            _ => None,
+        };
+        let imposed = match key {
+            Some(_) => {
+                let now = self.at.begun.elapsed();
+                let weighed = self.at.contests.lock().judge(request, live.as_deref(), now);
+                match weighed {
+                    Ok(imposed) => Some(imposed),
+                    Err(contest) => {
+                        let mut put_off = self.put_off.lock();
+                        *put_off = put_off.into_iter().chain([contest.wait]).min();
+                        return Answer::Failed(Failure::Contested(contest.place));
+                    }
+                }
+            }
+            None => None,
+        };
+        let goes_on = || self.goes_on();
+        let answer = wire::send(&self.router, None, &goes_on, request).await;
+        self.at.cache.learn(request, &answer);
+        if let (Some(imposed), false) = (imposed, matches!(answer, Answer::Failed(_))) {
+            let now = self.at.begun.elapsed();
+            self.at.contests.lock().made(imposed, now);
+        }
+        answer
+    }
+
+    async fn ensure_finalizer(&self, federated: Arc<Object>) -> Result<Arc<Object>, Outcome> {
+        if federated.has_finalizer(SYNC_FINALIZER) {
+            return Ok(federated);
+        }
+        let finalizers: Vec<&str> = federated.finalizers().chain([SYNC_FINALIZER]).collect();
+        match self.write_finalizers(&federated, &finalizers).await {
+            Answer::Object(written) => Ok(written),
+            Answer::Failed(Failure::NotFound | Failure::Conflict)
+            | Answer::Gone
+            | Answer::Listed(_) => Err(Outcome::Failed(None)),
+            Answer::Failed(failure) => {
+                let problem = failure.to_string();
+                self.tell(&federated, &Event::EnsureFinalizerFailed(&problem));
+                Err(Outcome::Failed(None))
+            }
+        }
+    }
+
+    async fn remove_finalizer(&self, federated: &Object) -> Outcome {
+        let finalizers = federated
+            .finalizers()
+            .filter(|name| *name != SYNC_FINALIZER);
+        let finalizers: Vec<&str> = finalizers.collect();
+        match self.write_finalizers(federated, &finalizers).await {
+            Answer::Failed(Failure::NotFound) | Answer::Gone | Answer::Object(_) => {
+                Outcome::Settled
+            }
+            Answer::Failed(_) | Answer::Listed(_) => Outcome::Failed(None),
+        }
+    }
+
+    async fn write_finalizers(&self, federated: &Object, finalizers: &[&str]) -> Answer {
+        let patch = json!({"metadata": {
+            "finalizers": finalizers, "resourceVersion": federated.resource_version(),
+        }});
+        let key = self.of.federated_key(self.id);
+        self.send(&Request::Patch { key, patch }).await
+    }
+
+    fn tell(&self, about: &Object, event: &Event<'_>) {
+        let (severity, reason) = (event.severity(), event.reason());
+        self.at
+            .recorder
+            .tell(about, severity, &reason, &event.to_string());
+    }
+
+    fn tell_problem(&self, federated: &Object, member: &str, problem: &Problem) {
+        match problem {
+            Problem::NotReady => self.tell(federated, &Event::ClusterNotReady),
+            Problem::Unknown(why) => self.tell(federated, &Event::CachedRetrievalFailed(why)),
+            Problem::Operation(operation, why) => {
+                let copy = CopyName::of(federated, &self.of.spec.target.kind, member);
+                self.tell(federated, &Event::Failed(*operation, copy, why));
+            }
+        }
+    }
+
+    fn tell_ignored(&self, telling: &PassTelling<'_>, ignored: Vec<Ignored>) {
+        let mut told = telling.ignored.lock();
+        for field in ignored {
+            if !told.contains(&field) {
+                told.push(field);
+                let severity = hawser_federation::events::Severity::Warning;
+                let about = telling.pass.federated;
+                self.at
+                    .recorder
+                    .tell(about, severity, field.reason(), &field.message());
+            }
+        }
+    }
+}
+
+/// Whether a failure says that something else is there than was known.
+fn is_otherwise(failure: &Failure, operation: Operation) -> bool {
+    match failure {
+        Failure::AlreadyExists | Failure::Conflict | Failure::OtherIncarnation => true,
+        Failure::NotFound => operation == Operation::Update,
+        _ => false,
+    }
+}
+
+fn next_look(findings: &Findings) -> Outcome {
+    let mut statuses = findings.copies.values().filter_map(|copy| copy.status);
+    if statuses.any(CopyStatus::is_retried) {
+        Outcome::Failed(None)
+    } else {
+        Outcome::Settled
+    }
+}
+
+fn generation(object: &Object) -> i64 {
+    let metadata = object.root().get("metadata");
+    let generation = metadata.and_then(|metadata| metadata["generation"].as_i64());
+    generation.unwrap_or_default()
+}
+
+/// What the owner says about the deletion of copies.
+fn delete_options(federated: &Object) -> Result<Option<Map<String, Value>>, serde_json::Error> {
+    let text = federated.annotation(DELETE_OPTIONS);
+    text.map(serde_json::from_str).transpose()
+}

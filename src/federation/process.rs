@@ -1,0 +1,214 @@
+//! All of the control plane together, from start to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
+
+use hawser_federation::placement::Scope as ControlScope;
+use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::feed::Pace;
+use hawser_runtime::controller::lifecycle;
+use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
+use hawser_runtime::process::metrics;
+use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::process::shutdown;
+
+use super::events;
+use super::host::{FederationSettings, SettingsError};
+use super::members::MemberController;
+use super::numbers::FederationNumbers;
+use super::options::FederationOptions;
+use super::propagation::{Propagation, route_host};
+use super::types::TypeController;
+
+/// What ends a control plane for good.
+#[derive(Debug, thiserror::Error)]
+pub enum FederationError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("lost the leadership: another control plane may work now")]
+    LeadershipLost,
+}
+
+/// The name of the lock.
+const LOCK: &str = "kubefed-controller-manager";
+/// How long it may take to let the next one lead.
+const RELEASE: Duration = Duration::from_millis(1500);
+
+/// Runs until told to stop, or until nothing can go on.
+pub async fn run(
+    options: FederationOptions,
+    stop: CancellationToken,
+) -> Result<(), FederationError> {
+    let numbers = FederationNumbers::new();
+    let health = Arc::new(Health::missing(["host"]));
+    let _pages = pages(&options, &numbers, &health, &stop).await?;
+    let lookup = Lookup {
+        kubeconfig: options.kubeconfig.clone(),
+        ..Lookup::default()
+    };
+    let source = Source::find(&lookup, &Environment::of_process())?;
+    let (watched, config) = Watched::start(source)?;
+    let fence = Fence::closed();
+    let to = config.cluster_url.authority().map(ToString::to_string);
+    let limits = Limits {
+        guard: Some(fence.guard()),
+        observer: Some(Arc::new(numbers.requests("host", to))),
+        ..Limits::default()
+    };
+    let host = Connection::new(config.clone(), limits)?;
+    // The configuration may have to be written before anybody leads.
+    let aside = Connection::new(config, Limits::default())?;
+    let renewed = (host.clone(), aside.clone());
+    let following = watched.follow(move |config| {
+        renewed.1.renew(config.clone())?;
+        renewed.0.renew(config)
+    });
+    let _watched = AbortOnDropHandle::new(tokio::spawn(following));
+    let settings = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        settings = FederationSettings::read(&aside, &options.namespace, options.scope) => Arc::new(settings?),
+    };
+    health.found("host");
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        host = host.url(),
+        "{}",
+        match settings.scope {
+            ControlScope::Cluster => "KubeFed will target all namespaces".to_owned(),
+            ControlScope::Namespaced => {
+                let namespace = &settings.namespace;
+                format!("KubeFed will be limited to the {namespace:?} namespace")
+            }
+        }
+    );
+    let lease = LeaseOptions {
+        namespace: settings.namespace.clone(),
+        name: LOCK.to_owned(),
+        identity: lease::identity(),
+        terms: settings.terms,
+        fence: fence.clone(),
+        metrics: Arc::clone(&numbers.metrics),
+    };
+    let leadership = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        leadership = elect(aside, lease) => leadership,
+    };
+    info!("promoted as leader");
+    let lost = leadership.lost().clone();
+    let work = ControlPlane::start(&host, &settings, &fence, &numbers, &health);
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = lost.cancelled() => Err(FederationError::LeadershipLost),
+    };
+    work.end().await;
+    shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
+    ended
+}
+
+/// A control plane at work.
+struct ControlPlane {
+    members: Arc<MemberController>,
+    types: Arc<TypeController>,
+    propagation: Arc<Propagation>,
+    working: JoinSet<()>,
+    _sending: AbortOnDropHandle<()>,
+    _beats: AbortOnDropHandle<()>,
+}
+
+impl ControlPlane {
+    fn start(
+        host: &Connection,
+        settings: &Arc<FederationSettings>,
+        fence: &Fence,
+        numbers: &Arc<FederationNumbers>,
+        health: &Arc<Health>,
+    ) -> Self {
+        let cache = Cache::new();
+        route_host(&cache);
+        let (recorder, sender) = events::line(host);
+        let members = MemberController::new(host, settings, fence, &cache, &recorder, numbers);
+        let known = members.members();
+        let propagation = Propagation::new(host, settings, &cache, known, &recorder, numbers);
+        let types = TypeController::new(host, settings, &cache, &propagation);
+        let mut working = JoinSet::new();
+        working.spawn(Arc::clone(&members).run());
+        if settings.propagates {
+            working.spawn(Arc::clone(&propagation).run());
+            working.spawn(Arc::clone(&types).run());
+        }
+        let counted = Arc::clone(&propagation);
+        Self {
+            members,
+            types,
+            propagation,
+            working,
+            _sending: AbortOnDropHandle::new(tokio::spawn(sender.run())),
+            _beats: lifecycle::beat(health, move || counted.count()),
+        }
+    }
+
+    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    async fn end(mut self) {
+        self.members.close();
+        self.types.close();
+        self.propagation.close();
+        lifecycle::drain(async { while self.working.join_next().await.is_some() {} }).await;
+    }
+}
+
+async fn pages(
+    options: &FederationOptions,
+    numbers: &Arc<FederationNumbers>,
+    health: &Arc<Health>,
+    stop: &CancellationToken,
+) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let metrics = Pages::Site(Arc::new(MetricsPage(Arc::clone(numbers))));
+    let probes = Pages::Probes(Arc::clone(health));
+    let wanted = [
+        ("--metrics-addr", &options.metrics_address, metrics),
+        ("--healthz-addr", &options.healthz_address, probes),
+    ];
+    let mut served = Vec::new();
+    for (flag, address, pages) in wanted {
+        if let Some(address) = address {
+            let bound = serve::bind(flag, address).await?;
+            info!(address = %bound.address(), "serving pages of {flag}");
+            let serving = bound.serve(pages, stop.clone());
+            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
+        }
+    }
+    Ok(served)
+}
+
+struct MetricsPage(Arc<FederationNumbers>);
+
+impl Site for MetricsPage {
+    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
+        let found =
+            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, self.0.render()));
+        std::future::ready(found).boxed()
+    }
+}
+
+pub(super) fn pace() -> Pace {
+    Pace {
+        retry: (Duration::from_millis(100), Duration::from_secs(5)),
+        ..Pace::default()
+    }
+}

@@ -1,0 +1,516 @@
+//! The types at work: what is watched for each, on the host and in each member that is ready; the queue of federated
+//! objects, and the workers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use hawser_federation::status::Collection;
+use hawser_federation::types::MANAGED;
+use hawser_federation::types::type_config::ApiResource;
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table, What};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Selection};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSpec, work};
+use hawser_sync::{Contests, Key, Scope, Side};
+use kube_lang::object::Gvk;
+
+use super::events::EventRecorder;
+use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, VERSION};
+use super::members::{MemberCluster, MemberClusters};
+use super::numbers::FederationNumbers;
+use super::passes::FederatedPass;
+
+static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
+
+/// Objects that may be worked on at the same time; those of one type are a quarter of them at most.
+const WORKERS: usize = 64;
+/// What is watched in members: managed objects.
+const SELECTOR: &str = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
+/// How long a pass waits for the first list of a member that nothing is wrong with. What takes longer is told in the
+/// status.
+const LISTING: Duration = Duration::from_secs(10);
+
+/// A federated object, by its type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FederatedId {
+    pub type_name: Arc<str>,
+    pub namespace: Option<Arc<str>>,
+    pub name: Arc<str>,
+}
+
+/// What a type is propagated by; another one is another [`FederatedType`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeSpec {
+    pub name: Arc<str>,
+    pub target: ApiResource,
+    pub federated: ApiResource,
+    /// The federated namespaces that limit the placement of namespaced types.
+    pub namespaces: Option<ApiResource>,
+    pub collection: Collection,
+}
+
+/// A type at work.
+pub struct FederatedType {
+    pub spec: TypeSpec,
+    target: Arc<Gvk>,
+    federated: Arc<Gvk>,
+    namespaces: Option<Arc<Gvk>>,
+    host: Vec<Arc<SharedWatch>>,
+    members: Mutex<BTreeMap<Arc<str>, MemberWatch>>,
+    pub stopped: CancellationToken,
+}
+
+struct MemberWatch {
+    source: Arc<str>,
+    begun: Instant,
+    watch: Arc<SharedWatch>,
+}
+
+/// What is known of the objects of a type in a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    Complete,
+    /// Soon to be complete.
+    Begun,
+    Failed(String),
+}
+
+impl FederatedType {
+    /// Whether namespaces themselves are federated.
+    pub fn is_of_namespaces(&self) -> bool {
+        *self.target == **NAMESPACE
+    }
+
+    pub fn federated_key(&self, id: &FederatedId) -> Key {
+        host::scope(&self.federated).key(id.namespace.as_deref(), &id.name)
+    }
+
+    /// The federated namespace around an object, where placement is limited by one.
+    pub fn namespace_key(&self, id: &FederatedId) -> Option<Key> {
+        let namespace = id.namespace.as_deref()?;
+        let kind = self.namespaces.as_ref()?;
+        Some(host::scope(kind).key(Some(namespace), namespace))
+    }
+
+    pub fn version_key(namespace: Option<&str>, name: &str) -> Key {
+        let kind = if namespace.is_some() {
+            &VERSION
+        } else {
+            &CLUSTER_VERSION
+        };
+        host::scope(kind).key(namespace, name)
+    }
+
+    pub fn copy_key(&self, id: &FederatedId, member: &str) -> Key {
+        let namespace = id.namespace.as_deref();
+        let namespace = namespace.filter(|_| self.spec.target.is_namespaced());
+        Scope::new(&MEMBER, &self.target, member).key(namespace, &id.name)
+    }
+
+    /// The federated object whose copy this would be.
+    fn id_of_copy(&self, key: &Key) -> FederatedId {
+        let namespace = if self.is_of_namespaces() {
+            Some(&key.name)
+        } else {
+            key.namespace.as_ref()
+        };
+        FederatedId {
+            type_name: Arc::clone(&self.spec.name),
+            namespace: namespace.cloned(),
+            name: Arc::clone(&key.name),
+        }
+    }
+
+    /// The resource that a scope is served as, on the host or in members.
+    pub fn resource(&self, scope: &Scope) -> Option<Arc<str>> {
+        if is_in_member(scope) {
+            return (scope.kind == self.target)
+                .then(|| self.spec.target.plural_name.as_str().into());
+        }
+        if scope.kind == self.federated {
+            return Some(self.spec.federated.plural_name.as_str().into());
+        }
+        host::resource(&scope.kind).map(Into::into)
+    }
+
+    /// Whether everything is known of the host that passes follow from.
+    pub fn is_known(&self) -> bool {
+        self.host.iter().all(|watch| watch.is_complete())
+    }
+
+    pub fn listed(&self, name: &str, member: &MemberCluster) -> Listed {
+        let members = self.members.lock();
+        let Some(of) = members.get(name).filter(|of| of.source == member.source) else {
+            return Listed::Begun;
+        };
+        if of.watch.is_complete() {
+            return Listed::Complete;
+        }
+        match of.watch.health().problem {
+            Some(problem) => Listed::Failed(problem),
+            None if of.begun.elapsed() < LISTING => Listed::Begun,
+            None => Listed::Failed("the first list is not complete yet".to_owned()),
+        }
+    }
+}
+
+/// Whether a scope is one of members, by their names.
+pub fn is_in_member(scope: &Scope) -> bool {
+    scope.side == *MEMBER
+}
+
+/// Maps events to federated objects.
+pub struct FederationEvents {
+    queue: Queue<FederatedId>,
+    types: RwLock<BTreeMap<Arc<str>, Arc<FederatedType>>>,
+    available: Duration,
+}
+
+impl FederationEvents {
+    fn of(&self, name: &str) -> Option<Arc<FederatedType>> {
+        self.types.read().get(name).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<FederatedType>> {
+        self.types.read().values().cloned().collect()
+    }
+
+    fn add(&self, id: FederatedId, urgency: Urgency, after: Duration) {
+        let tenant = Arc::clone(&id.type_name);
+        if after.is_zero() {
+            self.queue.add(id, &tenant, urgency);
+        } else {
+            self.queue.add_after(id, &tenant, urgency, after);
+        }
+    }
+
+    /// All federated objects of a type, or those in a namespace.
+    fn add_all(&self, of: &FederatedType, namespace: Option<&str>, after: Duration) {
+        let watches = of.host.iter();
+        let mut tables = watches.map(|watch| watch.table());
+        let Some(table) = tables.find(|table| *table.kind() == of.federated) else {
+            return;
+        };
+        let keys = match namespace {
+            Some(namespace) => table.keys_of("", Some(namespace)),
+            None => table.keys(),
+        };
+        for key in keys {
+            let id = FederatedId {
+                type_name: Arc::clone(&of.spec.name),
+                namespace: key.namespace,
+                name: key.name,
+            };
+            self.add(id, Urgency::Initial, after);
+        }
+    }
+}
+
+impl EventHandler for FederationEvents {
+    fn changed(&self, table: &Arc<Table>, change: Change) {
+        let key = &change.key;
+        let urgency = match change.what {
+            What::Initial => Urgency::Initial,
+            What::Changed | What::Gone => Urgency::Live,
+        };
+        for of in self.types.read().values() {
+            if is_in_member(&table.scope(&key.cluster)) {
+                if key.kind == of.target {
+                    self.add(of.id_of_copy(key), urgency, Duration::ZERO);
+                }
+                continue;
+            }
+            if key.kind == of.federated {
+                let id = FederatedId {
+                    type_name: Arc::clone(&of.spec.name),
+                    namespace: key.namespace.clone(),
+                    name: Arc::clone(&key.name),
+                };
+                self.add(id, urgency, Duration::ZERO);
+            } else if of.namespaces.as_ref() == Some(&key.kind) {
+                self.add_all(of, key.namespace.as_deref(), Duration::ZERO);
+            } else if of.is_of_namespaces() && key.kind == of.target {
+                self.add(of.id_of_copy(key), urgency, Duration::ZERO);
+            }
+        }
+    }
+
+    fn completed(&self, table: &Arc<Table>) {
+        for of in self.all() {
+            let member = of.members.lock().values().find_map(|member| {
+                Arc::ptr_eq(member.watch.table(), table).then(|| member.begun.elapsed())
+            });
+            if let Some(since) = member {
+                self.add_all(&of, None, self.available.saturating_sub(since));
+            } else if of
+                .host
+                .iter()
+                .any(|watch| Arc::ptr_eq(watch.table(), table))
+            {
+                self.add_all(&of, None, Duration::ZERO);
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Propagation {
+    pub host: Connection,
+    pub settings: Arc<FederationSettings>,
+    pub cache: Arc<Cache>,
+    events: Arc<FederationEvents>,
+    watches: Arc<WatchRegistry>,
+    pub members: watch::Receiver<Option<Arc<MemberClusters>>>,
+    /// What was written of late: who undoes it each time is not answered at the speed of machines.
+    pub contests: Mutex<Contests>,
+    pub begun: Instant,
+    pub recorder: EventRecorder,
+    pub numbers: Arc<FederationNumbers>,
+}
+
+impl Propagation {
+    pub fn new(
+        host: &Connection,
+        settings: &Arc<FederationSettings>,
+        cache: &Arc<Cache>,
+        members: watch::Receiver<Option<Arc<MemberClusters>>>,
+        recorder: &EventRecorder,
+        numbers: &Arc<FederationNumbers>,
+    ) -> Arc<Self> {
+        let workers = WORKERS.max(settings.concurrency.saturating_mul(4));
+        let events = Arc::new(FederationEvents {
+            queue: Queue::new(workers),
+            types: RwLock::default(),
+            available: settings.available,
+        });
+        let watches = WatchRegistry::new(cache, super::process::pace(), Arc::clone(&events) as _);
+        Arc::new(Self {
+            host: host.clone(),
+            settings: Arc::clone(settings),
+            cache: Arc::clone(cache),
+            events,
+            watches,
+            members,
+            contests: Mutex::default(),
+            begun: Instant::now(),
+            recorder: recorder.clone(),
+            numbers: Arc::clone(numbers),
+        })
+    }
+
+    /// Works until closed.
+    pub async fn run(self: Arc<Self>) {
+        let workers = WORKERS.max(self.settings.concurrency.saturating_mul(4));
+        let queue = self.events.queue.clone();
+        let followed = Arc::clone(&self).follow();
+        tokio::select! {
+            () = work(Arc::clone(&self), &queue, workers) => {}
+            () = followed => {}
+        }
+    }
+
+    pub fn close(&self) {
+        self.events.queue.close();
+    }
+
+    /// Takes numbers of everything at work.
+    pub fn count(&self) {
+        let metrics = &self.numbers.metrics;
+        metrics.queue("federated", WORKERS, self.events.queue.state());
+        for (side, kind, size) in self.cache.sizes() {
+            metrics.cache(&side.0, &kind.kind, size);
+        }
+    }
+
+    /// Begins to propagate a type, unless it is at work as it is.
+    pub fn start(&self, spec: TypeSpec) {
+        let known = self.events.of(&spec.name);
+        if known.is_some_and(|known| known.spec == spec) {
+            return;
+        }
+        self.stop(&spec.name);
+        info!(name = &*spec.name, "propagating a type");
+        let kind = |resource: &ApiResource| Arc::new(resource.gvk());
+        let (target, federated) = (kind(&spec.target), kind(&spec.federated));
+        let namespaces = spec.namespaces.as_ref();
+        let mut watched = vec![(Arc::clone(&federated), spec.federated.plural_name.as_str())];
+        watched.extend(namespaces.map(|n| (kind(n), n.plural_name.as_str())));
+        watched.push(if spec.federated.is_namespaced() {
+            (Arc::clone(&VERSION), "propagatedversions")
+        } else {
+            (Arc::clone(&CLUSTER_VERSION), "clusterpropagatedversions")
+        });
+        let host = watched.into_iter().map(|(kind, resource)| {
+            let limit = self.settings.limit();
+            let whole = Content::Whole;
+            let spec = host::watch(&self.host, &kind, resource, limit, whole);
+            self.watches.watch(spec)
+        });
+        let mut host: Vec<_> = host.collect();
+        if *target == **NAMESPACE {
+            let cut = Content::Metadata;
+            let spec = host::watch(&self.host, &NAMESPACE, "namespaces", None, cut);
+            host.push(self.watches.watch(spec));
+        }
+        let begun = Arc::new(FederatedType {
+            namespaces: namespaces.map(kind),
+            spec,
+            target,
+            federated,
+            host,
+            members: Mutex::default(),
+            stopped: CancellationToken::new(),
+        });
+        let name = Arc::clone(&begun.spec.name);
+        self.events.types.write().insert(name, Arc::clone(&begun));
+        self.watch(&begun);
+        // Its tables may have been complete before it was known.
+        self.events.add_all(&begun, None, Duration::ZERO);
+    }
+
+    /// Ends the propagation of a type: no request is begun for it any more.
+    pub fn stop(&self, name: &str) {
+        let stopped = self.events.types.write().remove(name);
+        if let Some(stopped) = stopped {
+            info!(name, "a type is no longer propagated");
+            stopped.stopped.cancel();
+            self.events.queue.forget_tenant(name);
+        }
+    }
+
+    /// Follows members that come, go, and change.
+    async fn follow(self: Arc<Self>) {
+        let mut changes = self.members.clone();
+        let mut before: Option<Arc<MemberClusters>> = None;
+        loop {
+            let now = changes.borrow_and_update().clone();
+            if let Some(now) = now {
+                self.take(before.as_deref(), &now);
+                before = Some(now);
+            }
+            if changes.changed().await.is_err() {
+                // The process is about to end.
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn take(&self, before: Option<&MemberClusters>, now: &MemberClusters) {
+        let empty = MemberClusters::new();
+        let known = before.unwrap_or(&empty);
+        for (name, member) in now {
+            match member.ready() {
+                Some(_) => self.cache.route(&MEMBER, name, &member.source),
+                None => self.cache.unroute(&MEMBER, name),
+            }
+        }
+        for name in known.keys().filter(|name| !now.contains_key(*name)) {
+            self.cache.unroute(&MEMBER, name);
+        }
+        let is_lost = |name: &Arc<str>, old: &MemberCluster| {
+            old.ready().is_some() && now.get(name).and_then(MemberCluster::ready).is_none()
+        };
+        let lost = known.iter().any(|(name, old)| is_lost(name, old))
+            || known.keys().any(|name| !now.contains_key(name));
+        let other = now.iter().any(|(name, member)| {
+            let old = known.get(name);
+            old.is_none_or(|old| old.labels != member.labels || old.source != member.source)
+        });
+        let after = match (before, other, lost) {
+            // Before that nothing was done.
+            (None, ..) => Some(Duration::ZERO),
+            (_, true, _) => Some(self.settings.available),
+            (_, false, true) => Some(self.settings.unavailable),
+            (_, false, false) => None,
+        };
+        for of in self.events.all() {
+            self.watch(&of);
+            if let Some(after) = after {
+                self.events.add_all(&of, None, after);
+            }
+        }
+        debug!(count = now.len(), lost, "members changed");
+    }
+
+    /// Watches the copies of a type in all members that are ready, and in no other.
+    fn watch(&self, of: &FederatedType) {
+        let mut watched = of.members.lock();
+        // As they are by now: whoever comes second knows more.
+        let members = self.members.borrow().clone().unwrap_or_default();
+        watched.retain(|name, old| {
+            let member = members.get(name).filter(|member| member.ready().is_some());
+            member.is_some_and(|member| member.source == old.source)
+        });
+        for (name, member) in &*members {
+            let Some(connection) = member.ready() else {
+                continue;
+            };
+            if watched.contains_key(name) {
+                continue;
+            }
+            let limit = self.settings.limit();
+            let namespace = limit.filter(|_| of.spec.target.is_namespaced());
+            let spec = WatchSpec {
+                side: MEMBER.clone(),
+                kind: Arc::clone(&of.target),
+                source: Arc::clone(&member.source),
+                coverage: Coverage {
+                    labelled: Some(MANAGED.into()),
+                    value: Some("true".into()),
+                    namespace: namespace.clone(),
+                    ..Coverage::default()
+                },
+                selection: Selection {
+                    connection: connection.clone(),
+                    resource: of.spec.target.plural_name.as_str().into(),
+                    namespace,
+                    query: Some(SELECTOR.to_owned()),
+                    clusters: Clusters::One(Arc::clone(name)),
+                    content: Content::Whole,
+                },
+            };
+            let watch = MemberWatch {
+                source: Arc::clone(&member.source),
+                begun: Instant::now(),
+                watch: self.watches.watch(spec),
+            };
+            watched.insert(Arc::clone(name), watch);
+        }
+    }
+}
+
+impl Reconciler for Propagation {
+    type Key = FederatedId;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<FederatedId>) -> Outcome {
+        let of = self.events.of(&work.key.type_name);
+        let members = self.members.borrow().clone();
+        // What is not known yet comes with its lists.
+        match (of, members) {
+            (Some(of), Some(members)) if of.is_known() => {
+                FederatedPass::new(self, &of, &work.key, &members)
+                    .run()
+                    .await
+            }
+            _ => Outcome::Settled,
+        }
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+        let metrics = &self.numbers.metrics;
+        metrics.worked("federated", waited, took, outcome);
+    }
+}
+
+/// Says where a host's source is, once for the process.
+pub fn route_host(cache: &Cache) {
+    cache.route(&Side::new(SOURCE), "", &SOURCE.into());
+}

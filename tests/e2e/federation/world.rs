@@ -1,0 +1,363 @@
+//! A host and two members, all real, and the control plane as a process.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hawser_federation::types::federated::{TargetSchema, definition};
+use hawser_federation::types::type_config::ApiResource;
+use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use serde_json::{Value, json};
+use testbed::binaries::repository;
+use testbed::cluster::Controllers;
+use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
+use tokio::sync::OnceCell;
+
+pub(super) const SYSTEM: &str = "kube-federation-system";
+const MEMBER_NAMES: [&str; 2] = ["cluster1", "cluster2"];
+
+/// See the module.
+pub(super) struct World {
+    pub(super) host: ServiceCluster,
+    /// `cluster1` and `cluster2`.
+    pub(super) members: Vec<ServiceCluster>,
+    control_plane: Option<Process>,
+    logs: tempfile::TempDir,
+    started: usize,
+}
+
+/// A way to one of the clusters, for one test.
+#[derive(Clone)]
+pub(super) struct Way(Connection);
+
+/// `core.kubefed.io/v1beta1` in the namespace of the control plane.
+pub(super) fn core(resource: &str) -> String {
+    format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}/{resource}")
+}
+
+/// Federated objects of a namespace.
+pub(super) fn federated(namespace: &str, plural: &str) -> String {
+    format!("/apis/types.kubefed.io/v1beta1/namespaces/{namespace}/{plural}")
+}
+
+pub(super) fn config_maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+pub(super) fn target(group: &str, kind: &str, plural: &str, scope: &str) -> ApiResource {
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        plural_name: plural.into(),
+        scope: scope.into(),
+    }
+}
+
+/// Propagated to both members.
+pub(super) fn everywhere() -> Value {
+    json!({"clusterSelector": {"matchLabels": {}}})
+}
+
+/// Propagated to these members.
+pub(super) fn on(members: &[&str]) -> Value {
+    let names: Vec<Value> = members.iter().map(|name| json!({"name": name})).collect();
+    json!({"clusters": names})
+}
+
+// === impl Way ===
+
+impl Way {
+    pub(super) fn to(cluster: &ServiceCluster) -> Result<Self> {
+        let limits = Limits::default();
+        Ok(Self(Connection::new(cluster.admin().config()?, limits)?))
+    }
+
+    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
+        let created = self.0.ask(Call::post(all, object)).await;
+        created.with_context(|| format!("creating {object} in {all}"))
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
+        match self.0.ask(Call::get(path)).await {
+            Err(error) if error.code() == Some(404) => Ok(None),
+            found => Ok(Some(found.with_context(|| path.to_owned())?)),
+        }
+    }
+
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
+        let patched = self.0.ask(Call::merge_patch(path, patch)).await;
+        patched.with_context(|| format!("patching {path}"))
+    }
+
+    pub(super) async fn delete(&self, path: &str) -> Result<()> {
+        let deleted = self.0.ask(Call::delete(path, &json!({}))).await;
+        deleted.with_context(|| format!("deleting {path}"))?;
+        Ok(())
+    }
+
+    /// Waits until an object fits.
+    pub(super) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        eventually(SOON, path, async || -> Result<Value> {
+            let found = self.get(path).await?.context("it is not there")?;
+            ensure!(fits(&found), "it is {found:#}");
+            Ok(found)
+        })
+        .await
+    }
+
+    pub(super) async fn until_there(&self, path: &str) -> Value {
+        self.until(path, |_| true).await
+    }
+
+    pub(super) async fn until_gone(&self, path: &str) {
+        eventually(SOON, path, async || -> Result<()> {
+            let found = self.get(path).await?;
+            found.map_or(Ok(()), |found| Err(anyhow!("it is there: {found:#}")))
+        })
+        .await;
+    }
+
+    /// Waits until the condition of a federated object has this reason; none where it is true.
+    pub(super) async fn until_reason(&self, path: &str, reason: Option<&str>) -> Value {
+        self.until(path, |federated| {
+            let (status, metadata) = (&federated["status"], &federated["metadata"]);
+            let condition = &status["conditions"][0];
+            let is = if reason.is_none() { "True" } else { "False" };
+            status["observedGeneration"] == metadata["generation"]
+                && condition["status"] == is
+                && condition["reason"].as_str() == reason
+        })
+        .await
+    }
+
+    /// Waits until an event with this reason and message is there.
+    pub(super) async fn until_event(&self, namespace: &str, reason: &str, message: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        self.until(&path, |events| {
+            let events = events["items"].as_array();
+            events.is_some_and(|all| {
+                all.iter().any(|event| {
+                    let said = event["message"].as_str().unwrap_or_default();
+                    event["reason"] == reason && said.contains(message)
+                })
+            })
+        })
+        .await;
+    }
+}
+
+// === impl World ===
+
+impl World {
+    /// The world that tests share which disturb nobody.
+    pub(super) async fn shared() -> Result<&'static Self> {
+        static SHARED: OnceCell<World> = OnceCell::const_new();
+        SHARED
+            .get_or_try_init(async || {
+                let mut world = Self::with(Controllers::None).await?;
+                world.start().await?;
+                Ok(world)
+            })
+            .await
+    }
+
+    /// Without a control plane at work yet.
+    pub(super) async fn with(controllers: Controllers) -> Result<Self> {
+        let options = || Options {
+            controllers,
+            ..Options::default()
+        };
+        let (host, first, second) = tokio::try_join!(
+            ServiceCluster::start(),
+            ServiceCluster::start_with(options()),
+            ServiceCluster::start_with(options()),
+        )?;
+        let mut world = Self {
+            host,
+            members: vec![first, second],
+            control_plane: None,
+            logs: tempfile::tempdir()?,
+            started: 0,
+        };
+        world.install().await?;
+        Ok(world)
+    }
+
+    /// Types, configuration, members.
+    async fn install(&mut self) -> Result<()> {
+        let file = repository().join("crds/kubefed.io.yaml");
+        let file = file.to_str().context("a path in Unicode")?;
+        self.host.admin().kubectl(&["apply", "-f", file]).await?;
+        let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+        self.host.admin().kubectl(&wait).await?;
+        let host = self.host()?;
+        let system = json!({"metadata": {"name": SYSTEM}});
+        host.create("/api/v1/namespaces", &system).await?;
+        let config = json!({
+            "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedConfig", "metadata": {"name": "kubefed"},
+            "spec": {
+                "scope": "Cluster",
+                "controllerDuration": {"availableDelay": "100ms", "unavailableDelay": "100ms"},
+                "clusterHealthCheck": {"period": "200ms", "failureThreshold": 3, "timeout": "5s"},
+                "featureGates": [{"name": "RawResourceStatusCollection", "configuration": "Enabled"}],
+            },
+        });
+        host.create(&core("kubefedconfigs"), &config).await?;
+        for (number, _) in MEMBER_NAMES.iter().enumerate() {
+            self.join(number).await?;
+        }
+        let namespaces = target("", "Namespace", "namespaces", "Cluster");
+        self.enable(&namespaces).await?;
+        let config_maps = target("", "ConfigMap", "configmaps", "Namespaced");
+        self.enable(&config_maps).await
+    }
+
+    pub(super) fn host(&self) -> Result<Way> {
+        Way::to(&self.host)
+    }
+
+    pub(super) fn member(&self, number: usize) -> Result<Way> {
+        Way::to(&self.members[number])
+    }
+
+    /// Makes a service account in a member and registers the member with its token.
+    pub(super) async fn join(&self, number: usize) -> Result<()> {
+        let host = self.host()?;
+        let name = MEMBER_NAMES[number];
+        let token = self.token(number).await?;
+        let bundle = STANDARD.encode(self.members[number].certificate_authority());
+        let secret = json!({
+            "metadata": {"name": format!("{name}-token")}, "stringData": {"token": token},
+        });
+        host.create(&format!("/api/v1/namespaces/{SYSTEM}/secrets"), &secret)
+            .await?;
+        let cluster = json!({
+            "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster",
+            "metadata": {"name": name, "labels": {"number": (number + 1).to_string()}},
+            "spec": {
+                "apiEndpoint": self.members[number].url(), "caBundle": bundle,
+                "secretRef": {"name": format!("{name}-token")},
+            },
+        });
+        host.create(&core("kubefedclusters"), &cluster).await?;
+        Ok(())
+    }
+
+    /// A token of a service account that may do everything.
+    pub(super) async fn token(&self, number: usize) -> Result<String> {
+        let member = self.member(number)?;
+        let account = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts");
+        if member.get(&format!("{account}/hawser")).await?.is_none() {
+            let system = json!({"metadata": {"name": SYSTEM}});
+            member.create("/api/v1/namespaces", &system).await?;
+            let subject = json!({"metadata": {"name": "hawser"}});
+            member.create(&account, &subject).await?;
+            let binding = json!({
+                "metadata": {"name": "hawser"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": "hawser", "namespace": SYSTEM}],
+            });
+            let all = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+            member.create(all, &binding).await?;
+        }
+        let request = json!({"spec": {"expirationSeconds": 86400}});
+        let granted = member
+            .create(&format!("{account}/hawser/token"), &request)
+            .await?;
+        let token = granted["status"]["token"].as_str();
+        Ok(token.context("a token")?.to_owned())
+    }
+
+    /// Enables a type: the definition of its federated type, and its configuration.
+    pub(super) async fn enable(&self, target: &ApiResource) -> Result<()> {
+        let host = self.host()?;
+        let scope = if target.kind == "Namespace" {
+            "Namespaced"
+        } else {
+            &target.scope
+        };
+        let federated = ApiResource {
+            group: "types.kubefed.io".into(),
+            version: "v1beta1".into(),
+            kind: format!("Federated{}", target.kind),
+            plural_name: format!("federated{}", target.plural_name),
+            scope: scope.into(),
+        };
+        let crd = definition(&federated, &[], TargetSchema::Scalable);
+        self.host.install_crd(&serde_json::from_value(crd)?).await?;
+        let config = json!({
+            "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig",
+            "metadata": {"name": target.qualified_name()},
+            "spec": {"targetType": target, "federatedType": federated, "propagation": "Enabled"},
+        });
+        host.create(&core("federatedtypeconfigs"), &config).await?;
+        Ok(())
+    }
+
+    /// Starts the control plane, and waits until it propagates.
+    pub(super) async fn start(&mut self) -> Result<()> {
+        self.started += 1;
+        let log = self
+            .logs
+            .path()
+            .join(format!("federate-{}.log", self.started));
+        self.control_plane = Some(self.launch("federate", &log)?);
+        for name in ["namespaces", "configmaps"] {
+            let path = format!("{}/{name}", core("federatedtypeconfigs"));
+            let running = |config: &Value| {
+                let status = &config["status"];
+                status["propagationController"] == "Running"
+                    && status["observedGeneration"] == config["metadata"]["generation"]
+            };
+            self.host()?.until(&path, running).await;
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(&self, name: &str, log: &Path) -> Result<Process> {
+        Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
+            .args(["federate", "--log-format=Console", "-v=5"])
+            .args(["--kubefed-namespace", SYSTEM])
+            .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
+            .arg("--kubeconfig")
+            .arg(self.host.admin().kubeconfig_file())
+            .log(log)
+            .spawn()
+    }
+
+    /// Ends the control plane without a word.
+    pub(super) async fn kill(&mut self) -> Result<()> {
+        let process = self.control_plane.take().context("it was not started")?;
+        process.kill().await?;
+        Ok(())
+    }
+
+    /// A federated namespace, propagated everywhere.
+    pub(super) async fn namespace(&self, name: &str) -> Result<()> {
+        let host = self.host()?;
+        let namespace = json!({"metadata": {"name": name}});
+        host.create("/api/v1/namespaces", &namespace).await?;
+        let federated_namespace = json!({
+            "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedNamespace",
+            "metadata": {"name": name}, "spec": {"placement": everywhere()},
+        });
+        let all = federated(name, "federatednamespaces");
+        host.create(&all, &federated_namespace).await?;
+        for member in 0..self.members.len() {
+            let path = format!("/api/v1/namespaces/{name}");
+            self.member(member)?.until_there(&path).await;
+        }
+        Ok(())
+    }
+}
+
+/// A federated ConfigMap.
+pub(super) fn config_map(name: &str, placement: &Value) -> Value {
+    json!({
+        "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedConfigMap",
+        "metadata": {"name": name},
+        "spec": {"template": {"data": {"A": "ala ma kota"}}, "placement": placement},
+    })
+}
