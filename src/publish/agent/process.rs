@@ -79,6 +79,7 @@ const GATES: [&str; 2] = ["kcp", "caches"];
 pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), AgentError> {
     let options = Arc::new(options);
     let metrics = Arc::new(Metrics::new());
+    metrics.published(0);
     let health = Arc::new(Health::missing(GATES));
     let apart = Apart::start("apart").map_err(AgentError::Apart)?;
     let _pages = pages(&options, &metrics, &health, &stop, &apart).await?;

@@ -42,10 +42,10 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// Everything at zero.
+            /// No process exports what it does not count.
             pub fn new() -> Self {
                 Self {
-                    $($field: Family::new(Name {
+                    $($field: Family::unused(Name {
                         text: $name,
                         help: $help,
                         labels: &[$($label),*],

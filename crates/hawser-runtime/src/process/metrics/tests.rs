@@ -17,6 +17,11 @@ fn says(metrics: &Metrics, line: &str) {
 #[test]
 fn the_line_that_others_look_for_is_exactly_that() {
     let metrics = Metrics::new();
+    assert!(
+        !metrics.render().contains("sync_agent"),
+        "not every process publishes"
+    );
+    metrics.published(0);
     says(&metrics, "sync_agent_published_resource 0");
     metrics.published(2);
     says(&metrics, "sync_agent_published_resource 2");
