@@ -65,7 +65,7 @@ pub fn line(host: &Connection) -> (EventRecorder, EventSender) {
 }
 
 impl EventRecorder {
-    pub fn tell(&self, about: &Object, severity: Severity, reason: &str, message: &str) {
+    pub fn record(&self, about: &Object, severity: Severity, reason: &str, message: &str) {
         let note = EventNote {
             api_version: about.api_version().to_owned(),
             kind: about.kind().to_owned(),

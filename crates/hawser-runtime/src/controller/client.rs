@@ -61,7 +61,7 @@ impl<'a, D: Dialect> GuardedClient<'a, D> {
     }
 
     async fn may_send(&self, request: &Request) -> Result<Imposed, Withheld> {
-        self.pass.goes_on().map_err(Failure::Unavailable)?;
+        self.pass.check_active().map_err(Failure::Unavailable)?;
         let deletion = self.pass.deletion(request);
         if let Some(deletion) = &deletion {
             self.passed.lock().deletions.push(deletion.key.clone());
@@ -109,9 +109,9 @@ impl<D: Dialect> Cluster for GuardedClient<'_, D> {
             }
         };
         // Much may have happened when its turn has come.
-        let goes_on = || self.pass.goes_on();
+        let check_active = || self.pass.check_active();
         let tenant = self.pass.takes_turns().then(|| self.id.tenant());
-        let answer = wire::send(&*controller.router, tenant, &goes_on, request).await;
+        let answer = wire::send(&*controller.router, tenant, &check_active, request).await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             self.passed.lock().wrote = true;
             let now = controller.started.elapsed();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{About, Note, Recorder, telling};
+use super::{About, Note, Recorder, event_text};
 use crate::publish::agent::workspaces::Workspaces;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_sync::{Key, Report, Seen, Store};
@@ -18,7 +18,7 @@ pub struct Announcer {
 impl Announcer {
     /// Announces the result of a pass over this object, if it is worth an event.
     pub fn announce(&self, own: Key, report: &Report) {
-        let Some(telling) = telling(report, &own) else {
+        let Some(event) = event_text(report, &own) else {
             return;
         };
         // A workspace that no longer takes part hears nothing.
@@ -32,7 +32,7 @@ impl Announcer {
         self.recorder.record(Note {
             connection,
             about: About { key: own, uid },
-            telling,
+            event,
         });
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use hawser_sync::Key;
 
-use super::Telling;
+use super::EventText;
 use super::rates::Counted;
 
 const COMPONENT: &str = "syncagent-sync";
@@ -31,7 +31,7 @@ impl About {
 /// The data of an event.
 pub(super) struct Draft<'a> {
     pub(super) about: &'a About,
-    pub(super) telling: &'a Telling,
+    pub(super) event: &'a EventText,
     pub(super) counted: Counted,
     pub(super) now: Timestamp,
     /// Unique for each event.
@@ -40,7 +40,7 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     pub(super) fn object(&self) -> Value {
-        let Self { about, telling, .. } = self;
+        let Self { about, event, .. } = self;
         let key = &about.key;
         let mut involved = json!({
             "apiVersion": key.kind.api_version(),
@@ -64,9 +64,9 @@ impl Draft<'_> {
                 "name": name(&key.name, self.unique),
             },
             "involvedObject": involved,
-            "reason": telling.reason.as_str(),
-            "message": telling.message,
-            "type": telling.reason.kind(),
+            "reason": event.reason.as_str(),
+            "message": event.message,
+            "type": event.reason.kind(),
             "source": { "component": COMPONENT },
             "reportingComponent": COMPONENT,
             "reportingInstance": "",

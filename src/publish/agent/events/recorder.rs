@@ -21,7 +21,7 @@ use hawser_runtime::cluster::connection::{Call, CallClass, Connection, Refusal, 
 use hawser_runtime::cluster::wire::collection;
 use kube_lang::object::Gvk;
 
-use super::Telling;
+use super::EventText;
 use super::body::{About, Draft};
 use super::rates::{Counted, Rates};
 
@@ -38,7 +38,7 @@ pub struct Note {
     /// At the workspace of the object.
     pub connection: Connection,
     pub about: About,
-    pub telling: Telling,
+    pub event: EventText,
 }
 
 /// Accepts events and never waits. Clones share the queue and the rates.
@@ -117,7 +117,7 @@ impl Recorder {
     pub fn record(&self, note: Note) {
         let shared = &self.shared;
         let About { key, uid } = &note.about;
-        let print = shared.random.hash_one((key, uid, &note.telling));
+        let print = shared.random.hash_one((key, uid, &note.event));
         let tenant = &key.cluster;
         let allowed = shared.rates.lock().allow(tenant, print, shared.now());
         let counter = match allowed {
@@ -230,7 +230,7 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
     let unique = Uuid::new_v4().simple().to_string();
     let draft = Draft {
         about: &note.about,
-        telling: &note.telling,
+        event: &note.event,
         counted,
         now,
         unique: &unique[..16],

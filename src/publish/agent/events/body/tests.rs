@@ -14,13 +14,13 @@ fn about(namespace: Option<&str>, name: &str) -> About {
 }
 
 fn event(about: &About, first: Duration) -> Value {
-    let telling = Telling {
+    let event = EventText {
         reason: Reason::Refused,
         message: "No.".to_owned(),
     };
     let draft = Draft {
         about,
-        telling: &telling,
+        event: &event,
         counted: Counted { count: 3, first },
         now: "2026-01-02T12:00:00.999Z".parse().unwrap(),
         unique: "0123",

@@ -38,7 +38,7 @@ impl Office {
                 key: Scope::new(&Side::new("kcp"), &kind, cluster).key(Some("default"), name),
                 uid: Some("some-uid".into()),
             },
-            telling: Telling {
+            event: EventText {
                 reason: Reason::Placed,
                 message: "The object was handed over.".to_owned(),
             },
