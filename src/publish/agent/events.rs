@@ -1,8 +1,7 @@
 //! Events on the objects of consumers: the result of a pass, in plain words.
 //!
 //! A pass causes one event at most. It reveals nothing of the provider's side except what [`plain`] takes from a
-//! refusal. Events are not important: they use a lane of their own, one event of a tenant at a time, with a rate for
-//! each object and each tenant, and any failure drops them.
+//! refusal.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
@@ -10,22 +9,17 @@ use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Key, LinkId, Outcome, Report};
 
 mod announcer;
-mod body;
 pub mod plain;
-mod rates;
-mod recorder;
 
 pub use announcer::Announcer;
-pub use body::About;
 use plain::Hidden;
-pub use recorder::{Counts, Note, Recorder, line};
 
 /// The number of different refusals that are reported for an object.
 const MAX_REFUSALS: usize = 3;
 
 /// The text of an event: a reason from a closed list, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EventText {
+pub struct ConsumerEvent {
     pub reason: Reason,
     pub message: String,
 }
@@ -99,7 +93,7 @@ impl Reason {
 
 /// The event of a pass over an object: the refusal of the object or of something that belongs to it, else the most
 /// informative effect. `None` if nothing changed and nothing is refused.
-pub fn event_text(report: &Report, own: &Key) -> Option<EventText> {
+pub fn consumer_event(report: &Report, own: &Key) -> Option<ConsumerEvent> {
     let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
     let mut told: Vec<String> = Vec::new();
     for outcome in report.outcomes.iter().filter(refused) {
@@ -110,7 +104,7 @@ pub fn event_text(report: &Report, own: &Key) -> Option<EventText> {
     }
     if !told.is_empty() {
         told.truncate(MAX_REFUSALS);
-        return Some(EventText {
+        return Some(ConsumerEvent {
             reason: Reason::Refused,
             message: told.join(" "),
         });
@@ -118,7 +112,7 @@ pub fn event_text(report: &Report, own: &Key) -> Option<EventText> {
     // What is missing there is not missed again until the status changes: now or never it is told.
     let lacks_status = |o: &&Outcome| o.reason.code == Code::StatusNotServed && !is_its_own(o);
     if let Some(outcome) = report.outcomes.iter().find(lacks_status) {
-        return Some(EventText {
+        return Some(ConsumerEvent {
             reason: Reason::StatusMissing,
             message: format!(
                 "The status of {} cannot be copied: the target kind has no status subresource.",
@@ -131,7 +125,7 @@ pub fn event_text(report: &Report, own: &Key) -> Option<EventText> {
     let happened = report.happened.iter();
     let effects = happened.filter(|(link, _)| its_own(link.as_ref()));
     let reason = effects.filter_map(|(_, e)| Reason::of(*e)).max()?;
-    Some(EventText {
+    Some(ConsumerEvent {
         reason,
         message: reason.sentence().to_owned(),
     })
