@@ -233,7 +233,7 @@ impl Metrics {
     }
 
     /// Another process leads, or none.
-    pub(crate) fn stands_by(&self, lease: &str) {
+    pub(crate) fn set_standby(&self, lease: &str) {
         self.leading.of(&[lease]).set(0.0);
     }
 

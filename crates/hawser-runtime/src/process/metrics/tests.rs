@@ -64,7 +64,7 @@ fn counters_have_their_full_names_and_labels_in_order() {
     ] {
         says(&metrics, line);
     }
-    metrics.stands_by("syncagent.one");
+    metrics.set_standby("syncagent.one");
     says(
         &metrics,
         "leader_election_master_status{name=\"syncagent.one\"} 0",
