@@ -343,8 +343,8 @@ mod tests {
         check(r#"{"exp": 100000000}"#, Ok(LONGEST.as_secs()));
         check(r#"{"exp": 1000}"#, Ok(70));
         check(r#"{"exp": -7}"#, Ok(70));
-        check(r#"{"sub": "r1"}"#, Err("when it ends"));
-        check("[", Err("no document"));
+        check(r#"{"sub": "r1"}"#, Err("no expiry time"));
+        check("[", Err("not a JSON object"));
     }
 
     #[test]
