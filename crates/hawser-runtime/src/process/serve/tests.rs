@@ -41,7 +41,7 @@ async fn probes_tell_what_is_missing() {
     let health = Arc::new(Health::missing(["cache of buckets", "leader election"]));
     let served = Served::start(Pages::Probes(Arc::clone(&health))).await;
     assert_eq!(served.ask("GET /healthz").await, (200, "ok\n".to_owned()));
-    let missing = "cache of buckets: not yet\nleader election: not yet\n".to_owned();
+    let missing = "cache of buckets: not ready yet\nleader election: not ready yet\n".to_owned();
     assert_eq!(served.ask("GET /readyz").await, (503, missing));
 
     health.found("cache of buckets");
