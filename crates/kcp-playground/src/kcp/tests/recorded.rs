@@ -441,6 +441,17 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
                 .is_null(),
         ),
         (
+            "the namespaces that a workspace begins with",
+            "are marked `create-only`",
+            "are not",
+            !world
+                .get(&at("/api/v1/namespaces/default"))
+                .await
+                .ok()
+                .to_string()
+                .contains("create-only"),
+        ),
+        (
             "the home workspace `~` while it is made",
             "429 in plain text",
             "200: it is made with the first request",
