@@ -361,10 +361,8 @@ impl Settler for WorkspaceLifecycle {
         let mut going = BTreeSet::new();
         for key in changed {
             if key.table == *tree::WORKSPACES {
-                let in_deletion = tx
-                    .get(key)
-                    .is_some_and(|stored| stored.cached().in_deletion());
-                if in_deletion {
+                let stored = tx.get(key);
+                if stored.is_some_and(|stored| stored.cached().in_deletion()) {
                     going.insert(key.clone());
                 }
             } else if key.table == *tree::CLUSTERS {

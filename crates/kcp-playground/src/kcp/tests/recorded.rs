@@ -365,7 +365,7 @@ async fn what_belongs_to_the_server_is_refused_from_administrators() {
     );
 }
 
-/// What a running kcp does otherwise, as the table in docs/playground.md says, and that it still is otherwise here.
+/// What a running kcp does otherwise, as the table in DIFFERENCES.md says, and that it still is otherwise here.
 #[tokio::test]
 async fn the_docs_have_what_differs_from_a_running_kcp() {
     let (world, org, team) = selected(json!({"matchAll": true})).await;
@@ -458,7 +458,7 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
             home == 200,
         ),
     ];
-    let docs = include_str!("../../../../../docs/playground.md");
+    let docs = include_str!("../../../DIFFERENCES.md");
     let wrong: Vec<_> = rows
         .iter()
         .filter(|(what, kcp, here, still)| {
