@@ -22,6 +22,8 @@ use testbed::cluster::Controllers;
 use testbed::{Launch, Options, SOON, ServiceCluster, binaries, eventually, unique};
 
 mod records;
+#[path = "../../crates/kcp-playground/examples/with_kube.rs"]
+mod with_kube;
 
 const JUDGING: Duration = Duration::from_mins(8);
 
@@ -111,6 +113,40 @@ async fn go_clients_say_the_same_of_a_real_cluster() -> Result<()> {
     })
     .await?;
     judge_twice(cluster.admin().kubeconfig_file(), &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_in_go_makes_a_workspace_by_kubeconfig() -> Result<()> {
+    let playground = Playground::start().await?;
+    let scratch = tempfile::tempdir()?;
+    let kubeconfig = written(scratch.path(), &playground.kcp_kubeconfig())?;
+    let example = binaries::repository().join("crates/kcp-playground/examples/client-go/main.go");
+    // With the modules of the judges, and their flags: then its client is compiled already.
+    let said = Launch::new("example", "go")
+        .args(["run", "-mod=readonly", "-trimpath"])
+        .arg(example)
+        .dir(binaries::repository().join("testbed/judges"))
+        .env("GOTOOLCHAIN", "local")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "-buildvcs=false")
+        .env("CGO_ENABLED", "0")
+        .env("KUBECONFIG", kubeconfig)
+        .run(scratch.path(), JUDGING)
+        .await?;
+    let ready = said.stdout.contains("Ready https://127.0.0.1:");
+    ensure!(
+        said.exit.success() && ready,
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+    playground.stop().await;
+    Ok(())
+}
+
+#[test]
+fn the_example_in_rust_makes_an_object() -> Result<()> {
+    with_kube::main().map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// What a server says to each of these objects: levels of lists or of maps in a field that takes all.

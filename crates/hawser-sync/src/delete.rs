@@ -71,6 +71,9 @@ pub(super) fn retract(
             return Turn::end(Code::NoSource);
         }
     }
+    if known && keeps_record(pass, link, fate) {
+        return Turn::end(Code::NoSource);
+    }
     if known {
         return Turn::remember(None);
     }
@@ -94,6 +97,16 @@ pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
     // What was only about to be made may not have come to be held: of that nothing is kept.
     let intended = |copy: &CopyRecord| matches!(copy, CopyRecord::Intended { lost: None, .. });
     away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
+}
+
+/// Whether a copy that is to be deleted may only be hidden: by its record it is known when it shows again.
+fn keeps_record(pass: &Pass<'_>, link: &Link, fate: Fate) -> bool {
+    let copy = pass.entry(link).map(|entry| &entry.copy);
+    let lost = copy.and_then(|copy| copy.lost(copy.key()?));
+    link.policy.copy_hidden
+        && fate == Fate::Delete
+        && link.policy.claims == Claims::Sole
+        && lost.is_some_and(|lost| lost.made == Made::Created)
 }
 
 /// What follows from a missing source of which a copy was created; `None` if the source has ended.

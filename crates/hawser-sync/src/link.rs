@@ -66,6 +66,8 @@ pub struct Policy {
     /// The link's own source is absent, and no object of its kind can be hidden: it has ended, even if nobody saw that.
     /// Its record is deleted with the subject.
     pub source_ended: bool,
+    /// The copy is absent, and may only be hidden: what is known of it stays until it shows again.
+    pub copy_hidden: bool,
     /// What happens to the copy when the link's source is gone or in deletion.
     pub source_gone: Fate,
     /// What happens to the copy when the subject is retracted.
@@ -188,6 +190,7 @@ impl Policy {
         Self {
             source_finalizer: None,
             source_ended: false,
+            copy_hidden: false,
             source_gone: Fate::Delete,
             retract: Fate::Delete,
             identity: Identity::Marks,

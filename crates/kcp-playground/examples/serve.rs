@@ -11,6 +11,7 @@ use kcp_playground::Playground;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_default());
+    fs::create_dir_all(&directory)?;
     let playground = Playground::start().await?;
     for (name, kubeconfig) in [
         ("kcp.kubeconfig", playground.kcp_kubeconfig()),

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "it shows what it does")]
 
 use std::error::Error;
+use tokio::time::Instant;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kcp_playground::Playground;
@@ -11,8 +12,10 @@ use kube::{Api, Client, Config};
 use serde_json::json;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
+    let begun = Instant::now();
     let playground = Playground::start().await?;
+    println!("ready after {:?}", begun.elapsed());
     let kubeconfig: Kubeconfig = serde_json::from_value(playground.workspace_kubeconfig("root"))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(Client::try_from(config)?, "default");

@@ -371,3 +371,6 @@ impl Router for ServiceRouter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

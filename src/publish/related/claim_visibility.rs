@@ -1,9 +1,10 @@
-//! Whether a missing original has ended although its deletion was not seen.
+//! Whether a missing object of a workspace has ended, or may only be hidden: its deletion was not seen, or looks like its
+//! leaving a claim's selector.
 //!
 //! kcp shows every object of a permission claim that the workspace has accepted without a selector, once the status of the
 //! binding lists the claim as applied. Whoever withdraws a claim changes the binding first; only then are the objects
-//! hidden. So the original is read first and the bindings afterwards: if they still show every object of the kind, the
-//! original was not hidden when it was not found.
+//! hidden. So the object is read first and the bindings afterwards: if they still show every object of the kind, it was
+//! not hidden when it was not found.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::identity::Identity;
 use crate::publish::rules::ObjectRules;
+use crate::publish::types::Origin;
 use hawser_sync::{Found, Key, Labels, Request, Scope, Seen, View};
 use kube_lang::object::{Gvk, Object};
 
@@ -25,21 +27,48 @@ pub(super) fn has_ended(
     rules: &ObjectRules,
     view: &dyn View,
 ) -> Result<bool, Vec<Request>> {
-    let (sides, remote) = (rules.sides(), rules.remote());
-    let source = identity.source(sides, remote);
-    if identity.hold().is_none() || view.get(&source) != Seen::Absent || view.ended(&source) {
+    let source = identity.source(rules.sides(), rules.remote());
+    if identity.hold().is_none() || view.ended(&source) {
         return Ok(false);
     }
-    let scope = Scope::new(&sides.kcp, &binding_kind(), &remote.cluster);
+    is_certainly_absent(&source, identity.resources().0, rules, view)
+}
+
+/// Whether a copy in a workspace that is not wanted any more may only be hidden; the error names the reads that are
+/// needed first.
+pub(super) fn may_be_hidden(
+    identity: &Identity,
+    rules: &ObjectRules,
+    view: &dyn View,
+) -> Result<bool, Vec<Request>> {
+    let target = identity.target(rules.sides(), rules.remote());
+    // Our own deletion ended it.
+    if identity.origin == Origin::Kcp || view.get(&target) != Seen::Absent || view.wrote(&target) {
+        return Ok(false);
+    }
+    let gone = is_certainly_absent(&target, identity.resources().1, rules, view)?;
+    Ok(!gone)
+}
+
+/// Whether an object of a workspace is absent and every object of its kind is shown.
+fn is_certainly_absent(
+    key: &Key,
+    resource: &str,
+    rules: &ObjectRules,
+    view: &dyn View,
+) -> Result<bool, Vec<Request>> {
+    if view.get(key) != Seen::Absent {
+        return Ok(false);
+    }
+    let scope = Scope::new(&rules.sides().kcp, &binding_kind(), &rules.remote().cluster);
     let Found::All(bindings) = view.find(&scope, &Labels::default()) else {
         return Ok(false);
     };
-    let (group, resource) = (&*source.kind.group, identity.resources().0);
-    let shows = |binding: &Object| shows_all(binding, group, resource);
+    let shows = |binding: &Object| shows_all(binding, &key.kind.group, resource);
     if bindings.is_empty() || !bindings.iter().all(|(_, binding)| shows(binding)) {
         return Ok(false);
     }
-    if !read(&source, view)? {
+    if !read(key, view)? {
         return Ok(false);
     }
     let mut needs = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::RelatedEnds;
-use super::claim_visibility::has_ended;
+use super::claim_visibility::{has_ended, may_be_hidden};
 use super::entry::Entry;
 use super::identity::Identity;
 use super::ledger::{Claimant, Ledger, Wish};
@@ -128,21 +128,49 @@ impl Left<'_> {
         }
     }
 
-    /// Marks links whose originals have ended although nobody saw that: their records are deleted with the object. The
-    /// error names the reads that are needed first.
-    pub(super) fn note_ends(&self, links: &mut [Link]) -> Result<(), Vec<Request>> {
+    /// Marks links of which an end is out of sight. When the object goes: those whose originals have ended although
+    /// nobody saw that, because their records are deleted with the object. Before that: those whose copies are not
+    /// wanted and may only be hidden. The error names the reads that are needed first.
+    pub(super) fn note_absences(
+        &self,
+        links: &mut [Link],
+        leaving: bool,
+    ) -> Result<(), Vec<Request>> {
         let mut needs = Vec::new();
         for link in links {
-            let known = self.memory.entries.get(&link.id);
-            let Some(identity) = known.and_then(|_| Identity::read(&link.id)) else {
+            let known = self.memory.entries.contains_key(&link.id);
+            if !known || !leaving && !self.is_over(&link.source) {
+                continue;
+            }
+            let Some(identity) = Identity::read(&link.id) else {
                 continue;
             };
-            match has_ended(&identity, self.rules, self.view) {
-                Ok(ended) => link.policy.source_ended = ended,
+            let (told, absent) = if leaving {
+                let ended = has_ended(&identity, self.rules, self.view);
+                (ended, &mut link.policy.source_ended)
+            } else {
+                let hidden = may_be_hidden(&identity, self.rules, self.view);
+                (hidden, &mut link.policy.copy_hidden)
+            };
+            match told {
+                Ok(told) => *absent = told,
                 Err(mut reads) => needs.append(&mut reads),
             }
         }
         if needs.is_empty() { Ok(()) } else { Err(needs) }
+    }
+
+    /// Whether the copy of a source is not wanted any more.
+    fn is_over(&self, source: &Source) -> bool {
+        match source {
+            Source::Unwanted(_) => true,
+            Source::Live(key) => match self.view.get(key) {
+                Seen::Present(source) => source.in_deletion(),
+                Seen::Absent => true,
+                Seen::Unknown => false,
+            },
+            Source::Refused(_) => false,
+        }
     }
 
     /// The links of an object that is no longer wanted: its copies stay, except for those without an entry and those of
@@ -186,7 +214,7 @@ impl Left<'_> {
             link
         });
         let mut links: Vec<_> = links.collect();
-        self.note_ends(&mut links)?;
+        self.note_absences(&mut links, true)?;
         Ok((links, stays))
     }
 

@@ -69,9 +69,8 @@ impl Making<'_> {
             }
         }
         let mut subject = self.gathered(subject, made);
-        if leaving {
-            self.remembered().note_ends(&mut subject.links)?;
-        }
+        self.remembered()
+            .note_absences(&mut subject.links, leaving)?;
         Ok(subject)
     }
 

@@ -18,6 +18,11 @@ on_the_playground!(
     a_status_that_is_too_deep_stops_nobody,
 );
 
+on_a_slow_kcp!(
+    an_object_that_is_too_deep_stops_nobody,
+    a_status_that_is_too_deep_stops_nobody,
+);
+
 /// As deep as servers take objects, with room for what is around it.
 const LEVELS: usize = 9_000;
 

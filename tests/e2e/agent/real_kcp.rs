@@ -22,6 +22,7 @@ on_the_playground!(
     credentials_get_the_labels_that_a_consumer_limits_its_claim_to,
     a_label_that_a_consumer_does_not_accept_is_named_to_the_owner,
     credentials_that_leave_the_claim_and_come_back_get_what_changed,
+    credentials_that_end_out_of_sight_go_when_they_show_again,
     what_a_consumer_puts_in_the_place_of_its_credentials_is_its_own,
     an_object_goes_though_its_credentials_have_left_the_claim,
     an_export_that_is_made_anew_finds_all_its_objects_and_copies,
@@ -43,6 +44,7 @@ on_a_slow_kcp!(
     credentials_get_the_labels_that_a_consumer_limits_its_claim_to,
     a_label_that_a_consumer_does_not_accept_is_named_to_the_owner,
     credentials_that_leave_the_claim_and_come_back_get_what_changed,
+    credentials_that_end_out_of_sight_go_when_they_show_again,
     what_a_consumer_puts_in_the_place_of_its_credentials_is_its_own,
     an_object_goes_though_its_credentials_have_left_the_claim,
     an_export_that_is_made_anew_finds_all_its_objects_and_copies,
@@ -180,13 +182,17 @@ async fn await_taken(world: &World, mark: u64) {
 /// Waits until an object of a workspace is out of the agent's sight.
 async fn await_hidden(world: &World, team: &Team, at: &str) -> Result<()> {
     let view = view(world, &team.cluster).await?;
-    eventually(SOON, "it is hidden", async || {
-        let found = view.find(at).await?;
-        ensure!(found.is_none(), "it is shown");
+    await_missing(&view, at).await;
+    Ok(())
+}
+
+async fn await_missing(plane: &Plane, at: &str) {
+    eventually(SOON, &format!("{at} is missing"), async || {
+        let found = plane.find(at).await?;
+        ensure!(found.is_none(), "{found:?}");
         anyhow::Ok(())
     })
     .await;
-    Ok(())
 }
 
 /// Makes an object with a Secret that its provider hands out.
@@ -536,12 +542,30 @@ async fn credentials_that_leave_the_claim_and_come_back_get_what_changed(
     await_condition(world, &stage.published, "Synchronizing").await;
     // It is still the agent's: it goes with its original.
     world.service.delete(&from).await?;
-    eventually(SOON, "the copy goes", async || {
-        let found = stage.team.plane.find(&to).await?;
-        ensure!(found.is_none(), "{found:?}");
-        Ok(())
-    })
-    .await;
+    await_missing(&stage.team.plane, &to).await;
+    Ok(())
+}
+
+async fn credentials_that_end_out_of_sight_go_when_they_show_again(world: &World) -> Result<()> {
+    let mut stage = limited(world).await?;
+    for (name, killed) in [("lamp", false), ("lantern", true)] {
+        let (from, to) = handed_out(&stage, name, "MQ==").await?;
+        await_value(&stage.team.plane, &to, "MQ==").await;
+        let label = |value: Value| json!({"metadata": {"labels": {"for": value}}});
+        stage.team.plane.merge(&to, label(Value::Null)).await?;
+        await_hidden(world, &stage.team, &to).await?;
+        world.service.delete(&from).await?;
+        stage.marker(&format!("after-{name}")).await;
+        if killed {
+            stage.agent.kill().await?;
+            stage.agent = world.start_agent()?;
+            stage.marker("again").await;
+        }
+        stage.team.plane.get(&to).await?;
+        stage.team.plane.merge(&to, label(json!("agents"))).await?;
+        await_missing(&stage.team.plane, &to).await;
+    }
+    await_condition(world, &stage.published, "Synchronizing").await;
     Ok(())
 }
 

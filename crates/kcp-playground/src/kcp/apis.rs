@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::store::Read;
 use kube_lang::object::Object;
 use kube_schema::crd::{self, Definition};
-use kube_schema::field::{self, FieldError};
+use kube_schema::field::FieldError;
 
 const GROUP: &str = "apis.kcp.io";
 
@@ -106,20 +106,15 @@ impl Strategy for Schemas {
         if admission.old.is_none()
             && let Err(errors) = Definition::from_resource_schema(&value)
         {
-            let why = field::aggregate(&errors);
-            return Err(refuse("apiresourceschemas", object, &why));
-        }
-        if let Some(old) = admission.old
-            && old.as_value()["spec"] != value["spec"]
-        {
-            return Err(refuse("apiresourceschemas", object, "spec is immutable"));
+            let name = object.name();
+            return Err(Status::invalid(GROUP, "APIResourceSchema", name, &errors));
         }
         *object = Object::new(value).map_err(Status::internal)?;
         Ok(())
     }
 
-    fn validate(&self, _admission: &Admission<'_>, _object: &Object) -> Vec<FieldError> {
-        Vec::new()
+    fn validate(&self, admission: &Admission<'_>, object: &Object) -> Vec<FieldError> {
+        immutable(admission, object, "spec")
     }
 }
 
@@ -223,6 +218,15 @@ impl Strategy for Bindings {
             refuse("apibindings", object, &why)
         })?;
         check_annotations("apibindings", object)?;
+        for claim in objects::items(object.as_value(), "/spec/permissionClaims") {
+            let selector = &claim["selector"];
+            let fields = ["matchLabels", "matchExpressions"];
+            let some = fields.iter().any(|field| !selector[field].is_null());
+            if selector.is_object() && some == (selector["matchAll"] == true) {
+                let why = "spec.permissionClaims: a claim has one selector, matchAll or by labels";
+                return Err(refuse("apibindings", object, why));
+            }
+        }
         if !admission.subresource.is_empty() {
             return Ok(());
         }

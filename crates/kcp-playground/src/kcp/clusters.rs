@@ -62,6 +62,7 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status>
         "Initializing"
     };
     cluster.set_label(PHASE, phase);
+    objects::add_finalizer(&mut cluster, FINALIZER);
     let metadata = cluster.metadata_mut();
     metadata.insert("generation".into(), 1.into());
     let own = OWN_INITIALIZERS.iter().map(|name| Value::from(*name));
@@ -89,8 +90,11 @@ pub(super) fn make(tx: &mut Tx<'_>, plan: &NewCluster<'_>) -> Result<(), Status>
     root.insert("status".into(), status);
     waiting::label(&mut cluster);
     let mut cluster = cluster.into_value();
-    let initialized = workspaces::initialized(initializers);
-    conditions::set(&mut cluster, &[initialized], &namespaces::timestamp(tx));
+    let stated = [
+        workspaces::initialized(initializers),
+        Condition::good("APIBindingsReconciled"),
+    ];
+    conditions::set(&mut cluster, &stated, &namespaces::timestamp(tx));
     objects::put_value(tx, &key, cluster)?;
     for namespace in NAMESPACES {
         namespaces::ensure(tx, plan.cluster, namespace)?;
@@ -169,8 +173,6 @@ pub(super) fn end(tx: &mut Tx<'_>, key: &Key) -> Result<bool, Status> {
     };
     let mut object = stored.object();
     if !object.in_deletion() {
-        // Else its first write in deletion would be its end.
-        objects::add_finalizer(&mut object, FINALIZER);
         namespaces::mark(tx, &mut object);
     }
     let terminators = objects::items(object.as_value(), Stage::Terminating.field());

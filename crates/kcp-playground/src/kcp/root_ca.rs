@@ -1,4 +1,4 @@
-//! What every namespace of a workspace comes with: the certificate by which the server is known.
+//! What every namespace of a workspace comes with: the certificate by which the server is known, and an account.
 
 use serde_json::json;
 
@@ -8,12 +8,17 @@ use crate::status::Status;
 use crate::store::{Key, Settler, Table, Tx};
 use kube_lang::object::Gvk;
 
-const NAME: &str = "kube-root-ca.crt";
+const CERTIFICATE: &str = "kube-root-ca.crt";
+/// Kind, resource, name.
+const CONTENTS: [(&str, &str, &str); 2] = [
+    ("ConfigMap", "configmaps", CERTIFICATE),
+    ("ServiceAccount", "serviceaccounts", "default"),
+];
 const ABOUT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
     guaranteed across distributions of Kubernetes clusters.";
 
-/// Makes the ConfigMap, and makes it again.
+/// Makes them, and makes them again.
 pub(super) struct RootCa {
     /// In PEM.
     pub(super) certificate: String,
@@ -21,16 +26,19 @@ pub(super) struct RootCa {
 
 impl Settler for RootCa {
     fn settle(&self, tx: &mut Tx<'_>, changed: &[Key]) -> Result<(), Status> {
-        for key in changed {
+        for (key, (kind, plural, name)) in changed
+            .iter()
+            .flat_map(|key| CONTENTS.map(|what| (key, what)))
+        {
             let namespace = if key.is("", "namespaces") {
                 key.name()
-            } else if key.is("", "configmaps") && **key.name() == *NAME {
+            } else if key.is("", plural) && **key.name() == *name {
                 key.namespace()
             } else {
                 continue;
             };
             let cluster = key.cluster();
-            let place = Table::new("", "configmaps", "").key(cluster, namespace, NAME);
+            let place = Table::new("", plural, "").key(cluster, namespace, name);
             let stays = |key: Key| {
                 tx.get(&key)
                     .is_some_and(|stored| !stored.cached().in_deletion())
@@ -41,11 +49,13 @@ impl Settler for RootCa {
             {
                 continue;
             }
-            let mut map = objects::new(tx, &Gvk::new("", "v1", "ConfigMap"), &place);
-            map.set_annotation("kubernetes.io/description", ABOUT);
-            let data = json!({"ca.crt": self.certificate});
-            map.root_mut().insert("data".into(), data);
-            tx.put(&place, map)?;
+            let mut object = objects::new(tx, &Gvk::new("", "v1", kind), &place);
+            if name == CERTIFICATE {
+                object.set_annotation("kubernetes.io/description", ABOUT);
+                let data = json!({"ca.crt": self.certificate});
+                object.root_mut().insert("data".into(), data);
+            }
+            tx.put(&place, object)?;
         }
         Ok(())
     }

@@ -45,11 +45,18 @@ impl Strategy for Workspaces {
             let was = admission
                 .old
                 .map_or("", |old| objects::text(old.as_value(), &at));
-            if was.is_empty() && !objects::text(object.as_value(), &at).is_empty() {
+            let is = objects::text(object.as_value(), &at);
+            let fixed = was.is_empty() || field == "URL";
+            if fixed && !is.is_empty() && is != was {
                 return Err(refuse(object, &format!("spec.{field} cannot be set")));
             }
         }
         if let Some(old) = admission.old {
+            if admission.subresource == "status"
+                && old.root().get("status") != object.root().get("status")
+            {
+                return Err(refuse(object, "status is written by the server alone"));
+            }
             keep(old, object);
             return Ok(());
         }
@@ -300,11 +307,7 @@ fn postpone(tx: &mut Tx<'_>, key: &Key, workspace: Object, why: &str) -> Result<
 /// Phase and conditions of a workspace that has a cluster.
 fn state(tx: &Tx<'_>, value: &mut Value, initializers: &[String]) {
     let ready = initializers.is_empty();
-    let phase = match ready {
-        true if fails(value) => "Unavailable",
-        true => "Ready",
-        false => "Initializing",
-    };
+    let phase = if ready { "Ready" } else { "Initializing" };
     if !value["status"].is_object() {
         value["status"] = json!({});
     }
@@ -337,17 +340,6 @@ pub(super) fn initialized(initializers: &[String]) -> Condition {
     Condition::waiting("WorkspaceInitialized", "InitializerExists", message)
 }
 
-/// Whether something is the matter with a workspace that was ready.
-fn fails(workspace: &Value) -> bool {
-    objects::items(workspace, "/status/conditions").any(|condition| {
-        // Of its beginning it is told otherwise.
-        let kind = objects::text(condition, "/type");
-        kind.starts_with("Workspace")
-            && !["WorkspaceScheduled", "WorkspaceInitialized"].contains(&kind)
-            && condition["status"] == "False"
-    })
-}
-
 /// An id that no cluster has or, as far as chance goes, ever had.
 fn free_id(read: &dyn Read) -> String {
     loop {
@@ -369,13 +361,9 @@ impl Settler for WorkspaceLifecycle {
         let mut going = BTreeSet::new();
         for key in changed {
             if key.table == *tree::WORKSPACES {
-                let in_deletion = tx
-                    .get(key)
-                    .is_some_and(|stored| stored.cached().in_deletion());
-                if in_deletion {
+                let stored = tx.get(key);
+                if stored.is_some_and(|stored| stored.cached().in_deletion()) {
                     going.insert(key.clone());
-                } else {
-                    look_again(tx, key)?;
                 }
             } else if key.table == *tree::CLUSTERS {
                 follow(tx, key)?;
@@ -405,15 +393,6 @@ fn owner(cluster: &Stored) -> Option<Key> {
         objects::text(owner, "/name"),
     );
     Some(tree::WORKSPACES.key(parent, "", name))
-}
-
-/// Brings the phase of a workspace in step with what its conditions say by now.
-fn look_again(tx: &mut Tx<'_>, key: &Key) -> Result<(), Status> {
-    let cluster = tx.get(key).and_then(|stored| tree::cluster_of(&stored));
-    match cluster.map(|cluster| tree::cluster_key(&cluster)) {
-        Some(cluster) if tx.get(&cluster).is_some() => follow(tx, &cluster),
-        _ => Ok(()),
-    }
 }
 
 /// Brings a workspace in step with its cluster's initialization.

@@ -108,6 +108,45 @@ fn an_original_that_nobody_can_hide_leaves_no_state_when_it_is_not_there() {
 }
 
 #[test]
+fn a_copy_whose_original_ends_while_it_is_hidden_goes_when_it_shows() {
+    let down = || json!([entry("down", "service", by_path("spec.down"))]);
+    let bind = |stage: &Stage, claim: Value| {
+        let binds = json!({"metadata": {"name": "api"}, "spec": {"permissionClaims": [claim]},
+            "status": {"appliedPermissionClaims": [{"resource": "secrets", "all": true}]}});
+        let scope = Scope::new(&Sides::default().kcp, &binding_kind(), C);
+        stage
+            .hands
+            .put(&scope.key(None, "api"), &Object::new(binds).unwrap());
+    };
+    let selecting = || json!({"resource": "secrets", "state": "Accepted"});
+    for shows in [true, false] {
+        let mut stage = Stage::new(down());
+        bind(&stage, selecting());
+        let original = stage.secret("service", "", C, "d");
+        let copy = stage.secret("kcp", C, "default", "d");
+        stage.put(&original, "x");
+        stage.create(C, "a", json!({"down": "d"}));
+        stage.rest(C, "a");
+        let hidden = stage.hands.hide(&copy).unwrap();
+        stage.hands.delete(&original);
+        stage.rest(C, "a");
+        assert_eq!(stage.remembered(), 1);
+        stage.restarted(json!({"related": down()}));
+        stage.rest(C, "a");
+        if shows {
+            stage.hands.put(&copy, &hidden);
+        } else {
+            // Nothing can be hidden any more: it was deleted.
+            let all = json!({"resource": "secrets", "all": true, "state": "Accepted"});
+            bind(&stage, all);
+        }
+        stage.rest(C, "a");
+        assert!(stage.value(&copy).is_none());
+        assert_eq!(stage.remembered(), 0);
+    }
+}
+
+#[test]
 fn an_object_that_vanishes_keeps_all_that_was_made_for_it() {
     let (stage, original, copy) = carried(up(), json!({"up": "u"}));
     stage.hands.hide(&stage.anchor(C, "a"));

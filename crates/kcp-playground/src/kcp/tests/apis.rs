@@ -117,12 +117,12 @@ async fn a_schema_is_checked_and_then_fixed() {
     world
         .post(&at, wrong)
         .await
-        .refused(403, "Forbidden", "must end in .crontabs.example.com");
+        .refused(422, "Invalid", "must end in .crontabs.example.com");
     let change = json!({"spec": {"scope": "Cluster"}});
     world
         .patch(&format!("{at}/v1.crontabs.example.com"), change)
         .await
-        .refused(403, "Forbidden", "immutable");
+        .refused(422, "Invalid", "immutable");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     world
         .patch(&format!("{at}/v1.crontabs.example.com"), label)

@@ -122,30 +122,3 @@ async fn root_exports_what_a_kcp_exports() {
     assert_eq!(shards.as_array().unwrap().len(), 1);
     assert_eq!(shards[0]["name"], "shards");
 }
-
-#[tokio::test]
-async fn a_workspace_with_something_the_matter_is_unavailable() {
-    let world = World::new();
-    world.workspace("root", "org").await;
-    let at = format!("/clusters/root{WORKSPACES}/org");
-    let mut there = world.get(&at).await.ok();
-    let good = there["status"]["conditions"].clone();
-    let bad = json!({
-        "type": "WorkspaceFine", "status": "False", "reason": "Broken", "lastTransitionTime": "2026-01-01T00:00:00Z",
-    });
-    let mut all = good.as_array().unwrap().clone();
-    all.push(bad);
-    there["status"]["conditions"] = all.into();
-    let status = format!("{at}/status");
-    let there = world.put(&status, there).await.ok();
-    assert_eq!(there["status"]["phase"], "Unavailable");
-    assert_eq!(
-        there["metadata"]["labels"]["tenancy.kcp.io/phase"],
-        "Unavailable"
-    );
-    let healed = world
-        .patch(&status, json!({"status": {"conditions": good}}))
-        .await
-        .ok();
-    assert_eq!(healed["status"]["phase"], "Ready");
-}
