@@ -148,5 +148,6 @@ fn options(story: &Story<'_>) -> AgentOptions {
             service: IN_FLIGHT,
         },
         deletion_brake: DeletionBrake::Share(0.5),
+        workspace_cache: None,
     }
 }

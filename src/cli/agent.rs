@@ -114,6 +114,15 @@ pub(super) struct AgentArgs {
     )]
     deletion_brake: String,
 
+    /// Cache at most this many MiB of a workspace's objects of one kind; 0 disables
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 64,
+        allow_hyphen_values = true
+    )]
+    workspace_cache_mib: usize,
+
     /// Positional arguments; they are ignored
     #[arg(hide = true, value_name = "IGNORED")]
     strays: Vec<String>,
@@ -189,6 +198,7 @@ impl AgentArgs {
             max_in_flight_kcp: self.max_in_flight_kcp,
             max_in_flight_service: self.max_in_flight_service,
             deletion_brake: self.deletion_brake,
+            workspace_cache_mib: self.workspace_cache_mib,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::locate::LocatedCopy;
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{NOT_CONTENT, add_settings, merge, overwrite, string_map};
 use super::pass::{
-    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, too_deep, unlocked,
+    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, unlocked, unread,
     without_foreign_finalizers,
 };
 use super::pending::{PendingChange, effective};
@@ -44,7 +44,7 @@ pub(super) fn content(
         return Ok(status_while_deleting(pass, link, Some(source), copy));
     }
     if object.is_fragment() {
-        return Err(too_deep(key));
+        return Err(unread(key, object));
     }
     if !copy.marked {
         let claimed = claim(link, source, key, object, copy.made);

@@ -13,7 +13,7 @@ use super::key::Key;
 use super::link::{Adoption, Identity, Link};
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{equals, merge};
-use super::pass::{EntryUpdate, Lookup, Pass, Turn, add_finalizer, locked, too_deep};
+use super::pass::{EntryUpdate, Lookup, Pass, Turn, add_finalizer, locked, unread};
 use super::pending::PendingChange;
 use super::reason::{Code, Reason};
 use super::request::{Effect, Request};
@@ -205,7 +205,7 @@ pub(super) fn adopt(
         return Ok(Turn::end(Code::WaitingForDeletion).of(key));
     }
     if object.is_fragment() {
-        return Err(too_deep(key));
+        return Err(unread(key, object));
     }
     let desired = pass.facts().desired(link, source, Some(object))?;
     let made = match link.policy.adoption {

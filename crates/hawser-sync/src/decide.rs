@@ -43,7 +43,9 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
         Some(place) => match pass.lookup(&place.key) {
             Lookup::Read(request) => Err(Turn::read(request)),
             Lookup::Absent => Ok(()),
-            Lookup::Present(stored) if stored.is_fragment() => Err(Turn::too_deep(&place.key)),
+            Lookup::Present(stored) if stored.is_fragment() => {
+                Err(Turn::unread(&place.key, &stored))
+            }
             Lookup::Present(stored) => {
                 pass.memory = view.facts().memory(place, &stored, &subject.links);
                 pass.stored = Some(stored);
@@ -62,7 +64,7 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
         Ok(Lookup::Absent) => pass.retract_all(None),
         Ok(Lookup::Present(anchor)) if pass.retracts(&anchor) => pass.retract_all(Some(&anchor)),
         Ok(Lookup::Present(anchor)) if anchor.is_fragment() => {
-            pass.everywhere(Turn::too_deep(&subject.anchor))
+            pass.everywhere(Turn::unread(&subject.anchor, &anchor))
         }
         Ok(Lookup::Present(anchor)) => pass.sync_all(&anchor),
     };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use kube_lang::object::Object;
+use kube_lang::object::{Missing, Object};
 
 /// The fingerprint of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +41,10 @@ impl Fingerprint {
                 text.count();
             }
         });
-        if object.is_fragment() {
-            text.hash.update(b"~");
+        match object.missing() {
+            None => {}
+            Some(Missing::TooDeep) => text.hash.update(b"~"),
+            Some(Missing::LeftOut) => text.hash.update(b"-"),
         }
         (Self::cut(text.hash), text.bytes)
     }

@@ -44,6 +44,7 @@ pub use link::{Link, Policy, Source, Target};
 pub use look::{PassView, Store};
 pub use memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Snapshot};
 pub use merge::equals;
+pub use pass::unread;
 pub use pending::PendingChange;
 pub use reason::{Code, Reason};
 pub use report::{Outcome, Report};

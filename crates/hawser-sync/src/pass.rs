@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use kube_lang::object::Object;
+use kube_lang::object::{Missing, Object};
 
 use super::facts::Facts;
 use super::fingerprint::Fingerprint;
@@ -74,8 +74,8 @@ impl Turn {
     }
 
     /// Only the metadata of this object can be read: it is not changed.
-    pub(super) fn too_deep(key: &Key) -> Self {
-        Self::end(too_deep(key))
+    pub(super) fn unread(key: &Key, object: &Object) -> Self {
+        Self::end(unread(key, object))
     }
 
     #[must_use]
@@ -240,8 +240,13 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
     Reason::new(code, format!("{} {about}: {failure}", request.verb()))
 }
 
-pub(super) fn too_deep(key: &Key) -> Reason {
-    Reason::new(Code::TooDeep, key.to_string())
+/// The reason of a link that needs an object of which only a fragment is known.
+pub fn unread(key: &Key, object: &Object) -> Reason {
+    let code = match object.missing() {
+        Some(Missing::LeftOut) => Code::CacheLimitExceeded,
+        Some(Missing::TooDeep) | None => Code::TooDeep,
+    };
+    Reason::new(code, key.to_string())
 }
 
 /// The patch that adds the finalizer to an object.

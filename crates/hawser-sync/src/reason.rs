@@ -113,6 +113,7 @@ codes! {
     Forbidden: Refused, "the request is not allowed";
     TooLarge: Refused, "the object is too large";
     TooDeep: Refused, "the object is nested too deeply to be read";
+    CacheLimitExceeded: Refused, "the objects of the workspace exceed the cache limit";
     StateTooLarge: Refused, "the last known state is too large to be stored";
     StateNotKept: Refused, "the last known state cannot be stored without loss";
     MutationFailed: Refused, "a mutation could not be applied";

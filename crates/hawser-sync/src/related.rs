@@ -42,7 +42,9 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
             let turn = retract(pass, link, Some(&source), fate, Extent::Link);
             return (turn, false);
         }
-        Lookup::Present(source) if source.is_fragment() => return (Turn::too_deep(key), false),
+        Lookup::Present(source) if source.is_fragment() => {
+            return (Turn::unread(key, &source), false);
+        }
         Lookup::Present(source) => source,
     };
     if let Some(turn) = drop_foreign_finalizer(pass, link, key, &source) {

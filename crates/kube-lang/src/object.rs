@@ -78,7 +78,16 @@ pub fn json_type(value: &Value) -> &'static str {
 pub struct Object {
     value: Value,
     #[serde(skip)]
-    is_fragment: bool,
+    missing: Option<Missing>,
+}
+
+/// The reason why only the type and the metadata of an object are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is nested too deeply to be read.
+    TooDeep,
+    /// It was left out, because too much is kept of its cluster.
+    LeftOut,
 }
 
 impl Object {
@@ -100,7 +109,7 @@ impl Object {
         }
         Ok(Self {
             value,
-            is_fragment: false,
+            missing: None,
         })
     }
 
@@ -109,14 +118,33 @@ impl Object {
     pub fn fragment(value: Value) -> Result<Self, ObjectError> {
         let whole = Self::new(value)?;
         Ok(Self {
-            is_fragment: true,
+            missing: Some(Missing::TooDeep),
             ..whole
         })
     }
 
+    /// The type, identity and labels of this object, which is left out.
+    #[must_use]
+    pub fn left_out(&self) -> Self {
+        let mut root = self.root().clone();
+        root.retain(|field, _| ["apiVersion", "kind", "metadata"].contains(&field.as_str()));
+        if let Some(metadata) = root.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|field, _| !["annotations", "managedFields"].contains(&field.as_str()));
+        }
+        Self {
+            value: Value::Object(root),
+            missing: Some(Missing::LeftOut),
+        }
+    }
+
     /// True if the object has more fields than are known here: a missing field may still exist.
     pub fn is_fragment(&self) -> bool {
-        self.is_fragment
+        self.missing.is_some()
+    }
+
+    /// The reason why fields are missing, if any are.
+    pub fn missing(&self) -> Option<Missing> {
+        self.missing
     }
 
     /// An empty object of a kind, to be filled in.
@@ -132,7 +160,7 @@ impl Object {
         root.insert("metadata".into(), Value::Object(metadata));
         Self {
             value: Value::Object(root),
-            is_fragment: false,
+            missing: None,
         }
     }
 

@@ -27,6 +27,7 @@ const FLAGS: &[&str] = &[
     "--max-in-flight-kcp",
     "--max-in-flight-service",
     "--deletion-brake",
+    "--workspace-cache-mib",
 ];
 
 fn parse(args: &[&str]) -> Result<AgentArgs, clap::Error> {
@@ -217,6 +218,7 @@ fn defaults_are_the_originals_and_ours() {
     assert_eq!(options.in_flight.kcp.get(), 32);
     assert_eq!(options.in_flight.service.get(), 32);
     assert_eq!(options.deletion_brake, DeletionBrake::Share(0.5));
+    assert_eq!(options.workspace_cache, Some(64 << 20));
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl Bindings {
             }
             Binding::Leaving => {
                 let known = seen.insert(Arc::clone(name), true);
+                // Seen for the first time, as after a restart: its objects still wait to be released.
+                let all = seen.values().all(|leaving| *leaving);
+                if known.is_none() && all && self.engaged.insert(Arc::clone(cluster)) {
+                    return Engagement::Engaged;
+                }
                 if known != Some(true) && self.is_leaving(cluster) {
                     Engagement::Leaving
                 } else {
@@ -169,6 +174,24 @@ mod tests {
         observe(&mut bindings, "c", Binding::Gone);
         observe(&mut bindings, "b", Binding::Gone);
         assert!(!bindings.is_bound("c"));
+    }
+
+    #[test]
+    fn a_workspace_that_unbinds_when_it_is_seen_first_takes_part_and_is_not_bound() {
+        let mut bindings = Bindings::default();
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Leaving),
+            Engagement::Engaged
+        );
+        assert!(bindings.takes_part("c") && !bindings.is_bound("c"));
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Leaving),
+            Engagement::Same
+        );
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Gone),
+            Engagement::Disengaged
+        );
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl EventHandler for Dispatch {
             self.handle(source, &change, None);
         } else if change.object.is_fragment() && change.what != What::Gone {
             let (kind, name) = (&change.key.kind, &*change.key.name);
-            warn!(%kind, name, "an object is nested too deeply to be read; keeping its last known state");
+            warn!(%kind, name, "an object cannot be read whole; keeping its last known state");
         } else {
             // Nobody listens only while the process ends.
             let _ = self

@@ -198,6 +198,9 @@ fn refusal_text(code: Code) -> &'static str {
         Code::TooDeep => {
             "cannot be processed: it, or what the service made of it, is nested deeper than 127 levels"
         }
+        Code::CacheLimitExceeded => {
+            "cannot be processed: the objects of its workspace exceed the size that the service accepts"
+        }
         Code::StateTooLarge => "is too large to be copied",
         Code::StateNotKept => "has a value that cannot be copied",
         Code::MutationFailed => "cannot be processed: it does not fit the rules of the service",

@@ -68,6 +68,8 @@ pub struct AgentOptions {
     pub health_address: Option<String>,
     pub in_flight: InFlight,
     pub deletion_brake: DeletionBrake,
+    /// Bytes of a workspace's objects of one kind in the caches; no limit if there is none.
+    pub workspace_cache: Option<usize>,
 }
 
 /// The values on a command line. An empty text was not given.
@@ -90,6 +92,7 @@ pub struct RawAgentArgs {
     pub max_in_flight_kcp: usize,
     pub max_in_flight_service: usize,
     pub deletion_brake: String,
+    pub workspace_cache_mib: usize,
 }
 
 /// Valid options, and warnings about them.
@@ -125,6 +128,10 @@ pub enum FlagError {
         "--deletion-brake {0:?} is not a share: use a number above 0 and up to 1, a percentage such as 50%, or off"
     )]
     DeletionBrake(String),
+    #[error(
+        "--workspace-cache-mib must be 0 (no limit) or at least 2, because one object may have 1.5 MiB"
+    )]
+    WorkspaceCache,
 }
 
 /// All invalid flags.
@@ -195,6 +202,14 @@ impl RawAgentArgs {
             &mut problems,
         );
         let deletion_brake = value_or_noted(read_brake(&self.deletion_brake), &mut problems);
+        let workspace_cache = match self.workspace_cache_mib {
+            0 => None,
+            1 => {
+                problems.push(FlagError::WorkspaceCache);
+                None
+            }
+            mib => Some(mib.saturating_mul(1 << 20)),
+        };
         let (Some(selector), Some(kcp), Some(service), Some(deletion_brake), true) =
             (selector, kcp, service, deletion_brake, problems.is_empty())
         else {
@@ -226,6 +241,7 @@ impl RawAgentArgs {
             health_address: address(self.health_address),
             in_flight: InFlight { kcp, service },
             deletion_brake,
+            workspace_cache,
         };
         Ok(ValidAgentArgs { options, warnings })
     }
@@ -319,6 +335,7 @@ mod tests {
             max_in_flight_kcp: 32,
             max_in_flight_service: 32,
             deletion_brake: "0.5".to_owned(),
+            workspace_cache_mib: 64,
             ..RawAgentArgs::default()
         }
     }

@@ -211,7 +211,10 @@ impl Agent {
         metrics: &Arc<Metrics>,
     ) -> Self {
         let sides = Sides::default();
-        let cache = Cache::new();
+        let cache = match options.workspace_cache {
+            Some(most) => Cache::limited(&sides.kcp, most),
+            None => Cache::new(),
+        };
         cache.route(&sides.service, "", &SERVICE.into());
         let names = ResourceNames::new(&sides);
         let (dispatch, events) =

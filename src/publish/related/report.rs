@@ -24,7 +24,10 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
         let code = outcome.map_or(Code::NotSeen, |outcome| outcome.reason.code);
         // Until the whole is known, what is said stays.
         if matches!(code.class(), Class::Retry | Class::Working)
-            || matches!(code, Code::WaitingForOthers | Code::TooDeep)
+            || matches!(
+                code,
+                Code::WaitingForOthers | Code::TooDeep | Code::CacheLimitExceeded
+            )
         {
             return None;
         }

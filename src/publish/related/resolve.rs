@@ -312,7 +312,7 @@ impl ResolveInputs<'_> {
         match &selecting.rewrite {
             NameRule::Regex(rewriting) => rewriting.apply(&key.name).map_err(|e| refused(&e)),
             NameRule::Template { .. } if object.is_fragment() => {
-                Err(Reason::new(Code::TooDeep, key.to_string()))
+                Err(hawser_sync::unread(key, object))
             }
             NameRule::Template { template, .. } => {
                 let mut data = self.both();

@@ -18,6 +18,7 @@ on_the_playground!(
     a_workspace_that_is_refused_holds_up_nobody_else,
     workspaces_that_do_not_answer_hold_up_nobody_else,
     workspaces_whose_copies_hang_hold_up_nobody_else,
+    eight_workspaces_that_hang_at_once_leave_workers_to_another,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
     a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
 );
@@ -143,6 +144,31 @@ async fn workspaces_that_do_not_answer_hold_up_nobody_else(world: &World) -> Res
 
 async fn workspaces_whose_copies_hang_hold_up_nobody_else(world: &World) -> Result<()> {
     two_hang(world, |stage, team| copies_of(stage, Some(team))).await
+}
+
+async fn eight_workspaces_that_hang_at_once_leave_workers_to_another(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let mut hanging = vec![stage.team.clone()];
+    for number in 1..8 {
+        hanging.push(world.team(&format!("hanging{number}")).await?);
+    }
+    let other = world.team("other").await?;
+    for team in hanging.iter().chain([&other]) {
+        world.await_marker(&stage.kind, team).await;
+    }
+    for team in &hanging {
+        let fault = Fault::new(marks_of(&stage, team), NEVER);
+        world.playground.faults().add(fault);
+    }
+    let made = hanging.iter().map(|team| make_many(&stage, team));
+    futures::future::join_all(made).await;
+    // All but a few requests that may be under way are.
+    await_struck(world, IN_FLIGHT * 3 / 4).await;
+    lives(&stage, &other).await?;
+    // Those that wait behind them give their workers back.
+    let told = "not sent: too many requests";
+    stage.agent.await_log(SOON, told).await?;
+    Ok(())
 }
 
 async fn what_waits_for_its_turn_is_not_sent_once_it_is_disabled(world: &World) -> Result<()> {

@@ -7,7 +7,10 @@ use testbed::eventually;
 use super::SOON;
 use super::world::{World, has};
 
-on_the_playground!(large_objects_of_a_workspace_cost_neither_others_their_turn_nor_the_lease,);
+on_the_playground!(
+    large_objects_of_a_workspace_cost_neither_others_their_turn_nor_the_lease,
+    beyond_the_cache_limit_of_a_workspace_nothing_is_copied_and_nothing_is_lost,
+);
 
 on_our_ground!(objects_as_large_as_servers_take_are_kept_in_step,);
 
@@ -62,6 +65,69 @@ async fn large_objects_of_a_workspace_cost_neither_others_their_turn_nor_the_lea
         Ok(())
     })
     .await;
+    Ok(())
+}
+
+async fn beyond_the_cache_limit_of_a_workspace_nothing_is_copied_and_nothing_is_lost(
+    world: &World,
+) -> Result<()> {
+    let kind = world.gadgets().await?;
+    let published = world.publish(&kind, json!({})).await?;
+    let begin = || world.launch()?.arg("--workspace-cache-mib=2").spawn();
+    let agent = begin()?;
+    world.await_published(&published).await;
+    let (heavy, light) = (world.team("heavy").await?, world.team("light").await?);
+    // There is room for one of these.
+    let large = || "x".repeat(1_200_000);
+    heavy.make(&kind, "lamp", json!({"size": 1})).await;
+    world.await_copy(&kind, heavy.of("lamp")).await;
+    heavy.make(&kind, "large0", json!({"blob": large()})).await;
+    world.await_copy(&kind, heavy.of("large0")).await;
+    heavy.make(&kind, "large1", json!({"blob": large()})).await;
+    let grown = json!({"spec": {"size": 2, "blob": large()}});
+    heavy.patch(&kind, "lamp", grown).await?;
+    for name in ["large1", "lamp"] {
+        eventually(SOON, "its owner is told", async || -> Result<()> {
+            let told = heavy
+                .plane
+                .list("/api/v1/namespaces/default/events")
+                .await?;
+            let is_told = |event: &Value| {
+                let message = event["message"].as_str().unwrap_or_default();
+                event["involvedObject"]["name"] == name && message.contains("exceed the size")
+            };
+            ensure!(told.iter().any(is_told), "{told:?}");
+            Ok(())
+        })
+        .await;
+    }
+    light.make(&kind, "large", json!({"blob": large()})).await;
+    world.await_copy(&kind, light.of("large")).await;
+    world.await_marker(&kind, &heavy).await;
+
+    // Another process reads them in another order, and leaves out one that has a copy.
+    agent.kill().await?;
+    let _agent = begin()?;
+    for team in [&heavy, &light] {
+        world.await_marker(&kind, team).await;
+    }
+    ensure!(world.copy(&kind, heavy.of("large1")).await?.is_none());
+    let standing = world.copy(&kind, heavy.of("large0")).await?;
+    ensure!(standing.is_some(), "a copy is gone");
+    world
+        .await_in_copy(&kind, heavy.of("lamp"), "/spec/size", json!(2))
+        .await;
+    heavy.delete(&kind, "large0").await?;
+    heavy.await_gone(&kind, "large0").await;
+    world.await_no_copy(&kind, heavy.of("large0")).await;
+    heavy.delete(&kind, "lamp").await?;
+    heavy.await_gone(&kind, "lamp").await;
+    // There is room again.
+    let changed = json!({"spec": {"size": 3}});
+    heavy.patch(&kind, "large1", changed).await?;
+    world
+        .await_in_copy(&kind, heavy.of("large1"), "/spec/size", json!(3))
+        .await;
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod administrator;
 mod consumer;
 mod related;
 mod storm;
+mod webhooks;
 
 use storm::who_has_more_than_half_of_all_workspaces_makes_only_its_own_deletions_wait;
 
@@ -30,6 +31,7 @@ on_the_playground!(
     objects_of_a_hostile_consumer_harm_nobody_else,
     related_objects_of_a_hostile_consumer_harm_nobody_else,
     the_administrator_of_a_hostile_workspace_harms_nobody_else,
+    webhooks_of_a_hostile_workspace_harm_nobody_else,
     who_has_more_than_half_of_all_workspaces_makes_only_its_own_deletions_wait,
 );
 
@@ -250,6 +252,16 @@ impl<'w> Scene<'w> {
             .add(Fault::new(matcher, action));
     }
 
+    /// A Secret that the service made for an object of the hostile workspace.
+    async fn serve_secret(&self, name: &str, data: Value) {
+        let place = secrets().within(&self.bad.cluster);
+        let _refused = self
+            .world()
+            .service
+            .create(&place, &secret(name, data))
+            .await;
+    }
+
     fn calm(&self) {
         self.world().playground.faults().clear();
     }
@@ -367,4 +379,8 @@ async fn related_objects_of_a_hostile_consumer_harm_nobody_else(world: &World) -
 
 async fn the_administrator_of_a_hostile_workspace_harms_nobody_else(world: &World) -> Result<()> {
     administrator::attacks(&mut Scene::begin(world).await?).await
+}
+
+async fn webhooks_of_a_hostile_workspace_harm_nobody_else(world: &World) -> Result<()> {
+    webhooks::attacks(&mut Scene::begin(world).await?).await
 }

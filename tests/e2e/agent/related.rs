@@ -16,6 +16,7 @@ use super::{SOON, definition};
 mod deletion;
 mod kinds;
 mod matrix;
+mod neighbours;
 mod whose;
 mod words;
 

@@ -33,11 +33,22 @@ pub struct Cache {
     tables: RwLock<TablesByKind>,
     /// The source of each cluster.
     routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
+    /// The bytes that are kept of a cluster on this side, for each kind and source.
+    most: Option<(Side, usize)>,
 }
 
 impl Cache {
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Keeps at most these bytes of a cluster on this side, for each kind and source. Of objects beyond that, identity
+    /// and labels are kept.
+    pub fn limited(side: &Side, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most: Some((side.clone(), most)),
+            ..Self::default()
+        })
     }
 
     /// Routes a cluster to the tables of this source.
@@ -66,7 +77,9 @@ impl Cache {
         source: &SourceId,
         coverage: Coverage,
     ) -> Arc<Table> {
-        let table = Arc::new(Table::new(side, kind, source, coverage));
+        let limit = self.most.as_ref().filter(|(limited, _)| limited == side);
+        let most = limit.map(|(_, most)| *most);
+        let table = Arc::new(Table::new(side, kind, source, coverage, most));
         let key = (side.clone(), Arc::clone(kind), Arc::clone(source));
         let mut tables = self.tables.write();
         tables.entry(key).or_default().push(Arc::clone(&table));
@@ -111,6 +124,29 @@ impl Cache {
                 learned.collect::<Vec<Vec<_>>>().concat()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The part of an answer that the caches keep: a pass knows no more of an object than the next one.
+    pub fn kept(&self, answer: Answer, request: &Request) -> Answer {
+        let part = |key: &Key, object: Arc<Object>| {
+            let tables = self.tables(&key.scope());
+            if tables.iter().any(|table| table.leaves_out(key)) {
+                object.left_out().into()
+            } else {
+                object
+            }
+        };
+        match (request.key(), answer) {
+            (Some(key), Answer::Object(object)) => Answer::Object(part(key, object)),
+            (None, Answer::Listed(list)) => {
+                let kept = list.into_iter().map(|(key, object)| {
+                    let object = part(&key, object);
+                    (key, object)
+                });
+                Answer::Listed(kept.collect())
+            }
+            (_, answer) => answer,
         }
     }
 

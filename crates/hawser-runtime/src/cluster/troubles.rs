@@ -27,7 +27,7 @@ const BURST: u32 = 50;
 const REFILL: Duration = Duration::from_secs(1);
 /// A problem that did not recur for this time is over: failed objects are retried far sooner.
 const KEPT: Duration = Duration::from_hours(1);
-/// The number of problems that are distinguished; others are not logged.
+/// The number of problems that are remembered. Others are logged each time, at the rate of their tenant.
 const MOST: usize = 100_000;
 /// The interval of the clean-up.
 const SWEEP: Duration = Duration::from_mins(10);
@@ -111,13 +111,15 @@ impl TroubleMemory {
         let full = self.troubles.len() >= MOST && !self.troubles.contains_key(&about);
         let tenant = self.tenants.entry(Arc::clone(tenant)).or_default();
         let full_at = tenant.full_at.max(now) + REFILL;
-        if full || full_at.saturating_sub(now) > REFILL * BURST {
+        if full_at.saturating_sub(now) > REFILL * BURST {
             tenant.left_out += 1;
             return None;
         }
         tenant.full_at = full_at;
         let left_out = std::mem::take(&mut tenant.left_out);
-        self.troubles.insert(about, (print, now));
+        if !full {
+            self.troubles.insert(about, (print, now));
+        }
         Some(DueTrouble { left_out })
     }
 

@@ -45,6 +45,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 
 /// The page size of lists.
 const PAGE: usize = 500;
+/// The largest list that a pass gets, in bytes of its objects.
+const LARGEST_LIST: usize = 32 << 20;
 
 fn segment(text: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(text, SEGMENT)
@@ -134,23 +136,30 @@ impl GuardedClient {
             self.contests.lock().made(imposed, now);
         }
         let changes = self.cache.learn(request, &answer);
-        Ok((answer, changes))
+        Ok((self.cache.kept(answer, request), changes))
     }
 }
 
 async fn list(endpoint: &Endpoint, scope: &Scope, labels: &Labels) -> Answer {
     let path = collection(&scope.kind, None, &endpoint.resource);
     let query = label_query(labels);
-    let mut found = Vec::new();
+    let mut found = FoundItems::default();
     let mut next = String::new();
     loop {
         let path = format!("{path}?{query}&limit={PAGE}{next}");
         match page(endpoint, path, scope, &mut found).await {
-            Ok(token) if token.is_empty() => return Answer::Listed(found),
+            Ok(token) if token.is_empty() => return Answer::Listed(found.objects),
             Ok(token) => next = format!("&continue={}", segment(&token)),
             Err(answer) => return answer,
         }
     }
+}
+
+/// The objects of a list, and their size as text.
+#[derive(Default)]
+struct FoundItems {
+    objects: Vec<(Key, Arc<Object>)>,
+    bytes: usize,
 }
 
 /// One page, and the token for the next one.
@@ -158,7 +167,7 @@ async fn page(
     endpoint: &Endpoint,
     path: String,
     scope: &Scope,
-    found: &mut Vec<(Key, Arc<Object>)>,
+    found: &mut FoundItems,
 ) -> Result<String, Answer> {
     let unasked = |error| match error {
         AskError::Call(error) => unanswered(&error),
@@ -171,9 +180,14 @@ async fn page(
     let page = endpoint.connection.page(Call::get(path), REQUEST_TIMEOUT);
     let mut page = page.await.map_err(unasked)?;
     while let Some(item) = page.item().await.map_err(|error| unanswered(&error))? {
+        found.bytes += item.len();
+        if found.bytes > LARGEST_LIST {
+            let most = LARGEST_LIST >> 20;
+            return Err(unavailable(format!("the list is larger than {most} MiB")));
+        }
         let object = read(&item, &scope.kind)?;
         let key = scope.key(object.namespace(), object.name());
-        found.push((key, Arc::new(object)));
+        found.objects.push((key, Arc::new(object)));
     }
     Ok(page.end().map_err(|error| unanswered(&error))?.next)
 }

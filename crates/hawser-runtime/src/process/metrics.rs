@@ -119,6 +119,10 @@ metrics! {
         "Size of the objects in a cache in bytes.";
     unreadable: Gauge = "hawser_unreadable_objects" ["side", "kind"]
         "Number of objects that are nested too deeply to be read.";
+    left_out: Gauge = "hawser_cache_left_out_objects" ["side", "kind"]
+        "Number of objects beyond the cache limit of their workspace.";
+    largest: Gauge = "hawser_cache_largest_workspace_bytes" ["side", "kind"]
+        "Size of the cached objects of the workspace with the most, in bytes.";
     cache_silence: Gauge = "hawser_cache_silence_seconds" ["side", "kind"]
         "Seconds since the last event or bookmark of a kind.";
     held_deletions: Gauge = "hawser_held_deletions" ["kind"]
@@ -258,6 +262,8 @@ impl Metrics {
         self.cache_entries.of(labels).set(number(size.entries));
         self.cache_bytes.of(labels).set(number(size.bytes));
         self.unreadable.of(labels).set(number(size.fragments));
+        self.left_out.of(labels).set(number(size.left_out));
+        self.largest.of(labels).set(number(size.largest));
         self.cache_silence
             .of(labels)
             .set(size.silence.as_secs_f64());
@@ -269,6 +275,8 @@ impl Metrics {
             &self.cache_entries,
             &self.cache_bytes,
             &self.unreadable,
+            &self.left_out,
+            &self.largest,
             &self.cache_silence,
         ];
         for gauge in caches {

@@ -17,6 +17,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{Identity, Tokens};
@@ -30,6 +31,7 @@ use super::watch_faults;
 use crate::api::{Api, ApiBody, ApiRequest, ApiResponse};
 use crate::catalog::{Scope, User};
 use crate::status::Status;
+use kube_lang::object::merge_patch;
 use kube_schema::json::MAX_BODY;
 
 /// Which scope an address means. One for each listener.
@@ -58,6 +60,8 @@ struct Incomplete<'a> {
     query: Option<String>,
     headers: HeaderMap,
     body: &'a mut Arriving,
+    /// What a fault does to the document.
+    mutation: Option<Value>,
 }
 
 /// A body, and whether anybody saw its end.
@@ -134,6 +138,10 @@ impl Handler for Exchange {
                 query: asked,
                 headers: parts.headers,
                 body: &mut body,
+                mutation: match &fault {
+                    Some(Action::Mutate(patch)) => Some(patch.clone()),
+                    _ => None,
+                },
             };
             let answer = self.answer(user, &address, request);
             let response = self.faulty(fault, answer).await;
@@ -167,8 +175,8 @@ impl Exchange {
         answer: impl Future<Output = ApiResponse>,
     ) -> Option<ApiResponse> {
         match fault {
-            // A stale list asks for an earlier state by its query, which is changed already.
-            None | Some(Action::StaleList(_)) => Some(answer.await),
+            // A stale list asks for an earlier state by its query, which is changed already, and so is a document.
+            None | Some(Action::StaleList(_) | Action::Mutate(_)) => Some(answer.await),
             Some(Action::Latency(latency)) => {
                 tokio::time::sleep(latency).await;
                 Some(answer.await)
@@ -218,7 +226,7 @@ impl Exchange {
             Err(status) => return status.into(),
         };
         let body = match request.body.whole().await {
-            Ok(body) => body,
+            Ok(body) => mutated(body, request.mutation.as_ref()),
             Err(status) => return status.into(),
         };
         self.api
@@ -309,6 +317,18 @@ fn on_stream(
 }
 
 /// The answer of a fault, in the form that the real one would have.
+/// A document after a mutation; what is not JSON stays as it is.
+fn mutated(body: Bytes, mutation: Option<&Value>) -> Bytes {
+    let Some(mutation) = mutation else {
+        return body;
+    };
+    let Ok(mut document) = serde_json::from_slice(&body) else {
+        return body;
+    };
+    merge_patch::apply(&mut document, mutation);
+    document.to_string().into()
+}
+
 fn injected(code: u16) -> Status {
     let message = "this answer was asked for by a fault";
     match code {

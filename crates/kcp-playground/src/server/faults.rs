@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kube_lang::go_text;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::request_info::RequestInfo;
 
@@ -52,6 +53,8 @@ pub enum Action {
     StallWatch(Duration),
     /// A list is answered with an earlier state: as many revisions back as are said.
     StaleList(u64),
+    /// The document of the request is changed by this merge patch, as by a mutating webhook.
+    Mutate(Value),
 }
 
 /// Of requests for resources, and the methods of those that name none (discovery, probes).
@@ -192,7 +195,7 @@ impl Action {
                 Some("watch")
             }
             Self::StaleList(_) => Some("list"),
-            Self::Latency(_) | Self::Status { .. } | Self::Reset(_) => None,
+            Self::Latency(_) | Self::Status { .. } | Self::Reset(_) | Self::Mutate(_) => None,
         }
     }
 }

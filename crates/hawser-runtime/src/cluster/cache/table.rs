@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memchr::memmem::Finder;
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use hawser_sync::Labels;
@@ -17,12 +17,16 @@ use kube_lang::object::{Gvk, Object};
 
 use super::SourceId;
 
+mod entry;
 mod idle;
 mod places;
+mod shares;
 mod size;
 
+use entry::{Entry, Extent};
 use idle::Idle;
-use places::{Labelled, Places};
+use places::Places;
+use shares::Shares;
 pub use size::Size;
 
 /// The number of deletions that are remembered; older ones are settled.
@@ -110,33 +114,6 @@ pub struct Finished {
     pub first: bool,
 }
 
-struct Entry {
-    version: u64,
-    uid: Box<str>,
-    fingerprint: Fingerprint,
-    in_deletion: bool,
-    /// The position in the index.
-    indexed: Option<u64>,
-    /// The positions by the labels that were looked for.
-    labelled: Box<[Labelled]>,
-    body: Box<[u8]>,
-    extent: Extent,
-    /// The body has been read: it stays whole.
-    asked: AtomicBool,
-    /// Known from a write response only; no watch covers the object, so it may go stale unnoticed.
-    answered: bool,
-}
-
-/// The part of an object that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    Whole,
-    /// Everything that can be read of it.
-    Fragment,
-    /// Identity and labels only, because nobody has read the body.
-    Cut,
-}
-
 struct Tombstone {
     uid: Box<str>,
     /// Versions up to this one are older than the deletion.
@@ -155,6 +132,7 @@ struct TableState {
     entries: HashMap<Key, Entry>,
     bytes: usize,
     fragments: usize,
+    shares: Shares,
     /// Keys by the hashed values of the indexed labels, for objects that have all of them.
     index: HashMap<u64, Vec<Key>>,
     places: Places,
@@ -180,14 +158,25 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn new(side: &Side, kind: &Arc<Gvk>, source: &SourceId, coverage: Coverage) -> Self {
+    /// `most` is the number of bytes that are kept of a cluster.
+    pub(super) fn new(
+        side: &Side,
+        kind: &Arc<Gvk>,
+        source: &SourceId,
+        coverage: Coverage,
+        most: Option<usize>,
+    ) -> Self {
+        let state = TableState {
+            shares: Shares::new(most),
+            ..TableState::default()
+        };
         Self {
             side: side.clone(),
             kind: Arc::clone(kind),
             source: Arc::clone(source),
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
-            state: RwLock::default(),
+            state: RwLock::new(state),
             last_activity: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
@@ -230,6 +219,8 @@ impl Table {
             entries: state.entries.len(),
             bytes: state.bytes,
             fragments: state.fragments,
+            left_out: state.shares.left_out(),
+            largest: state.shares.largest(),
             silence: self.last_activity.lock().elapsed(),
         }
     }
@@ -272,8 +263,9 @@ impl Table {
     pub(super) fn get(&self, key: &Key) -> Option<Seen> {
         let state = self.state.read();
         if let Some(entry) = state.entries.get(key) {
-            let whole = entry.ask().then(|| entry.object()).flatten();
-            return Some(whole.map_or(Seen::Unknown, Seen::Present));
+            let is_kept = entry.ask() && state.shares.settles(key, entry);
+            let kept = is_kept.then(|| entry.object()).flatten();
+            return Some(kept.map_or(Seen::Unknown, Seen::Present));
         }
         let absent = if state.complete {
             Seen::Absent
@@ -292,6 +284,7 @@ impl Table {
     pub(super) fn fingerprint(&self, key: &Key) -> Option<Option<Fingerprint>> {
         let state = self.state.read();
         match state.entries.get(key) {
+            Some(entry) if !state.shares.settles(key, entry) => None,
             Some(entry) => Some(Some(entry.fingerprint)),
             None if !self.coverage.reaches(key) => Some(None),
             None => state.complete.then_some(Some(Fingerprint::ABSENT)),
@@ -316,10 +309,10 @@ impl Table {
                 return Found::Unknown;
             };
             if labels.fit(&object) {
-                let Some(whole) = entry.ask().then_some(object) else {
+                if !entry.ask() || !state.shares.settles(&key, entry) {
                     return Found::Unknown;
-                };
-                found.push((key, whole));
+                }
+                found.push((key, object));
             }
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -331,9 +324,12 @@ impl Table {
         self.index_labels(labels);
         let state = self.state.read();
         let mut fingerprints = Vec::new();
-        for (_, entry) in self.candidates(&state, cluster, labels)? {
+        for (key, entry) in self.candidates(&state, cluster, labels)? {
             let object = entry.object()?;
             if labels.fit(&object) {
+                if !state.shares.settles(&key, entry) {
+                    return None;
+                }
                 fingerprints.push(entry.fingerprint);
             }
         }
@@ -372,7 +368,8 @@ impl Table {
     ) -> Option<Box<dyn Iterator<Item = (Key, &'s Entry)> + 's>> {
         let labelled = self.coverage.labelled.as_ref();
         let covered = labelled.is_none_or(|label| labels.get(label).is_some());
-        if !state.complete || !covered || self.coverage.namespace.is_some() {
+        let known = state.complete && state.shares.knows_labels(cluster);
+        if !known || !covered || self.coverage.namespace.is_some() {
             return None;
         }
         let entry = move |key: Key| {
@@ -465,6 +462,13 @@ impl Table {
         state.record_deletion(key, tombstone);
         let last = last.filter(|_| state.complete)?;
         Some(Change::of(key, last, What::Gone))
+    }
+
+    /// Whether the object is left out, because too much is kept of its cluster.
+    pub(super) fn leaves_out(&self, key: &Key) -> bool {
+        let state = self.state.read();
+        let entry = state.entries.get(key);
+        entry.is_some_and(Entry::is_left_out)
     }
 
     /// Forgets objects that are known from answers only, until the source has been listed completely: without a watch,
@@ -628,9 +632,10 @@ impl TableState {
         if known.is_some_and(|entry| version < entry.version) {
             return PutOutcome::Older;
         }
-        let (fingerprint, body) = Fingerprint::with_text(object);
+        let before = known.map_or(0, |entry| entry.charge);
+        let kept = self.shares.keep(key, object, before);
         let news = match known {
-            Some(entry) if entry.fingerprint == fingerprint => PutOutcome::Same,
+            Some(entry) if entry.fingerprint == kept.fingerprint => PutOutcome::Same,
             _ => PutOutcome::Different,
         };
         let asked = known.is_some_and(|entry| entry.asked.load(Ordering::Relaxed));
@@ -656,20 +661,17 @@ impl TableState {
             asked: asked.into(),
             answered,
             uid: uid.into(),
-            fingerprint,
+            fingerprint: kept.fingerprint,
             in_deletion: object.in_deletion(),
-            extent: if object.is_fragment() {
-                Extent::Fragment
-            } else {
-                Extent::Whole
-            },
+            extent: kept.extent,
+            charge: kept.charge,
             indexed,
             labelled,
-            body: body.into(),
+            body: kept.body,
         };
-        self.count(&entry);
+        self.count(key, &entry);
         if let Some(before) = self.entries.insert(key.clone(), entry) {
-            self.uncount(&before);
+            self.uncount(key, &before);
         }
         news
     }
@@ -687,29 +689,32 @@ impl TableState {
             && let Some(oldest) = self.idle.pop()
         {
             if let Some(entry) = self.entries.get_mut(&oldest) {
-                let before = entry.body.len();
+                let (bytes, charge) = (entry.body.len(), entry.charge);
                 entry.shrink();
-                self.bytes = self.bytes + entry.body.len() - before;
+                self.bytes = self.bytes + entry.body.len() - bytes;
+                self.shares.recharge(&oldest, charge, entry.charge);
             }
         }
     }
 
     fn take(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        self.uncount(&entry);
+        self.uncount(key, &entry);
         self.unindex(entry.indexed, key);
         self.places.remove(key, &entry.labelled);
         Some(entry)
     }
 
-    fn count(&mut self, entry: &Entry) {
+    fn count(&mut self, key: &Key, entry: &Entry) {
         self.bytes += entry.body.len();
         self.fragments += usize::from(entry.extent == Extent::Fragment);
+        self.shares.count(key, entry);
     }
 
-    fn uncount(&mut self, entry: &Entry) {
+    fn uncount(&mut self, key: &Key, entry: &Entry) {
         self.bytes -= entry.body.len();
         self.fragments -= usize::from(entry.extent == Extent::Fragment);
+        self.shares.uncount(key, entry);
     }
 
     fn unindex(&mut self, place: Option<u64>, key: &Key) {
@@ -732,44 +737,6 @@ impl TableState {
                 self.tombstones.remove(&oldest);
             }
         }
-    }
-}
-
-impl Entry {
-    /// Notes that the object is used; returns whether its body is there.
-    fn ask(&self) -> bool {
-        self.asked.store(true, Ordering::Relaxed);
-        self.extent != Extent::Cut
-    }
-
-    /// Reduces the object to its identity and labels.
-    fn shrink(&mut self) {
-        if self.extent != Extent::Whole || self.asked.load(Ordering::Relaxed) {
-            return;
-        }
-        let Some(object) = self.object() else {
-            return;
-        };
-        let mut root = object.root().clone();
-        root.retain(|field, _| ["apiVersion", "kind", "metadata"].contains(&field.as_str()));
-        if let Some(metadata) = root.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|field, _| !["annotations", "managedFields"].contains(&field.as_str()));
-        }
-        if let Ok(body) = serde_json::to_vec(&root) {
-            self.body = body.into();
-            self.extent = Extent::Cut;
-        }
-    }
-
-    /// The kept part of the object.
-    fn object(&self) -> Option<Arc<Object>> {
-        let value: Value = serde_json::from_slice(&self.body).ok()?;
-        let object = if self.extent == Extent::Fragment {
-            Object::fragment(value)
-        } else {
-            Object::new(value)
-        };
-        object.ok().map(Arc::new)
     }
 }
 

@@ -8,7 +8,11 @@ use std::collections::{BTreeMap, HashSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use kube_lang::object::Missing;
+
 use super::*;
+
+mod left_out;
 
 const SOURCE: &str = "here";
 
@@ -19,7 +23,10 @@ struct Shelf {
 }
 
 fn shelf(coverage: Coverage) -> Shelf {
-    let cache = Cache::new();
+    shelf_of(Cache::new(), coverage)
+}
+
+fn shelf_of(cache: Arc<Cache>, coverage: Coverage) -> Shelf {
     let (side, kind) = (Side::new("s"), Arc::new(Gvk::new("", "v1", "Thing")));
     let table = cache.add(&side, &kind, &SOURCE.into(), coverage);
     cache.route(&side, "", &SOURCE.into());

@@ -167,6 +167,12 @@ impl Lane {
         let (place, mut called) = self.enter(tenant);
         let deadline = Instant::now() + MAX_WAIT;
         loop {
+            if called.try_recv().is_ok() {
+                return Ok(place);
+            }
+            if self.line.lock().is_crowded(tenant, self.now()) {
+                return Err(CallError::NoTurn);
+            }
             let look = deadline.min(Instant::now() + SLOW);
             match timeout_at(look, &mut called).await {
                 Ok(Ok(())) => return Ok(place),
@@ -242,7 +248,48 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::JoinSet;
+
     use super::*;
+
+    /// The worst that a queue with 64 workers lets tenants begin before it knows who is slow.
+    #[tokio::test(start_paused = true)]
+    async fn workers_of_tenants_that_begin_to_hang_at_once_are_free_again_once_that_is_noticed() {
+        for crowd in [7, 12, 32] {
+            let limits = Limits {
+                in_flight: 32,
+                ..Limits::default()
+            };
+            let lane = Arc::new(Lane::new("https://example.com", &limits));
+            let hangs = |tenant: usize| {
+                let lane = Arc::clone(&lane);
+                async move {
+                    let tenant = Some(Arc::from(tenant.to_string()));
+                    if let Ok(mut turn) = lane.turn(&tenant, CallClass::Work).await {
+                        turn.given_up().await;
+                    }
+                }
+            };
+            let mut workers = JoinSet::new();
+            for number in 0..64 {
+                workers.spawn(hangs(number % crowd));
+            }
+            tokio::time::sleep(Duration::from_millis(1_999)).await;
+            assert_eq!(workers.len(), 64);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            while workers.try_join_next().is_some() {}
+            // No more wait than slow tenants may have under way.
+            assert!(workers.len() <= 32 + 16, "{crowd} tenants");
+            // Whoever has a free worker now is sent for, and more calls that would hang do not wait.
+            let other = Some("other".into());
+            lane.turn(&other, CallClass::Work).await.map(drop).unwrap();
+            let begun = Instant::now();
+            hangs(0).await;
+            assert_eq!(begun.elapsed(), Duration::ZERO);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_rate_lets_a_few_go_at_once_and_then_so_many_a_second() {

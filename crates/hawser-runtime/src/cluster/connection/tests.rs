@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::cluster::ground::{Ground, fault};
@@ -168,6 +169,35 @@ async fn a_call_that_gets_no_turn_is_given_up_in_time() {
     assert!(matches!(late, Err(CallError::NoTurn)));
     drop(turn);
     assert!(lane.turn(&None, CallClass::Work).await.is_ok());
+}
+
+/// Five tenants have all calls: two each, and the last of them what is left.
+#[tokio::test]
+async fn a_call_that_hangs_is_given_up_for_a_tenant_that_waits() {
+    let ground = Ground::start().await;
+    let limits = Limits {
+        in_flight: 8,
+        ..Limits::default()
+    };
+    let service = Connection::new(ground.service_config().await, limits).unwrap();
+    let never = Action::Latency(Duration::from_mins(5));
+    let faults = ground.playground.faults();
+    faults.add(fault("get", "namespaces", never));
+    let mut hanging = JoinSet::new();
+    for tenant in ["a", "a", "b", "b", "c", "c", "d", "e"] {
+        let service = service.of(&tenant.into());
+        let call = Call::get("/api/v1/namespaces/default");
+        hanging.spawn(async move { service.call(call).await });
+    }
+    while faults.struck() != [8] {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let other = service.of(&"other".into());
+    let reply = other.call(Call::get("/api/v1/namespaces/default/configmaps"));
+    assert_eq!(reply.await.unwrap().status, 200);
+    let given_up = hanging.join_next().await.unwrap().unwrap();
+    let timeout = |after: Duration| after < REQUEST_TIMEOUT;
+    assert!(matches!(given_up, Err(CallError::Timeout(after)) if timeout(after)));
 }
 
 #[tokio::test]

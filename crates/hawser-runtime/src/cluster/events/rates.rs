@@ -14,7 +14,7 @@ const REFILL: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_mins(10);
 /// The pause for a tenant that does not respond to them.
 const LATE: Duration = Duration::from_mins(1);
-/// The number of events that are remembered; new ones beyond that are dropped.
+/// The number of events that are remembered. Others are sent each time, at the rate of their tenant.
 const MOST: usize = 10_000;
 /// The interval of the clean-up.
 const SWEEP: Duration = Duration::from_mins(1);
@@ -63,15 +63,15 @@ impl Rates {
                 return None;
             }
             before = told.since;
-        } else if self.told.len() >= MOST {
-            return None;
         }
         self.spend(tenant, now)?;
-        let told = ReportedEvent {
-            at: now,
-            since: None,
-        };
-        self.told.insert(print, told);
+        if self.told.len() < MOST || self.told.contains_key(&print) {
+            let told = ReportedEvent {
+                at: now,
+                since: None,
+            };
+            self.told.insert(print, told);
+        }
         let (more, since) = before.unwrap_or((0, now));
         Some(Counted {
             count: more.saturating_add(1),
@@ -190,6 +190,9 @@ mod tests {
             let tenant = format!("tenant {}", print / 20).into();
             rates.allow(&tenant, print, at(0));
         }
+        assert_eq!(rates.told.len(), MOST);
+        // Those who have filled it silence nobody.
+        assert_eq!(rates.allow(&"other".into(), u64::MAX - 1, at(0)), ONCE);
         assert_eq!(rates.told.len(), MOST);
         rates.refused(&"quiet".into(), at(0));
         assert_eq!(rates.allow(&"a".into(), u64::MAX, at(1200)), ONCE);

@@ -143,3 +143,18 @@ fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
     assert_eq!(news, Some(DueTrouble { left_out: 0 }));
     assert!(left_out > 20_000, "{left_out}");
 }
+
+#[test]
+fn tenants_with_all_the_troubles_that_are_remembered_silence_nobody() {
+    let mut memory = TroubleMemory::default();
+    let trouble = Reason::new(Code::Invalid, "no");
+    let mut about = 0;
+    while memory.troubles.len() < MOST {
+        let crowd: Arc<str> = format!("crowd{}", about / 10).into();
+        memory.note(about, &crowd, &trouble, at(0));
+        about += 1;
+    }
+    let noted = memory.note(about, &"other".into(), &trouble, at(1));
+    assert_eq!(noted, Some(DueTrouble { left_out: 0 }));
+    assert_eq!(memory.troubles.len(), MOST);
+}

@@ -336,3 +336,34 @@ async fn a_write_without_an_answer_is_neither_done_nor_refused() {
     let read = wired.wire.send(&Request::Read { key: config("a") }).await;
     assert!(matches!(read, Answer::Object(_)));
 }
+
+#[tokio::test]
+async fn a_list_of_more_than_a_pass_may_hold_is_unknown() {
+    let wired = Wired::start().await;
+    let marks = json!({"l": "v"});
+    let create = |number: usize| {
+        let data = json!({"k": "x".repeat(1_000_000)});
+        let content = json!({"metadata": {"labels": marks.clone()}, "data": data});
+        let key = config(&format!("large{number}"));
+        let wired = &wired;
+        async move { wired.made(&key, content).await }
+    };
+    let find = Request::Find {
+        scope: config("any").scope(),
+        labels: Labels::from([("l".to_owned(), "v".to_owned())]),
+    };
+    let most = LARGEST_LIST / 1_000_000;
+    for number in 0..most {
+        create(number).await;
+    }
+    let Answer::Listed(all) = wired.wire.send(&find).await else {
+        panic!("no list");
+    };
+    assert_eq!(all.len(), most);
+    create(most).await;
+    let answer = wired.wire.send(&find).await;
+    let Answer::Failed(Failure::Unavailable(why)) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(why, "the list is larger than 32 MiB");
+}

@@ -129,6 +129,8 @@ fn a_kind_that_is_not_watched_any_more_is_told_no_more() {
         entries: 12,
         bytes: 4096,
         fragments: 1,
+        left_out: 5,
+        largest: 1024,
         silence: Duration::from_secs(90),
     };
     metrics.cache("service", "Bucket", size);
@@ -137,6 +139,8 @@ fn a_kind_that_is_not_watched_any_more_is_told_no_more() {
         "hawser_cache_entries{side=\"service\",kind=\"Bucket\"} 12",
         "hawser_cache_bytes{side=\"service\",kind=\"Bucket\"} 4096",
         "hawser_unreadable_objects{side=\"service\",kind=\"Bucket\"} 1",
+        "hawser_cache_left_out_objects{side=\"service\",kind=\"Bucket\"} 5",
+        "hawser_cache_largest_workspace_bytes{side=\"service\",kind=\"Bucket\"} 1024",
         "hawser_cache_silence_seconds{side=\"service\",kind=\"Bucket\"} 90",
         "hawser_orphaned_copies{kind=\"Bucket\"} 2",
     ] {

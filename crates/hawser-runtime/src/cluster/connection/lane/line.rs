@@ -8,6 +8,8 @@
 //! It is not known in advance who will be slow. If all calls are under way and a tenant waits that is not slow, calls of
 //! slow tenants beyond their share are given up, the youngest first. So tenants that stop responding at the same time
 //! keep half of the calls once that is noticed.
+//!
+//! Who waits for a turn keeps a worker from other tenants. So no more calls of slow tenants wait than may be under way.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -166,6 +168,15 @@ impl<W> Line<W> {
         let given_up: Vec<u64> = hangs.iter().take(number).map(|(_, n)| n.0).collect();
         self.given_up.extend(&given_up);
         given_up
+    }
+
+    /// Whether a tenant is slow, and more calls of slow tenants wait than may be under way.
+    pub(super) fn is_crowded(&self, tenant: &Tenant, now: Duration) -> bool {
+        let slow = |tenant: &Tenant| {
+            let state = self.tenants.get(tenant)?;
+            (tenant.is_some() && state.slow_until > now).then_some(state.waiting.len())
+        };
+        slow(tenant).is_some() && self.round.iter().filter_map(slow).sum::<usize>() > self.of_slow
     }
 
     /// Pauses the whole server until this time.

@@ -1,0 +1,84 @@
+//! What a table keeps of an object.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use hawser_sync::Fingerprint;
+use kube_lang::object::Object;
+
+use super::places::Labelled;
+
+pub(super) struct Entry {
+    pub(super) version: u64,
+    pub(super) uid: Box<str>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) in_deletion: bool,
+    /// The position in the index.
+    pub(super) indexed: Option<u64>,
+    /// The positions by the labels that were looked for.
+    pub(super) labelled: Box<[Labelled]>,
+    pub(super) body: Box<[u8]>,
+    pub(super) extent: Extent,
+    /// The bytes that are counted for its cluster.
+    pub(super) charge: usize,
+    /// The body has been read: it stays whole.
+    pub(super) asked: AtomicBool,
+    /// Known from a write response only; no watch covers the object, so it may go stale unnoticed.
+    pub(super) answered: bool,
+}
+
+/// The part of an object that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// Everything that can be read of it.
+    Fragment,
+    /// Identity and labels only, because nobody has read the body.
+    Cut,
+    /// Identity and labels only, because these `bytes` are too many for its cluster.
+    LeftOut {
+        bytes: usize,
+    },
+    /// The same of an object whose labels or finalizers are too many as well: what is kept has only its name.
+    Hidden,
+}
+
+impl Entry {
+    /// Notes that the object is used; returns whether its body is there.
+    pub(super) fn ask(&self) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
+        self.extent != Extent::Cut
+    }
+
+    pub(super) fn is_left_out(&self) -> bool {
+        matches!(self.extent, Extent::LeftOut { .. } | Extent::Hidden)
+    }
+
+    /// Reduces the object to its identity and labels.
+    pub(super) fn shrink(&mut self) {
+        if self.extent != Extent::Whole || self.asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(object) = self.object() else {
+            return;
+        };
+        if let Ok(body) = serde_json::to_vec(object.left_out().as_value()) {
+            self.body = body.into();
+            self.charge = self.body.len();
+            self.extent = Extent::Cut;
+        }
+    }
+
+    /// The kept part of the object.
+    pub(super) fn object(&self) -> Option<Arc<Object>> {
+        let value: Value = serde_json::from_slice(&self.body).ok()?;
+        let object = match self.extent {
+            Extent::Whole | Extent::Cut => Object::new(value).ok()?,
+            Extent::Fragment => Object::fragment(value).ok()?,
+            Extent::LeftOut { .. } | Extent::Hidden => Object::new(value).ok()?.left_out(),
+        };
+        Some(object.into())
+    }
+}

@@ -1,0 +1,145 @@
+//! The limit of what a table keeps of each cluster. An object beyond it is *left out*: its identity and labels are kept,
+//! so it is known to exist, and nothing follows from what is missing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hawser_sync::{Fingerprint, Key};
+use kube_lang::object::Object;
+
+use super::entry::{Entry, Extent};
+
+/// The most bytes of identity and labels of an object that is left out.
+const IDENTITY: usize = 16 << 10;
+
+/// The bytes of each cluster. Without a limit, nothing is counted.
+#[derive(Default)]
+pub(super) struct Shares {
+    most: Option<usize>,
+    clusters: HashMap<Arc<str>, Share>,
+    left_out: usize,
+}
+
+#[derive(Default)]
+struct Share {
+    objects: usize,
+    bytes: usize,
+    /// Objects of which not even the labels are kept.
+    hidden: usize,
+}
+
+/// What is to be kept of an object.
+pub(super) struct Kept {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) body: Box<[u8]>,
+    pub(super) extent: Extent,
+    pub(super) charge: usize,
+}
+
+impl Shares {
+    pub(super) fn new(most: Option<usize>) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
+    }
+
+    /// Decides what is kept of an object; `before` is what is counted for it so far.
+    pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> Kept {
+        let (fingerprint, body) = Fingerprint::with_text(object);
+        let bytes = body.len();
+        if self.fits(key, before, bytes) {
+            let extent = if object.is_fragment() {
+                Extent::Fragment
+            } else {
+                Extent::Whole
+            };
+            return Kept {
+                fingerprint,
+                body: body.into(),
+                extent,
+                charge: bytes,
+            };
+        }
+        let (fingerprint, mut body) = Fingerprint::with_text(&object.left_out());
+        let mut extent = Extent::LeftOut { bytes };
+        if body.len() > IDENTITY {
+            let name = Object::empty(&key.kind, key.namespace.as_deref(), &key.name);
+            body = Fingerprint::with_text(&name).1;
+            extent = Extent::Hidden;
+        }
+        Kept {
+            fingerprint,
+            // Its copy may still be as large as it was when it was kept.
+            charge: before.max(body.len()),
+            body: body.into(),
+            extent,
+        }
+    }
+
+    /// Whether what is kept of an object answers questions about it. One that is left out and would fit now has to be
+    /// read, and so has one of which not even the labels are kept.
+    pub(super) fn settles(&self, key: &Key, entry: &Entry) -> bool {
+        match entry.extent {
+            Extent::Whole | Extent::Fragment | Extent::Cut => true,
+            Extent::LeftOut { bytes } => !self.fits(key, entry.charge, bytes),
+            Extent::Hidden => false,
+        }
+    }
+
+    /// Whether the labels of all objects of a cluster are known.
+    pub(super) fn knows_labels(&self, cluster: &str) -> bool {
+        let share = self.clusters.get(cluster);
+        share.is_none_or(|share| share.hidden == 0)
+    }
+
+    fn fits(&self, key: &Key, before: usize, bytes: usize) -> bool {
+        let Some(most) = self.most else {
+            return true;
+        };
+        let share = self.clusters.get(&key.cluster);
+        let counted = share.map_or(0, |share| share.bytes);
+        counted - before + bytes <= most
+    }
+
+    pub(super) fn count(&mut self, key: &Key, entry: &Entry) {
+        self.left_out += usize::from(entry.is_left_out());
+        if self.most.is_some() {
+            let share = self.clusters.entry(Arc::clone(&key.cluster)).or_default();
+            share.objects += 1;
+            share.bytes += entry.charge;
+            share.hidden += usize::from(entry.extent == Extent::Hidden);
+        }
+    }
+
+    pub(super) fn uncount(&mut self, key: &Key, entry: &Entry) {
+        self.left_out -= usize::from(entry.is_left_out());
+        let Some(share) = self.clusters.get_mut(&key.cluster) else {
+            return;
+        };
+        share.objects -= 1;
+        share.bytes -= entry.charge;
+        share.hidden -= usize::from(entry.extent == Extent::Hidden);
+        if share.objects == 0 {
+            self.clusters.remove(&key.cluster);
+        }
+    }
+
+    /// Counts an object with other bytes.
+    pub(super) fn recharge(&mut self, key: &Key, before: usize, now: usize) {
+        if let Some(share) = self.clusters.get_mut(&key.cluster) {
+            share.bytes = share.bytes - before + now;
+        }
+    }
+
+    /// The number of objects that are left out.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The bytes of the cluster with the most.
+    pub(super) fn largest(&self) -> usize {
+        let bytes = self.clusters.values().map(|share| share.bytes);
+        bytes.max().unwrap_or_default()
+    }
+}
