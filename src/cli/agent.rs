@@ -194,7 +194,7 @@ impl AgentArgs {
 }
 
 /// Parses a boolean as pflag does.
-fn truth(text: &str) -> Result<bool, String> {
+pub(super) fn truth(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

@@ -43,7 +43,7 @@ use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
 use hawser_runtime::process::apart::Apart;
-use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
+use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
 use hawser_runtime::process::shutdown;
@@ -417,6 +417,7 @@ impl Agent {
             return None;
         }
         let options = LeaseOptions {
+            lock: Lock::Lease,
             namespace: self.options.namespace.clone(),
             name: format!("syncagent.{}", self.options.agent_name),
             identity: lease::identity(),
