@@ -90,17 +90,25 @@ mod tests {
         let mut object = json!({"metadata": {"annotations": {ANNOTATION: text, "other": "stays"}}});
         for lock in [Lock::ConfigMap, Lock::Endpoints] {
             let record = lock.read(&object);
-            assert_eq!((&*record.holder, record.seconds, record.transitions), ("host_4e1c", 15, 3));
+            assert_eq!(
+                (&*record.holder, record.seconds, record.transitions),
+                ("host_4e1c", 15, 3)
+            );
             assert_eq!(record.renewed, "2023-04-25T08:00:10Z");
             lock.write(&record, &mut object);
             let annotations = &object["metadata"]["annotations"];
             let written = annotations[ANNOTATION].as_str().unwrap();
-            let (written, read): (Value, Value) =
-                (serde_json::from_str(written).unwrap(), serde_json::from_str(text).unwrap());
+            let (written, read): (Value, Value) = (
+                serde_json::from_str(written).unwrap(),
+                serde_json::from_str(text).unwrap(),
+            );
             assert_eq!(written, read);
             assert_eq!(annotations["other"], "stays");
         }
-        for nothing in [json!({}), json!({"metadata": {"annotations": {ANNOTATION: "{"}}})] {
+        for nothing in [
+            json!({}),
+            json!({"metadata": {"annotations": {ANNOTATION: "{"}}}),
+        ] {
             assert_eq!(Lock::ConfigMap.read(&nothing), Record::default());
         }
     }

@@ -445,7 +445,10 @@ async fn a_lease_that_is_deleted_is_made_again() {
 #[tokio::test]
 async fn a_lock_that_client_go_holds_in_an_annotation_is_respected_and_taken_over() {
     let scene = Scene::start().await;
-    for (lock, plural) in [(Lock::ConfigMap, "configmaps"), (Lock::Endpoints, "endpoints")] {
+    for (lock, plural) in [
+        (Lock::ConfigMap, "configmaps"),
+        (Lock::Endpoints, "endpoints"),
+    ] {
         let all = format!("/api/v1/namespaces/default/{plural}");
         let path = format!("{all}/syncagent.one");
         let record = |holder: &str| {
@@ -462,7 +465,10 @@ async fn a_lock_that_client_go_holds_in_an_annotation_is_respected_and_taken_ove
         scene.ground.service.ask(left).await.unwrap();
         let begun = Instant::now();
         let leader = in_time(scene.candidate_for(lock, "one", LONG)).await;
-        assert!(begun.elapsed() >= Duration::from_secs(1), "it was not waited for");
+        assert!(
+            begun.elapsed() >= Duration::from_secs(1),
+            "it was not waited for"
+        );
         let held = scene.ground.service.ask(Call::get(&*path)).await.unwrap();
         let read = lock.read(&held);
         assert_eq!((&*read.holder, read.transitions), ("one", 4));
@@ -473,7 +479,12 @@ async fn a_lock_that_client_go_holds_in_an_annotation_is_respected_and_taken_ove
         scene.ground.service.ask(patch).await.unwrap();
         in_time(leader.lost().cancelled()).await;
         drop(leader);
-        scene.ground.service.ask(Call::delete(&*path, &json!({}))).await.unwrap();
+        scene
+            .ground
+            .service
+            .ask(Call::delete(&*path, &json!({})))
+            .await
+            .unwrap();
     }
 }
 
