@@ -19,7 +19,7 @@ use hawser_runtime::cluster::config::ConfigError;
 use hawser_runtime::cluster::connection::{AskError, ConnectError};
 use hawser_runtime::errors::chain;
 
-use super::agent::truth;
+use super::agent::parse_bool;
 
 mod disable;
 mod enable;
@@ -91,7 +91,7 @@ struct ControlFlags {
     kubefed_namespace: String,
 
     /// Write nothing
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     dry_run: bool,
 }

@@ -47,7 +47,7 @@ pub enum FederationError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    #[error("lost the leadership: another control plane may work now")]
+    #[error("lost the leadership: another control plane may lead now")]
     LeadershipLost,
 }
 

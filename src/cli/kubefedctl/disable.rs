@@ -12,7 +12,7 @@ use hawser_federation::types::type_config::{ApiResource, FederatedTypeConfigSpec
 use super::enable::has_instances;
 use super::server::{Server, core, definition};
 use super::{ControlFlags, CtlError, given, print, trying};
-use crate::cli::agent::truth;
+use crate::cli::agent::parse_bool;
 
 /// How long the control plane may take to stop propagation.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(super) struct DisableArgs {
     control: ControlFlags,
 
     /// Delete the definition of the federated type as well
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     delete_crd: bool,
 

@@ -18,7 +18,7 @@ use hawser_runtime::cluster::connection::AskError;
 
 use super::server::{Server, all_of, find_type, is_absent};
 use super::{ControlFlags, CtlError, enable, given, print, read, said, tell};
-use crate::cli::agent::truth;
+use crate::cli::agent::parse_bool;
 
 /// How long a definition that was just created may take to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
@@ -57,12 +57,12 @@ pub(super) struct FederateObjectArgs {
     output: String,
 
     /// Enable the type if it is not
-    #[arg(short = 't', long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(short = 't', long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_type: bool,
 
     /// Federate everything in the namespace as well
-    #[arg(short, long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(short, long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     contents: bool,
 

@@ -13,7 +13,7 @@ use kube_lang::object::Gvk;
 
 use super::server::{Server, core, exists};
 use super::{ControlFlags, CtlError, given, tell, trying};
-use crate::cli::agent::truth;
+use crate::cli::agent::parse_bool;
 
 /// How long a member may take to make a token.
 const TOKEN_WITHIN: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ pub(super) struct JoinArgs {
     secret_name: String,
 
     /// Fail if something of the cluster exists already; otherwise, update it
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "true")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "true")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     error_on_existing: bool,
 }

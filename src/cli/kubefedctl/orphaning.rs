@@ -7,7 +7,7 @@ use hawser_federation::kubefedctl::orphaning::{Orphaning, check, patch, status, 
 
 use super::server::{Server, all_of};
 use super::{CtlError, HostFlags, given, print, trying};
-use crate::cli::agent::truth;
+use crate::cli::agent::parse_bool;
 
 /// Keep copies when their federated object is deleted, or delete them with it.
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ struct OrphaningObject {
     #[arg(long, hide = true)]
     kubefed_namespace: Option<String>,
 
-    #[arg(long, hide = true, value_parser = truth, default_value = "false")]
+    #[arg(long, hide = true, value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     dry_run: bool,
 }

@@ -9,7 +9,7 @@ use hawser_federation::placement::Scope;
 use super::join::{cluster_name, path_of};
 use super::server::{Server, core};
 use super::{ControlFlags, CtlError, given, said, tell, trying};
-use crate::cli::agent::truth;
+use crate::cli::agent::parse_bool;
 
 /// Remove a cluster from a federation.
 #[derive(Debug, Args)]
@@ -41,12 +41,12 @@ pub(super) struct UnjoinArgs {
     host_cluster_name: String,
 
     /// Keep the namespace of the control plane in the cluster
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     keep_namespace: bool,
 
     /// Go on after failures, such as a cluster that cannot be reached
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     force: bool,
 }
