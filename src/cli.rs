@@ -12,6 +12,8 @@ use hawser_runtime::errors::chain;
 mod agent;
 mod check;
 mod federate;
+mod klog;
+mod kubefedctl;
 mod manifest;
 mod metadata;
 mod mirror;
@@ -26,6 +28,15 @@ const ORIGINAL: &str = "api-syncagent";
 
 /// Called by one of these names, `hawser` is its mirror.
 const MIRRORED: [&str; 2] = ["cr-syncer", "cr-syncer-app"];
+
+/// Names of KubeFed's programs, and the subcommands that stand in for them.
+const FEDERATED: [(&str, &str); 2] = [
+    ("controller-manager", "federate"),
+    ("kubefedctl", "kubefedctl"),
+];
+
+/// KubeFed's binary that contains its programs: the first argument is the name of one.
+const HYPERFED: &str = "hyperfed";
 
 /// The flags that do not belong to the agent.
 const OWN_FLAGS: &[&str] = &["-h", "--help", "-V", "--version"];
@@ -43,6 +54,7 @@ enum Command {
     Agent(Box<agent::AgentArgs>),
     Mirror(Box<mirror::MirrorArgs>),
     Federate(federate::FederateArgs),
+    Kubefedctl(kubefedctl::KubefedctlArgs),
     Orphans(orphans::OrphansArgs),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
@@ -51,13 +63,17 @@ enum Command {
 }
 
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
-/// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else.
+/// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else. `kubefedctl` has one
+/// code for all failures.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match Cli::try_parse_from(spelled_out(args)) {
+    let args = spelled_out(args);
+    let is_kubefedctl = args.get(1).is_some_and(|command| command == "kubefedctl");
+    match Cli::try_parse_from(args) {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
             Command::Mirror(args) => mirror::run(*args),
             Command::Federate(args) => federate::run(args),
+            Command::Kubefedctl(args) => kubefedctl::run(args),
             Command::Orphans(args) => orphans::run(args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
@@ -68,7 +84,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             // Writing the usage fails only when the terminal is gone; then nobody reads it anyway.
             let _ = error.print();
             if error.use_stderr() {
-                ExitCode::from(2)
+                ExitCode::from(if is_kubefedctl { kubefedctl::FAILED } else { 2 })
             } else {
                 ExitCode::SUCCESS
             }
@@ -84,13 +100,37 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let flag_first = args.get(1).is_some_and(|first| {
         first.as_encoded_bytes().starts_with(b"-") && !OWN_FLAGS.iter().any(|own| first == own)
     });
+    let is_hyperfed = called == Some(OsStr::new(HYPERFED));
+    let program = if is_hyperfed {
+        args.get(1).map(OsString::as_os_str)
+    } else {
+        called
+    };
+    let federated = FEDERATED
+        .iter()
+        .find(|(name, _)| program == Some(OsStr::new(name)));
     if MIRRORED.iter().any(|name| called == Some(OsStr::new(name))) {
         args.insert(1, "mirror".into());
+    } else if let Some((_, command)) = federated {
+        if is_hyperfed {
+            args.remove(1);
+        }
+        args.insert(1, command.into());
     } else if called == Some(OsStr::new(ORIGINAL)) || flag_first {
         args.insert(1, "agent".into());
     }
     if args.get(1).is_some_and(|command| command == "mirror") {
         mirror::two_dashes(&mut args[2..]);
+    }
+    let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
+    if is("federate") {
+        let taken = klog::take(&mut args);
+        let ignored = taken
+            .iter()
+            .map(|flag| format!("--ignored-flag={flag}").into());
+        args.splice(2..2, ignored);
+    } else if is("kubefedctl") {
+        klog::take(&mut args);
     }
     args
 }

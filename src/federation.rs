@@ -13,6 +13,7 @@
 //! | [`process`] | all of it together, from start to end |
 //! | [`propagation`] | the types at work: watches, the queue of federated objects, workers |
 //! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
+//! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
 
 pub mod events;
 pub mod host;
@@ -23,3 +24,4 @@ pub mod passes;
 pub mod process;
 pub mod propagation;
 pub mod types;
+pub mod webhook;

@@ -1,12 +1,12 @@
 //! `hawser federate`: the control plane of KubeFed.
 //!
-//! Knows how the flags are written, which is how pflag takes them. Flags of the original's log library are taken and
-//! mean nothing.
+//! Knows how the flags are written, which is how pflag takes them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tracing::warn;
 
 use crate::federation::options::GivenFederation;
 use crate::federation::process;
@@ -42,6 +42,24 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     metrics_addr: String,
 
+    /// Listen address of the admission webhook; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    #[arg(allow_hyphen_values = true, hide_default_value = true)]
+    webhook_addr: String,
+
+    /// Service by which API servers reach the webhook, at port 443
+    #[arg(long, value_name = "NAME", default_value = "kubefed-admission-webhook")]
+    webhook_service: String,
+
+    /// URL by which API servers reach the webhook, instead of a Service
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    webhook_url: String,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -50,6 +68,10 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
     #[arg(allow_hyphen_values = true)]
     log_format: LogFormat,
+
+    /// Flags of KubeFed's log library that were taken out of the command line
+    #[arg(long, hide = true)]
+    ignored_flag: Vec<String>,
 }
 
 /// Runs until told to stop, or until nothing can go on.
@@ -69,6 +91,9 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         scope: std::env::var("DEFAULT_KUBEFED_SCOPE").unwrap_or_default(),
         healthz_address: args.healthz_addr,
         metrics_address: args.metrics_addr,
+        webhook_address: args.webhook_addr,
+        webhook_service: args.webhook_service,
+        webhook_url: args.webhook_url,
     };
     let options = match given.check() {
         Ok(options) => options,
@@ -76,6 +101,10 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
     };
     if let Err(error) = logging::start(log) {
         return super::fail(&error);
+    }
+    if !args.ignored_flag.is_empty() {
+        let flags = args.ignored_flag.join(" ");
+        warn!(flags, "flags of KubeFed's log library are ignored");
     }
     service::run("the control plane stopped", |stop| {
         process::run(options, stop)

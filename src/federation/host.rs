@@ -16,7 +16,7 @@ use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::controller::WatchSpec;
-use hawser_runtime::process::lease::Terms;
+use hawser_runtime::process::lease::{Lock, Terms};
 use hawser_sync::{Scope, Side};
 use kube_lang::go_text::parse_duration;
 use kube_lang::object::{Gvk, Object, ObjectError};
@@ -67,10 +67,14 @@ pub struct FederationSettings {
     /// How long is waited until objects are looked at because a member has become ready, or stopped being so.
     pub available: Duration,
     pub unavailable: Duration,
+    /// How long the first list of a member may take.
+    pub sync_timeout: Duration,
     pub probe_period: Duration,
     pub probe_timeout: Duration,
     pub thresholds: Thresholds,
     pub terms: Terms,
+    /// What control planes compete for; the original's are among them.
+    pub lock: Lock,
     pub adopts: bool,
     /// Objects of a type that are worked on at once, at least.
     pub concurrency: usize,
@@ -149,6 +153,7 @@ impl FederationSettings {
             },
             available: duration(delays.available_delay),
             unavailable: duration(delays.unavailable_delay),
+            sync_timeout: duration(delays.cache_sync_timeout),
             probe_period: duration(check.period),
             probe_timeout: duration(check.timeout),
             thresholds: Thresholds {
@@ -159,6 +164,10 @@ impl FederationSettings {
                 duration: duration(elect.lease_duration),
                 renew_deadline: duration(elect.renew_deadline),
                 retry: duration(elect.retry_period),
+            },
+            lock: match elect.resource_lock.as_deref() {
+                Some("endpoints") => Lock::Endpoints,
+                _ => Lock::ConfigMap,
             },
             adopts: sync.adopt_resources.as_deref() != Some("Disabled"),
             concurrency: sync

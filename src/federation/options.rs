@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hawser_federation::admission::webhooks::WebhookAddress;
+
 /// The flags as they are given.
 #[derive(Clone, Debug, Default)]
 pub struct GivenFederation {
@@ -12,6 +14,9 @@ pub struct GivenFederation {
     pub scope: String,
     pub healthz_address: String,
     pub metrics_address: String,
+    pub webhook_address: String,
+    pub webhook_service: String,
+    pub webhook_url: String,
 }
 
 /// How the control plane is to run.
@@ -24,6 +29,14 @@ pub struct FederationOptions {
     pub scope: &'static str,
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
+    pub webhook: Option<WebhookOptions>,
+}
+
+/// Where the webhook listens, and where API servers find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookOptions {
+    pub listens: String,
+    pub address: WebhookAddress,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +65,13 @@ impl GivenFederation {
             },
             healthz_address: listens(self.healthz_address),
             metrics_address: listens(self.metrics_address),
+            webhook: listens(self.webhook_address).map(|listens| WebhookOptions {
+                listens,
+                address: match given(self.webhook_url) {
+                    Some(url) => WebhookAddress::Url(url.trim_end_matches('/').to_owned()),
+                    None => WebhookAddress::Service(self.webhook_service),
+                },
+            }),
         })
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
+use hawser_federation::admission::webhooks::Webhook;
 use hawser_federation::placement::Scope as ControlScope;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
@@ -31,6 +32,7 @@ use super::numbers::FederationNumbers;
 use super::options::FederationOptions;
 use super::propagation::{Propagation, route_host};
 use super::types::TypeController;
+use super::webhook::{WebhookError, WebhookServer};
 
 /// What ends a control plane for good.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,8 @@ pub enum FederationError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     #[error("lost the leadership: another control plane may lead now")]
     LeadershipLost,
 }
@@ -82,11 +86,28 @@ pub async fn run(
         renewed.0.renew(config)
     });
     let _watched = AbortOnDropHandle::new(tokio::spawn(following));
+    // Before the configuration is written: an API server may know the webhook already.
+    let webhook = match &options.webhook {
+        Some(given) => {
+            let place = Webhook {
+                namespace: options.namespace.clone(),
+                scope: ControlScope::Cluster,
+                address: given.address.clone(),
+            };
+            let start = WebhookServer::start(&given.listens, aside.clone(), place, stop.clone());
+            Some(start.await?)
+        }
+        None => None,
+    };
     let settings = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         settings = FederationSettings::read(&aside, &options.namespace, options.scope) => Arc::new(settings?),
     };
     health.found("host");
+    let _webhook = webhook.map(|server| {
+        let keeping = server.keep(settings.scope);
+        AbortOnDropHandle::new(tokio::spawn(keeping))
+    });
     info!(
         version = env!("CARGO_PKG_VERSION"),
         host = host.url(),
@@ -100,6 +121,7 @@ pub async fn run(
         }
     );
     let lease = LeaseOptions {
+        lock: settings.lock,
         namespace: settings.namespace.clone(),
         name: LOCK.to_owned(),
         identity: lease::identity(),

@@ -36,8 +36,8 @@ static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 const WORKERS: usize = 64;
 /// What is watched in members: managed objects.
 const SELECTOR: &str = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
-/// How long a pass waits for the first list of a member that nothing is wrong with. What takes longer is told in the
-/// status.
+/// How long a pass waits for the first list of a member that nothing is wrong with, unless `cacheSyncTimeout` is
+/// shorter. What takes longer is told in the status.
 const LISTING: Duration = Duration::from_secs(10);
 
 /// A federated object, by its type.
@@ -68,6 +68,8 @@ pub struct FederatedType {
     host: Vec<Arc<SharedWatch>>,
     members: Mutex<BTreeMap<Arc<str>, MemberWatch>>,
     pub stopped: CancellationToken,
+    /// How long a pass waits for the first list of a member.
+    listing: Duration,
 }
 
 struct MemberWatch {
@@ -158,7 +160,7 @@ impl FederatedType {
         }
         match of.watch.health().problem {
             Some(problem) => Listed::Failed(problem),
-            None if of.begun.elapsed() < LISTING => Listed::Begun,
+            None if of.begun.elapsed() < self.listing => Listed::Begun,
             None => Listed::Failed("the first list is not complete yet".to_owned()),
         }
     }
@@ -368,6 +370,7 @@ impl Propagation {
             host,
             members: Mutex::default(),
             stopped: CancellationToken::new(),
+            listing: LISTING.min(self.settings.sync_timeout),
         });
         let name = Arc::clone(&begun.spec.name);
         self.events.types.write().insert(name, Arc::clone(&begun));

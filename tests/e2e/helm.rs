@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::{Access, ServiceCluster, unique};
 
+mod federation;
 mod rights;
 mod takeover;
 

@@ -16,6 +16,7 @@ use crate::types::type_config::{FederatedTypeConfigSpec, FederatedTypeConfigStat
 mod cluster;
 mod config;
 mod type_config;
+pub mod webhooks;
 
 /// A service of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use crate::types::type_config::{ApiResource, qualified};
 
 pub mod disable;
+pub mod discovery;
 pub mod enable;
 pub mod federate;
 pub mod join;

@@ -12,6 +12,7 @@ pub mod manifest;
 pub mod propagated;
 pub mod scheduling;
 pub mod service_status;
+pub mod shipped;
 pub mod type_config;
 
 /// The group of the control plane's own types.

@@ -45,7 +45,7 @@ use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
-use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
+use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
 use hawser_runtime::process::shutdown;
@@ -423,6 +423,7 @@ impl Agent {
             return None;
         }
         let options = LeaseOptions {
+            lock: Lock::Lease,
             namespace: self.options.namespace.clone(),
             name: format!("syncagent.{}", self.options.agent_name),
             identity: lease::identity(),

@@ -165,6 +165,13 @@ impl World {
 
     /// Without a control plane at work yet.
     pub(super) async fn with(controllers: Controllers) -> Result<Self> {
+        let mut world = Self::bare(controllers).await?;
+        world.install().await?;
+        Ok(world)
+    }
+
+    /// With types and configuration, but without members and federated types.
+    pub(super) async fn bare(controllers: Controllers) -> Result<Self> {
         let options = || Options {
             controllers,
             ..Options::default()
@@ -174,19 +181,19 @@ impl World {
             ServiceCluster::start_with(options()),
             ServiceCluster::start_with(options()),
         )?;
-        let mut world = Self {
+        let world = Self {
             host,
             members: vec![first, second],
             control_plane: None,
             logs: tempfile::tempdir()?,
             started: 0,
         };
-        world.install().await?;
+        world.prepare().await?;
         Ok(world)
     }
 
-    /// Types, configuration, members.
-    async fn install(&mut self) -> Result<()> {
+    /// Types and configuration.
+    async fn prepare(&self) -> Result<()> {
         let file = repository().join("crds/kubefed.io.yaml");
         let file = file.to_str().context("a path in Unicode")?;
         self.host.admin().kubectl(&["apply", "-f", file]).await?;
@@ -205,6 +212,11 @@ impl World {
             },
         });
         host.create(&core("kubefedconfigs"), &config).await?;
+        Ok(())
+    }
+
+    /// Members and federated types.
+    async fn install(&mut self) -> Result<()> {
         for (number, _) in MEMBER_NAMES.iter().enumerate() {
             self.join(number).await?;
         }

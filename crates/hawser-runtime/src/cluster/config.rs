@@ -68,8 +68,20 @@ enum ServerKind {
     Workspace,
 }
 
+/// One context of a kubeconfig, for tools that read several.
+#[derive(Clone, Debug)]
+pub struct KubeContext {
+    pub name: String,
+    pub namespace: Option<String>,
+    /// The entry of its cluster as it is written.
+    pub cluster: Cluster,
+    pub config: kube::Config,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    #[error("context {0:?} does not exist")]
+    Context(String),
     #[error("reading the kubeconfig {path}")]
     Read { path: PathBuf, source: io::Error },
     /// Without the message of the parser, which may quote a secret.
@@ -165,6 +177,26 @@ impl Source {
     /// Reads the current configuration.
     pub fn read(&self) -> Result<kube::Config, ConfigError> {
         self.configured(self.kubeconfig()?)
+    }
+
+    /// Reads the named context, else the current one.
+    pub fn context(&self, name: Option<&str>) -> Result<KubeContext, ConfigError> {
+        let mut kubeconfig = self.kubeconfig()?;
+        if let Some(name) = name {
+            kubeconfig.current_context = Some(name.to_owned());
+        }
+        let name = kubeconfig.current_context.clone().unwrap_or_default();
+        let namespace = current_context(&kubeconfig).map(|context| context.namespace.clone());
+        let cluster = current_cluster(&mut kubeconfig).cloned();
+        let (Some(namespace), Some(cluster)) = (namespace, cluster) else {
+            return Err(ConfigError::Context(name));
+        };
+        Ok(KubeContext {
+            name,
+            namespace,
+            cluster,
+            config: self.configured(kubeconfig)?,
+        })
     }
 
     /// The source as text.

@@ -16,10 +16,12 @@ use super::metrics::Metrics;
 use crate::cluster::connection::Connection;
 
 mod fence;
+mod lock;
 mod record;
 mod term;
 
 pub use fence::{Fence, Fenced};
+pub use lock::Lock;
 use term::{AcquireResult, End, Term, announce};
 
 /// The timing of the election.
@@ -36,6 +38,7 @@ pub struct Terms {
 /// The options of the election.
 #[derive(Clone)]
 pub struct LeaseOptions {
+    pub lock: Lock,
     pub namespace: String,
     pub name: String,
     /// Unique for each process.

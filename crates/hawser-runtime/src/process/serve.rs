@@ -23,8 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 mod health;
+mod tls;
 
 pub use health::Health;
+pub use tls::{HttpsEndpoint, TlsProblem, server_config};
 
 use super::metrics::{self, Metrics};
 
@@ -130,6 +132,15 @@ impl Bound {
 
     /// Serves the pages until the token is cancelled.
     pub async fn serve(self, pages: Pages, stop: CancellationToken) {
+        self.each(stop, |stream| converse(stream, pages.clone()))
+            .await;
+    }
+
+    /// Has a conversation with each client until the token is cancelled.
+    async fn each<F>(self, stop: CancellationToken, converse: impl Fn(TcpStream) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let free = Arc::new(Semaphore::new(CLIENTS));
         let mut clients = JoinSet::new();
         loop {
@@ -140,11 +151,11 @@ impl Bound {
             };
             match accepted {
                 Ok((stream, place)) => {
-                    let pages = pages.clone();
+                    let conversation = converse(stream);
                     clients.spawn(async move {
                         let _place = place;
                         // Who takes longer is cut off; whoever measures comes again.
-                        let _ = tokio::time::timeout(LONGEST, converse(stream, pages)).await;
+                        let _ = tokio::time::timeout(LONGEST, conversation).await;
                     });
                 }
                 Err(error) => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 /// The relevant fields of a Lease's spec.
@@ -99,36 +99,29 @@ impl Candidate {
 // === impl Record ===
 
 impl Record {
-    /// Reads the record of a Lease. Missing fields and fields of another type are left out.
-    pub(super) fn read(lease: &Value) -> Self {
-        let spec = &lease["spec"];
-        let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
-        let number = |field: &str| spec[field].as_u64().unwrap_or_default();
+    /// Reads a record. Missing fields and fields of another type are left out.
+    pub(super) fn read(fields: &Value, transitions: &str) -> Self {
+        let text = |field: &str| fields[field].as_str().unwrap_or_default().to_owned();
+        let number = |field: &str| fields[field].as_u64().unwrap_or_default();
         Self {
             holder: text("holderIdentity"),
             seconds: number("leaseDurationSeconds"),
             acquired: text("acquireTime"),
             renewed: text("renewTime"),
-            transitions: number("leaseTransitions"),
+            transitions: number(transitions),
         }
     }
 
-    /// Writes the record into a Lease; other fields stay.
-    pub(super) fn write(&self, lease: &mut Value) {
-        let fields = json!({
-            "holderIdentity": self.holder,
-            "leaseDurationSeconds": self.seconds,
-            "acquireTime": self.acquired,
-            "renewTime": self.renewed,
-            "leaseTransitions": self.transitions,
-        });
-        let Some(lease) = lease.as_object_mut() else {
-            return;
-        };
-        let spec = lease.entry("spec").or_insert_with(|| Map::new().into());
-        if let (Some(spec), Value::Object(fields)) = (spec.as_object_mut(), fields) {
-            spec.extend(fields);
+    /// Writes the record among other fields, which stay.
+    pub(super) fn write(&self, fields: &mut Value, transitions: &str) {
+        if !fields.is_object() {
+            *fields = Map::new().into();
         }
+        fields["holderIdentity"] = self.holder.as_str().into();
+        fields["leaseDurationSeconds"] = self.seconds.into();
+        fields["acquireTime"] = self.acquired.as_str().into();
+        fields["renewTime"] = self.renewed.as_str().into();
+        fields[transitions] = self.transitions.into();
     }
 }
 

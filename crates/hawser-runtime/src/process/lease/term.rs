@@ -11,10 +11,6 @@ use super::record::{Candidate, Record, Step};
 use super::{Fence, LeaseOptions};
 use crate::cluster::connection::{Call, CallClass, Connection, Reply};
 
-const GROUP: &str = "apis/coordination.k8s.io/v1";
-const API_VERSION: &str = "coordination.k8s.io/v1";
-const KIND: &str = "Lease";
-
 /// A candidate with its access to the Lease.
 pub(super) struct Term {
     connection: Connection,
@@ -135,11 +131,12 @@ impl Term {
             let Some(mut lease) = self.look().await? else {
                 return Ok(());
             };
-            let record = Record::read(&lease);
+            let record = self.options.lock.read(&lease);
             if record.holder != self.options.identity {
                 return Ok(());
             }
-            Candidate::given_up(&record, &clock()).write(&mut lease);
+            let given_up = Candidate::given_up(&record, &clock());
+            self.options.lock.write(&given_up, &mut lease);
             let reply = self.call(Call::put(self.path(), &lease)).await?;
             match reply.status {
                 409 => {}
@@ -152,7 +149,7 @@ impl Term {
 
     async fn write_or_look(&mut self) -> AcquireResult {
         if let Some(held) = self.held.take() {
-            let record = Record::read(&held);
+            let record = self.options.lock.read(&held);
             let step = self.candidate.look(Some(record), Instant::now(), &clock());
             if let Step::Write(record) = step {
                 match self.write(held, &record).await {
@@ -170,7 +167,7 @@ impl Term {
 
     async fn look_and_write(&mut self) -> Result<AcquireResult, String> {
         let lease = self.look().await?;
-        let record = lease.as_ref().map(Record::read);
+        let record = lease.as_ref().map(|lease| self.options.lock.read(lease));
         match (self.candidate.look(record, Instant::now(), &clock()), lease) {
             (Step::Wait { holder }, _) => Ok(AcquireResult::Theirs { holder }),
             (Step::Write(record), Some(lease)) => {
@@ -196,7 +193,7 @@ impl Term {
         mut lease: Value,
         record: &Record,
     ) -> Result<Option<AcquireResult>, String> {
-        record.write(&mut lease);
+        self.options.lock.write(record, &mut lease);
         let sent = Instant::now();
         let reply = self.call(Call::put(self.path(), &lease)).await?;
         match reply.status {
@@ -207,17 +204,19 @@ impl Term {
 
     async fn create(&mut self, record: &Record) -> Result<AcquireResult, String> {
         let LeaseOptions {
-            namespace, name, ..
+            lock,
+            namespace,
+            name,
+            ..
         } = &*self.options;
         let mut lease = json!({
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": lock.api_version(),
+            "kind": lock.kind(),
             "metadata": {"namespace": namespace, "name": name},
         });
-        record.write(&mut lease);
-        let path = format!("/{GROUP}/namespaces/{namespace}/leases");
+        self.options.lock.write(record, &mut lease);
         let sent = Instant::now();
-        let reply = self.call(Call::post(path, &lease)).await?;
+        let reply = self.call(Call::post(lock.all(namespace), &lease)).await?;
         self.written(&reply, sent)
     }
 
@@ -233,15 +232,19 @@ impl Term {
 
     fn path(&self) -> String {
         let LeaseOptions {
-            namespace, name, ..
+            lock,
+            namespace,
+            name,
+            ..
         } = &*self.options;
-        format!("/{GROUP}/namespaces/{namespace}/leases/{name}")
+        format!("{}/{name}", lock.all(namespace))
     }
 }
 
 /// Publishes an event on the Lease, within a short time.
 pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, what: &str) {
     let LeaseOptions {
+        lock,
         namespace,
         name,
         identity,
@@ -258,8 +261,8 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
             "name": format!("{name}.{:x}", now.as_nanosecond()),
         },
         "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": lock.api_version(),
+            "kind": lock.kind(),
             "namespace": namespace,
             "name": name,
         },

@@ -1,6 +1,8 @@
+use serde_json::json;
 use tokio::time::advance;
 
 use super::*;
+use crate::process::lease::Lock;
 
 const DURATION: Duration = Duration::from_secs(15);
 const ALMOST: Duration = Duration::from_millis(14_999);
@@ -154,22 +156,22 @@ fn what_else_stands_in_a_lease_stays() {
         "spec": {"holderIdentity": "them", "strategy": "OldestEmulationVersion"},
     });
     let record = lease("us", "now");
-    record.write(&mut object);
-    assert_eq!(Record::read(&object), record);
+    Lock::Lease.write(&record, &mut object);
+    assert_eq!(Lock::Lease.read(&object), record);
     assert_eq!(object["metadata"]["labels"]["a"], "b");
     assert_eq!(object["spec"]["strategy"], "OldestEmulationVersion");
 
     let mut bare = json!({"metadata": {"name": "one"}});
-    assert_eq!(Record::read(&bare), Record::default());
-    record.write(&mut bare);
-    assert_eq!(Record::read(&bare), record);
+    assert_eq!(Lock::Lease.read(&bare), Record::default());
+    Lock::Lease.write(&record, &mut bare);
+    assert_eq!(Lock::Lease.read(&bare), record);
 }
 
 #[test]
 fn nonsense_in_a_lease_counts_as_not_said() {
     let nonsense =
         json!({"spec": {"holderIdentity": 3, "leaseDurationSeconds": -1, "renewTime": {}}});
-    assert_eq!(Record::read(&nonsense), Record::default());
+    assert_eq!(Lock::Lease.read(&nonsense), Record::default());
 }
 
 #[test]

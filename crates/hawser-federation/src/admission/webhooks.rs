@@ -1,0 +1,237 @@
+//! The configurations by which an API server calls the webhook.
+
+use serde_json::{Value, json};
+
+use crate::placement::Scope;
+use crate::types::CORE_GROUP;
+
+/// Where the webhook is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookAddress {
+    /// A Service in the namespace of the control plane.
+    Service(String),
+    /// A URL without a path.
+    Url(String),
+}
+
+/// A control plane with a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    pub namespace: String,
+    pub scope: Scope,
+    pub address: WebhookAddress,
+}
+
+impl Webhook {
+    /// A name that other control planes of the cluster do not have.
+    fn own(&self, name: &str) -> String {
+        match self.scope {
+            Scope::Cluster => name.to_owned(),
+            Scope::Namespaced => format!("{name}-{}", self.namespace),
+        }
+    }
+
+    /// The `ClusterRole` that the configurations belong to, if it exists: they end with it.
+    pub fn owner(&self) -> String {
+        self.own("kubefed-webhook")
+    }
+
+    /// The DNS names and addresses that the certificate has to be for.
+    pub fn names(&self) -> Vec<String> {
+        match &self.address {
+            WebhookAddress::Service(name) => {
+                let namespace = &self.namespace;
+                vec![
+                    format!("{name}.{namespace}.svc"),
+                    format!("{name}.{namespace}.svc.cluster.local"),
+                ]
+            }
+            WebhookAddress::Url(url) => {
+                let host = url.split_once("://").map_or(&**url, |(_, host)| host);
+                let host = host.split('/').next().unwrap_or_default();
+                // A port follows the last colon, except within the brackets of an IPv6 address.
+                let host = match host.rsplit_once(':') {
+                    Some((host, port)) if !port.contains(']') => host,
+                    _ => host,
+                };
+                vec![host.trim_matches(['[', ']']).to_owned()]
+            }
+        }
+    }
+
+    /// The configurations, each with its plural; `bundle` are the authorities in base64.
+    pub fn configurations(&self, bundle: &str) -> [(&'static str, Value); 2] {
+        let both = ["CREATE", "UPDATE"];
+        let validations = [
+            self.webhook(
+                "federatedtypeconfigs",
+                "validate-federatedtypeconfigs",
+                &both,
+                true,
+                bundle,
+            ),
+            self.webhook(
+                "kubefedclusters",
+                "validate-kubefedcluster",
+                &both,
+                true,
+                bundle,
+            ),
+            self.webhook(
+                "kubefedconfigs",
+                "validate-kubefedconfig",
+                &both,
+                false,
+                bundle,
+            ),
+        ];
+        let defaults = ["CREATE"];
+        let mut mutation = self.webhook(
+            "kubefedconfigs",
+            "default-kubefedconfig",
+            &defaults,
+            false,
+            bundle,
+        );
+        mutation["reinvocationPolicy"] = "Never".into();
+        let configuration = |kind: &str, name: &str, webhooks: Value| {
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": self.own(name)},
+                "webhooks": webhooks,
+            })
+        };
+        [
+            (
+                "validatingwebhookconfigurations",
+                configuration(
+                    "ValidatingWebhookConfiguration",
+                    "validations.core.kubefed.io",
+                    json!(validations),
+                ),
+            ),
+            (
+                "mutatingwebhookconfigurations",
+                configuration(
+                    "MutatingWebhookConfiguration",
+                    "mutation.core.kubefed.io",
+                    json!([mutation]),
+                ),
+            ),
+        ]
+    }
+
+    fn webhook(
+        &self,
+        plural: &str,
+        path: &str,
+        operations: &[&str],
+        with_status: bool,
+        bundle: &str,
+    ) -> Value {
+        let mut resources = vec![plural.to_owned()];
+        if with_status {
+            resources.push(format!("{plural}/status"));
+        }
+        let mut client = json!({"caBundle": bundle});
+        match &self.address {
+            WebhookAddress::Service(name) => {
+                client["service"] = json!({
+                    "namespace": self.namespace, "name": name, "path": format!("/{path}"), "port": 443,
+                });
+            }
+            WebhookAddress::Url(url) => client["url"] = format!("{url}/{path}").into(),
+        }
+        let selector = match self.scope {
+            Scope::Cluster => json!({}),
+            Scope::Namespaced => {
+                json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace}})
+            }
+        };
+        json!({
+            "name": format!("{plural}.{CORE_GROUP}"),
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": client,
+            // What the server would add is written too, so that the two can be compared.
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "objectSelector": {},
+            "timeoutSeconds": 10,
+            "namespaceSelector": selector,
+            "rules": [{
+                "apiGroups": [CORE_GROUP], "apiVersions": ["v1beta1"],
+                "operations": operations, "resources": resources, "scope": "Namespaced",
+            }],
+            "sideEffects": "None",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Review;
+
+    fn webhook(scope: Scope, address: WebhookAddress) -> Webhook {
+        let namespace = "ns".to_owned();
+        Webhook {
+            namespace,
+            scope,
+            address,
+        }
+    }
+
+    #[test]
+    fn every_path_is_one_that_is_answered() {
+        let of = webhook(Scope::Cluster, WebhookAddress::Service("s".into()));
+        let mut paths = Vec::new();
+        for (_, configuration) in of.configurations("Y2E=") {
+            for hook in configuration["webhooks"].as_array().unwrap() {
+                let path = hook["clientConfig"]["service"]["path"].as_str().unwrap();
+                assert!(Review::of_path(path).is_some(), "{path}");
+                assert_eq!(hook["failurePolicy"], "Fail");
+                assert_eq!(hook["clientConfig"]["caBundle"], "Y2E=");
+                paths.push(format!("{path} {}", hook["rules"][0]["resources"]));
+            }
+        }
+        assert_eq!(
+            paths,
+            [
+                "/validate-federatedtypeconfigs [\"federatedtypeconfigs\",\"federatedtypeconfigs/status\"]",
+                "/validate-kubefedcluster [\"kubefedclusters\",\"kubefedclusters/status\"]",
+                "/validate-kubefedconfig [\"kubefedconfigs\"]",
+                "/default-kubefedconfig [\"kubefedconfigs\"]",
+            ]
+        );
+        assert_eq!(of.names(), ["s.ns.svc", "s.ns.svc.cluster.local"]);
+    }
+
+    #[test]
+    fn control_planes_of_namespaces_do_not_meet() {
+        let url = WebhookAddress::Url("https://127.0.0.1:5".into());
+        let of = webhook(Scope::Namespaced, url);
+        let [(_, validations), (_, mutation)] = of.configurations("");
+        assert_eq!(
+            validations["metadata"]["name"],
+            "validations.core.kubefed.io-ns"
+        );
+        assert_eq!(mutation["metadata"]["name"], "mutation.core.kubefed.io-ns");
+        let hook = &mutation["webhooks"][0];
+        assert_eq!(
+            hook["clientConfig"]["url"],
+            "https://127.0.0.1:5/default-kubefedconfig"
+        );
+        let labels = &hook["namespaceSelector"]["matchLabels"];
+        assert_eq!(labels, &json!({"kubernetes.io/metadata.name": "ns"}));
+        assert_eq!(of.names(), ["127.0.0.1"]);
+        for (url, name) in [
+            ("https://[::1]:5", "::1"),
+            ("https://[::1]", "::1"),
+            ("https://a.b/c", "a.b"),
+        ] {
+            let of = webhook(Scope::Cluster, WebhookAddress::Url(url.into()));
+            assert_eq!(of.names(), [name]);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `hawser kubefedctl`: the command line of KubeFed.
+//!
+//! Knows flags, texts and exit codes of the original. The objects and most texts are made by
+//! [`hawser_federation::kubefedctl`].
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use hawser_federation::kubefedctl::disable::DisableError;
+use hawser_federation::kubefedctl::enable::EnableError;
+use hawser_federation::kubefedctl::federate::{ArgumentError, FederateError};
+use hawser_federation::kubefedctl::join::JoinError;
+use hawser_federation::kubefedctl::orphaning::OrphaningError;
+use hawser_federation::kubefedctl::yaml::YamlError;
+use hawser_federation::kubefedctl::{LookupError, version};
+use hawser_runtime::cluster::config::ConfigError;
+use hawser_runtime::cluster::connection::{AskError, ConnectError};
+use hawser_runtime::errors::chain;
+
+use super::agent::parse_bool;
+
+mod disable;
+mod enable;
+mod federate;
+mod join;
+mod orphaning;
+mod server;
+mod unjoin;
+
+/// The exit code of the original for every failure.
+pub(super) const FAILED: u8 = 255;
+
+/// Join clusters to a federation, and federate types and objects.
+///
+/// Accepts the commands and flags of kubefedctl. `hawser` runs this command when it is called by that name.
+#[derive(Debug, Args)]
+pub(super) struct KubefedctlArgs {
+    #[command(subcommand)]
+    command: KubefedctlCommand,
+
+    /// Log level; ignored
+    #[arg(short, long, hide = true, global = true)]
+    v: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum KubefedctlCommand {
+    Join(join::JoinArgs),
+    Unjoin(unjoin::UnjoinArgs),
+    Enable(enable::EnableArgs),
+    Disable(disable::DisableArgs),
+    Federate(federate::FederateObjectArgs),
+    OrphaningDeletion(orphaning::OrphaningArgs),
+    /// Print the version
+    Version,
+}
+
+/// How the host cluster is found.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+struct HostFlags {
+    /// Kubeconfig with the contexts [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    kubeconfig: String,
+
+    /// Context of the host cluster [default: the current one]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    host_cluster_context: String,
+}
+
+/// Where the control plane is, and whether anything is written.
+#[derive(Debug, Args)]
+struct ControlFlags {
+    #[command(flatten)]
+    host: HostFlags,
+
+    /// Namespace of the control plane
+    #[arg(long, value_name = "NAME", default_value = "kube-federation-system")]
+    kubefed_namespace: String,
+
+    /// Write nothing
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    dry_run: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum CtlError {
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    #[error(transparent)]
+    Enable(#[from] EnableError),
+    #[error(transparent)]
+    Disable(#[from] DisableError),
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Federate(#[from] FederateError),
+    #[error(transparent)]
+    Orphaning(#[from] OrphaningError),
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("starting the runtime")]
+    Runtime(#[source] io::Error),
+    #[error("{}", said(.0))]
+    Ask(#[from] AskError),
+    #[error("{what}: {}", said(.error))]
+    Act { what: String, error: AskError },
+    #[error("reading {file}: {source}")]
+    Read { file: String, source: io::Error },
+    #[error("{file}: {source}")]
+    Yaml { file: String, source: YamlError },
+    #[error("{file}: {problem}")]
+    Document { file: String, problem: String },
+    #[error("{0}")]
+    Waited(String),
+}
+
+/// The message of a server, or why there is none.
+fn said(error: &AskError) -> String {
+    match error {
+        AskError::Refused(refusal) if !refusal.message.is_empty() => refusal.message.clone(),
+        AskError::Refused(_) | AskError::Call(_) => error.to_string(),
+    }
+}
+
+/// Adds what was tried to a failure.
+fn trying(what: impl Into<String>) -> impl FnOnce(AskError) -> CtlError {
+    let what = what.into();
+    |error| CtlError::Act { what, error }
+}
+
+pub(super) fn run(args: KubefedctlArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = runtime
+        .map_err(CtlError::Runtime)
+        .and_then(|runtime| runtime.block_on(act(args.command)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let prefix = match error {
+                CtlError::Join(JoinError::HostContext) => "",
+                _ => "Error: ",
+            };
+            tell(&format!("{prefix}{}", chain(&error)));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+async fn act(command: KubefedctlCommand) -> Result<(), CtlError> {
+    match command {
+        KubefedctlCommand::Join(args) => join::run(args).await,
+        KubefedctlCommand::Unjoin(args) => unjoin::run(args).await,
+        KubefedctlCommand::Enable(args) => enable::run(args).await,
+        KubefedctlCommand::Disable(args) => disable::run(args).await,
+        KubefedctlCommand::Federate(args) => federate::run(args).await,
+        KubefedctlCommand::OrphaningDeletion(args) => orphaning::run(args).await,
+        KubefedctlCommand::Version => {
+            let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+            print(&format!(
+                "{}\n",
+                version(env!("CARGO_PKG_VERSION"), &platform)
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// Writes to stdout.
+fn print(text: &str) {
+    // Nobody reads what cannot be written.
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+/// Writes a line to stderr.
+fn tell(line: &str) {
+    // Nobody reads what cannot be written.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// The text of a file; `-` is stdin.
+fn read(file: &str) -> Result<String, CtlError> {
+    let text = if file == "-" {
+        io::read_to_string(io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    text.map_err(|source| CtlError::Read {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+/// The flag, unless it is empty.
+fn given(flag: &str) -> Option<&str> {
+    Some(flag).filter(|text| !text.is_empty())
+}

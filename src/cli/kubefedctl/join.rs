@@ -1,0 +1,244 @@
+//! `kubefedctl join`: an account in the member, and the `KubeFedCluster` in the host.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use hawser_federation::kubefedctl::join::{Join, JoinError, host_name};
+use hawser_federation::placement::Scope;
+use hawser_federation::types::type_config::plural_of;
+use hawser_runtime::cluster::wire::collection;
+use kube_lang::object::Gvk;
+
+use super::server::{Server, core, exists};
+use super::{ControlFlags, CtlError, given, tell, trying};
+use crate::cli::agent::parse_bool;
+
+/// How long a member may take to make a token.
+const TOKEN_WITHIN: Duration = Duration::from_secs(30);
+const TOKEN_EVERY: Duration = Duration::from_millis(200);
+
+/// Join a cluster to a federation.
+#[derive(Debug, Args)]
+#[command(args_override_self = true)]
+pub(super) struct JoinArgs {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    control: ControlFlags,
+
+    /// Context of the joining cluster [default: its name]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    cluster_context: String,
+
+    /// Name of the host cluster in names of accounts [default: its context]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    host_cluster_name: String,
+
+    /// Address at which the control plane reaches the cluster [default: the kubeconfig's]
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    cluster_endpoint: String,
+
+    /// Name of the Secret with the token, in the host [default: generated]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    secret_name: String,
+
+    /// Fail if something of the cluster exists already; otherwise, update it
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "true")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    error_on_existing: bool,
+}
+
+/// The kind, namespace and name of an object as its path.
+pub(super) fn path_of(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    let group = match kind {
+        "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
+            "rbac.authorization.k8s.io"
+        }
+        _ => "",
+    };
+    let all = collection(&Gvk::new(group, "v1", kind), namespace, &plural_of(kind));
+    format!("{all}/{name}")
+}
+
+/// The name that was given, as an argument.
+pub(super) fn cluster_name(names: &[String]) -> Option<&str> {
+    names.first().map(String::as_str)
+}
+
+/// Reads the scope of the control plane.
+async fn scope(host: &Server, namespace: &str) -> Result<Scope, CtlError> {
+    let config = host.find(core(namespace, "kubefedconfigs/kubefed")).await?;
+    let config = config.ok_or_else(|| JoinError::NoControlPlane(namespace.to_owned()))?;
+    Ok(match config["spec"]["scope"].as_str() {
+        Some("Namespaced") => Scope::Namespaced,
+        _ => Scope::Cluster,
+    })
+}
+
+pub(super) async fn run(args: JoinArgs) -> Result<(), CtlError> {
+    let (flags, namespace) = (&args.control, &args.control.kubefed_namespace);
+    let name = cluster_name(&args.names);
+    let host_flag = given(&args.host_cluster_name);
+    host_name(name, host_flag, "")?;
+    let name = name.unwrap_or_default();
+    let host = Server::host(&flags.host)?;
+    let join = Join {
+        cluster: name.to_owned(),
+        host: host_name(Some(name), host_flag, &host.context)?.to_owned(),
+        namespace: namespace.clone(),
+        scope: scope(&host, namespace).await?,
+    };
+    let context = given(&args.cluster_context).unwrap_or(name);
+    let mut member = Server::of(&flags.host, Some(context))?;
+    if let Some(endpoint) = given(&args.cluster_endpoint) {
+        endpoint.clone_into(&mut member.endpoint.server);
+    }
+    let account = path_of("ServiceAccount", Some(namespace), &join.account());
+    if args.error_on_existing && member.find(account).await?.is_some() {
+        return Err(JoinError::Exists {
+            account: join.account(),
+            cluster: name.to_owned(),
+        }
+        .into());
+    }
+    if is_loopback(&member.endpoint.server) {
+        tell(&format!(
+            "Warning: {} is an address of this machine. If the control plane runs elsewhere, give its own with --cluster-endpoint",
+            member.endpoint.server
+        ));
+    }
+    if flags.dry_run {
+        return Ok(());
+    }
+    for object in join.member_objects() {
+        make(&member, &object, args.error_on_existing).await?;
+    }
+    let credentials = token(&member, &join).await?;
+    register(&host, &member, &join, &args, &credentials).await
+}
+
+fn is_loopback(server: &str) -> bool {
+    let host = server.split_once("://").map_or(server, |(_, host)| host);
+    ["127.", "localhost", "[::1]"]
+        .iter()
+        .any(|own| host.starts_with(own))
+}
+
+/// Creates an object in the member. One that exists is an error, or is updated.
+async fn make(member: &Server, object: &Value, is_error: bool) -> Result<(), CtlError> {
+    let text = |field: &str| object["metadata"][field].as_str();
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let name = text("name").unwrap_or_default();
+    let path = path_of(kind, text("namespace"), name);
+    let all = path.strip_suffix(&format!("/{name}")).unwrap_or(&path);
+    let what = |doing: &str| trying(format!("{doing} {kind} {name:?} in the joining cluster"));
+    match member.create(all, object).await {
+        Ok(_) => return Ok(()),
+        Err(error) if exists(&error) && (kind == "Namespace" || !is_error) => {}
+        Err(error) => return Err(what("creating")(error)),
+    }
+    let wanted = match kind {
+        "Role" | "ClusterRole" => json!({"rules": object["rules"]}),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            let found = member.get(&path).await.map_err(what("reading"))?;
+            if found["roleRef"] != object["roleRef"] {
+                // It cannot be changed.
+                member.delete(&path).await.map_err(what("deleting"))?;
+                member.create(all, object).await.map_err(what("creating"))?;
+                return Ok(());
+            }
+            json!({"subjects": object["subjects"]})
+        }
+        _ => return Ok(()),
+    };
+    member
+        .patch(&path, &wanted)
+        .await
+        .map_err(what("updating"))?;
+    Ok(())
+}
+
+/// The data of the account's Secret, once the member has filled it in.
+async fn token(member: &Server, join: &Join) -> Result<Value, CtlError> {
+    let path = path_of("Secret", Some(&join.namespace), &join.account());
+    let filled = async {
+        loop {
+            let secret = member.get(&path).await?;
+            if secret["data"]["token"].is_string() {
+                return Ok(secret["data"].clone());
+            }
+            tokio::time::sleep(TOKEN_EVERY).await;
+        }
+    };
+    let waited = tokio::time::timeout(TOKEN_WITHIN, filled).await;
+    waited.unwrap_or_else(|_| {
+        let (cluster, account) = (&join.cluster, join.account());
+        Err(CtlError::Waited(format!(
+            "timed out waiting for the token of service account {account} in joining cluster {cluster}: its kube-controller-manager makes it"
+        )))
+    })
+}
+
+/// Writes the Secret and the `KubeFedCluster` in the host.
+async fn register(
+    host: &Server,
+    member: &Server,
+    join: &Join,
+    args: &JoinArgs,
+    credentials: &Value,
+) -> Result<(), CtlError> {
+    let cluster = core(&join.namespace, "kubefedclusters");
+    let path = format!("{cluster}/{}", join.cluster);
+    let known = host.find(&path).await?;
+    let known = known.filter(|_| !args.error_on_existing);
+    // The Secret of a cluster that joins again is used again.
+    let own = known
+        .as_ref()
+        .and_then(|known| known["spec"]["secretRef"]["name"].as_str());
+    let name = given(&args.secret_name).or(own);
+    let token = credentials["token"].as_str().unwrap_or_default();
+    let secret = join.host_secret(name, token);
+    let secrets = format!("/api/v1/namespaces/{}/secrets", join.namespace);
+    let secret = match (host.create(&secrets, &secret).await, name) {
+        (Err(error), Some(name)) if exists(&error) && !args.error_on_existing => {
+            let data = json!({"data": {"token": token}});
+            host.patch(&format!("{secrets}/{name}"), &data).await
+        }
+        (created, _) => created,
+    };
+    let secret = secret.map_err(trying("creating the Secret in the host cluster"))?;
+    let secret = secret["metadata"]["name"].as_str().unwrap_or_default();
+    let authority = credentials["ca.crt"].as_str();
+    let object = join.cluster_object(&member.endpoint, secret, authority);
+    let written = if known.is_some() {
+        host.patch(&path, &json!({"spec": object["spec"]})).await
+    } else {
+        host.create(&cluster, &object).await
+    };
+    written.map_err(trying("writing the KubeFedCluster"))?;
+    Ok(())
+}

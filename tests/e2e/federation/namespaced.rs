@@ -1,0 +1,58 @@
+//! A control plane that is limited to its namespace, with the rights that `kubefedctl join` gives it in a member.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use testbed::SOON;
+use testbed::cluster::Controllers;
+
+use super::kubefedctl::Ctl;
+use super::world::{SYSTEM, World, config_map, config_maps, core, everywhere, federated};
+
+#[tokio::test]
+async fn a_control_plane_of_a_namespace_works_there_alone() -> Result<()> {
+    let world = World::bare(Controllers::All).await?;
+    let (host, member) = (world.host()?, world.member(0)?);
+    let scope = json!({"spec": {"scope": "Namespaced"}});
+    host.patch(&core("kubefedconfigs/kubefed"), &scope).await?;
+    let ctl = Ctl::new(&world)?;
+    ctl.ok("join cluster1").await?;
+    ctl.ok("enable namespaces").await?;
+    ctl.ok("enable configmaps").await?;
+    let role =
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/kubefed-controller-manager:cluster1-host";
+    ensure!(member.get(role).await?.is_none(), "it may do everything");
+
+    let other = federated("default", "federatedconfigmaps");
+    host.create(&other, &config_map("m", &everywhere())).await?;
+    let own = federated(SYSTEM, "federatedconfigmaps");
+    host.create(&own, &config_map("m", &everywhere())).await?;
+    let logs = tempfile::tempdir()?;
+    let control_plane = world.launch("federate", &logs.path().join("federate.log"))?;
+    let copy = member
+        .until_there(&format!("{}/m", config_maps(SYSTEM)))
+        .await;
+    assert_eq!(copy["data"], json!({"A": "ala ma kota"}));
+    host.until_reason(&format!("{own}/m"), None).await;
+    let is = |running: &'static str| {
+        move |config: &serde_json::Value| config["status"]["propagationController"] == running
+    };
+    let configs = |name: &str| core(&format!("federatedtypeconfigs/{name}"));
+    host.until(&configs("configmaps"), is("Running")).await;
+    host.until(&configs("namespaces"), is("NotRunning")).await;
+    let untouched = host.until_there(&format!("{other}/m")).await;
+    assert_eq!(untouched["metadata"]["finalizers"], json!(null));
+
+    host.delete(&format!("{own}/m")).await?;
+    host.until_gone(&format!("{own}/m")).await;
+    ensure!(
+        member
+            .get(&format!("{}/m", config_maps(SYSTEM)))
+            .await?
+            .is_none(),
+        "a copy is left"
+    );
+    let log = control_plane.log();
+    ensure!(!log.contains("status 403"), "{log}");
+    control_plane.stop(SOON).await?;
+    Ok(())
+}

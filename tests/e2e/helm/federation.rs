@@ -1,0 +1,218 @@
+//! The chart of the control plane of federations.
+
+use anyhow::{Context as _, Result, ensure};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use serde_json::{Value, json};
+use testbed::binaries::repository;
+use testbed::cluster::Controllers;
+use testbed::{Launch, Options, SOON, ServiceCluster, eventually};
+
+use super::{helm, refused};
+
+const SYSTEM: &str = "kube-federation-system";
+
+fn chart() -> String {
+    let chart = repository().join("charts/hawser-federation");
+    chart.display().to_string()
+}
+
+/// All objects that the chart renders to.
+async fn render(values: &[&str]) -> Result<Vec<Value>> {
+    let chart = chart();
+    let command = ["template", "kubefed", &chart, "--namespace", SYSTEM];
+    let text = helm(ServiceCluster::shared().await?.admin(), &command, values).await?;
+    let documents = serde_saphyr::from_multiple::<Value>(&text).with_context(|| text)?;
+    Ok(documents.into_iter().filter(Value::is_object).collect())
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects
+        .iter()
+        .filter(|object| object["kind"] == kind)
+        .collect()
+}
+
+#[tokio::test]
+async fn values_of_the_original_reach_the_configuration() -> Result<()> {
+    let admin = ServiceCluster::shared().await?.admin();
+    helm(admin, &["lint", "--strict", &chart()], &[]).await?;
+    let about: Value = serde_saphyr::from_str(&admin.helm(&["show", "chart", &chart()]).await?)?;
+    assert_eq!(about["appVersion"], env!("CARGO_PKG_VERSION"));
+
+    let plain = render(&[]).await?;
+    let config = of_kind(&plain, "KubeFedConfig");
+    assert_eq!(config[0]["spec"], json!({"scope": "Cluster"}));
+    assert_eq!(of_kind(&plain, "FederatedTypeConfig").len(), 10);
+
+    let values = [
+        "global.scope=Namespaced",
+        "controllermanager.clusterAvailableDelay=5s",
+        "controllermanager.leaderElectResourceLock=endpoints",
+        "controllermanager.clusterHealthCheckFailureThreshold=4",
+        "controllermanager.syncController.adoptResources=Disabled",
+        "controllermanager.featureGates.RawResourceStatusCollection=Enabled",
+        "controllermanager.controller.replicaCount=1",
+        "controllermanager.controller.repository=registry.example.org",
+        "controllermanager.controller.tag=v2",
+        "controllermanager.controller.env.A=b",
+    ];
+    let given = render(&values).await?;
+    assert_eq!(
+        of_kind(&given, "KubeFedConfig")[0]["spec"],
+        json!({
+            "scope": "Namespaced",
+            "controllerDuration": {"availableDelay": "5s"},
+            "leaderElect": {"resourceLock": "endpoints"},
+            "clusterHealthCheck": {"failureThreshold": 4},
+            "syncController": {"adoptResources": "Disabled"},
+            "featureGates": [{"name": "RawResourceStatusCollection", "configuration": "Enabled"}],
+        })
+    );
+    let deployment = of_kind(&given, "Deployment")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example.org/hawser:v2");
+    assert_eq!(container["env"][1], json!({"name": "A", "value": "b"}));
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    // Nothing outside its namespace, apart from the configurations of the webhook.
+    let everywhere = of_kind(&given, "ClusterRole");
+    let names: Vec<&Value> = everywhere
+        .iter()
+        .map(|role| &role["metadata"]["name"])
+        .collect();
+    assert_eq!(names, ["kubefed-webhook-kube-federation-system"]);
+    refused(
+        render(&["global.scope=All"]).await,
+        "has to be Cluster or Namespaced",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_account_of_the_chart_may_do_what_the_control_plane_needs() -> Result<()> {
+    let options = || Options {
+        controllers: Controllers::All,
+        ..Options::default()
+    };
+    for scope in ["Cluster", "Namespaced"] {
+        let cluster = ServiceCluster::start_with(options()).await?;
+        works(&cluster, scope).await?;
+    }
+    Ok(())
+}
+
+async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
+    let (chart, scope_value) = (chart(), format!("global.scope={scope}"));
+    let install = [
+        "install",
+        "kubefed",
+        &chart,
+        "--namespace",
+        SYSTEM,
+        "--create-namespace",
+    ];
+    helm(cluster.admin(), &install, &[&scope_value]).await?;
+    let scratch = tempfile::tempdir()?;
+    let account = format!("system:serviceaccount:{SYSTEM}:kubefed-controller");
+    let groups = ["system:serviceaccounts", "system:authenticated"];
+    let user = cluster.user(&account, &groups)?;
+    let port = testbed::Port::reserve()?;
+    let log = scratch.path().join("federate.log");
+    let control_plane = Launch::new("federate", env!("CARGO_BIN_EXE_hawser"))
+        .args([
+            "federate",
+            "--log-format=Console",
+            "--logtostderr",
+            "--kubefed-namespace",
+            SYSTEM,
+        ])
+        .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
+        .arg(format!("--webhook-addr=127.0.0.1:{}", port.number()))
+        .arg(format!("--webhook-url=https://127.0.0.1:{}", port.number()))
+        .arg("--kubeconfig")
+        .arg(user.kubeconfig_file())
+        .log(&log)
+        .spawn()?;
+    let host = Connection::new(cluster.admin().config()?, Limits::default())?;
+    let core = format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}");
+    let running = if scope == "Cluster" { 10 } else { 8 };
+    eventually(SOON, "types are at work", async || -> Result<()> {
+        let list = host
+            .ask(Call::get(format!("{core}/federatedtypeconfigs")))
+            .await?;
+        let items = list["items"].as_array().context("a list")?.iter();
+        let at_work = items.filter(|config| config["status"]["propagationController"] == "Running");
+        let count = at_work.count();
+        ensure!(count == running, "{count} types are running");
+        Ok(())
+    })
+    .await;
+    let suffix = if scope == "Cluster" {
+        String::new()
+    } else {
+        format!("-{SYSTEM}")
+    };
+    let path = format!(
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/validations.core.kubefed.io{suffix}"
+    );
+    eventually(SOON, &path, async || host.ask(Call::get(&*path)).await).await;
+    // Asked by the webhook: the server does not accept it.
+    let wrong = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": "wrong"},
+        "spec": {"apiEndpoint": "ftp://x", "secretRef": {"name": "s"}},
+    });
+    eventually(SOON, "the webhook refuses", async || -> Result<()> {
+        let clusters = format!("{core}/kubefedclusters");
+        let dry = host
+            .ask(Call::post(format!("{clusters}?dryRun=All"), &wrong))
+            .await;
+        let error = dry.err().context("it was accepted")?.to_string();
+        ensure!(error.contains("spec.apiEndpoint"), "{error}");
+        Ok(())
+    })
+    .await;
+    // Completed by the webhook, and fixed.
+    let configs = format!("{core}/kubefedconfigs");
+    let little = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedConfig", "metadata": {"name": "little"},
+        "spec": {"scope": scope},
+    });
+    let completed = host.ask(Call::post(&*configs, &little)).await?;
+    assert_eq!(
+        completed["spec"]["clusterHealthCheck"]["failureThreshold"],
+        3
+    );
+    let other = if scope == "Cluster" {
+        "Namespaced"
+    } else {
+        "Cluster"
+    };
+    let change = Call::merge_patch(
+        format!("{configs}/little"),
+        &json!({"spec": {"scope": other}}),
+    );
+    let refused = host.ask(change).await.err().context("the scope changed")?;
+    assert_eq!(refused.code(), Some(403));
+    assert!(refused.to_string().contains("spec.scope"), "{refused}");
+    let said = control_plane.log();
+    assert!(!said.contains("status 403"), "{said}");
+    control_plane.stop(SOON).await?;
+
+    helm(
+        cluster.admin(),
+        &["uninstall", "kubefed", "--namespace", SYSTEM],
+        &[],
+    )
+    .await?;
+    eventually(
+        SOON,
+        "the configurations end with the release",
+        async || -> Result<()> {
+            let gone = host.ask(Call::get(&*path)).await.err();
+            let gone = gone.context("it is still there")?;
+            ensure!(gone.code() == Some(404), "{gone}");
+            Ok(())
+        },
+    )
+    .await;
+    Ok(())
+}
