@@ -10,7 +10,12 @@ use clap::Args;
 
 use crate::federation::options::GivenFederation;
 use crate::federation::process;
+use hawser_federation::check::CheckSettings;
+use hawser_federation::pods::Patience;
+use hawser_federation::replicas::design;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+
+use kube_lang::go_text::parse_duration;
 
 use super::service;
 
@@ -42,6 +47,23 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     metrics_addr: String,
 
+    /// How often replicas are checked that are not where the preferences want them
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_check_period: i64,
+
+    /// How long a Pod may be unscheduled before its replica moves to another cluster
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_schedule_timeout: i64,
+
+    /// How long a Pod may be missing, or scheduled and not running, before its replica moves to another cluster
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_run_timeout: i64,
+
+    /// How many replicas stay in a cluster without capacity, to notice new capacity
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=1000))]
+    replica_probes: i64,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -69,6 +91,17 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         scope: std::env::var("DEFAULT_KUBEFED_SCOPE").unwrap_or_default(),
         healthz_address: args.healthz_addr,
         metrics_address: args.metrics_addr,
+        scheduling: CheckSettings {
+            patience: Patience {
+                scheduled: args.replica_schedule_timeout,
+                running: args.replica_run_timeout,
+            },
+            planner: design::Settings {
+                probes: args.replica_probes,
+                ..design::Settings::default()
+            },
+            period: args.replica_check_period,
+        },
     };
     let options = match given.check() {
         Ok(options) => options,
@@ -80,6 +113,16 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
     service::run("the control plane stopped", |stop| {
         process::run(options, stop)
     })
+}
+
+/// A duration as Go writes it, in seconds.
+fn seconds(text: &str) -> Result<i64, String> {
+    let nanos = parse_duration(text).map_err(|error| error.to_string())?;
+    let seconds = nanos / 1_000_000_000;
+    if seconds < 1 {
+        return Err("must be at least 1s".to_owned());
+    }
+    Ok(seconds)
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hawser_federation::check::CheckSettings;
+
 /// The flags as they are given.
 #[derive(Clone, Debug, Default)]
 pub struct GivenFederation {
@@ -12,6 +14,7 @@ pub struct GivenFederation {
     pub scope: String,
     pub healthz_address: String,
     pub metrics_address: String,
+    pub scheduling: CheckSettings,
 }
 
 /// How the control plane is to run.
@@ -24,6 +27,7 @@ pub struct FederationOptions {
     pub scope: &'static str,
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
+    pub scheduling: CheckSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +56,7 @@ impl GivenFederation {
             },
             healthz_address: listens(self.healthz_address),
             metrics_address: listens(self.metrics_address),
+            scheduling: self.scheduling,
         })
     }
 }

@@ -15,6 +15,7 @@
 //! | [`health`] | probes and thresholds of members |
 //! | [`replicas`] | the planner, of the original and of the design |
 //! | [`pods`], [`scheduling`] | capacity by pods; placement and overrides by plan |
+//! | [`check`] | a check of a workload with preferences in its annotation |
 //! | [`kubefedctl`] | type lookup, generated objects and printed lines of the subcommands |
 //!
 //! # Why the engine does not run the passes
@@ -31,6 +32,7 @@
 //! passes of the engine.
 
 pub mod admission;
+pub mod check;
 pub mod decide;
 pub mod events;
 pub mod health;
