@@ -117,7 +117,7 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
 
 /// A duration as Go writes it, in seconds.
 fn seconds(text: &str) -> Result<i64, String> {
-    let nanos = parse_duration(text).map_err(|error| error.to_string())?;
+    let nanos = parse_duration(text).ok_or("expected a duration such as 90s or 1m30s")?;
     let seconds = nanos / 1_000_000_000;
     if seconds < 1 {
         return Err("must be at least 1s".to_owned());

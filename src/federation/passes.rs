@@ -10,7 +10,6 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
-use tracing::warn;
 
 use hawser_federation::check;
 use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};

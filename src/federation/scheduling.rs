@@ -279,10 +279,9 @@ impl KnownSchedule {
             self.others_since = None;
             return None;
         }
-        let is_ready = |member: Option<&MemberCluster>| member.and_then(MemberCluster::ready);
-        let is_lost = before
-            .iter()
-            .any(|(name, old)| old.ready().is_some() && is_ready(now.get(name)).is_none());
+        let is_lost = before.iter().any(|(name, old)| {
+            old.ready().is_some() && now.get(name).and_then(MemberCluster::ready).is_none()
+        });
         let delay = if is_lost { unavailable } else { available };
         let since = self.others_since.get_or_insert_with(Instant::now);
         let left = delay.saturating_sub(since.elapsed());

@@ -133,8 +133,9 @@ impl Memory {
         let planned = schedule(&preferences, &key(workload), &seen, settings.planner);
 
         let status = summary(&preferences, &planned, &seen, around, &assigned);
-        let mut notes = notes(&planned, &seen, &assigned);
-        notes.extend(unplaced(workload, &preferences, &planned));
+        let moves = moved_note(&planned, &seen, &assigned);
+        let unplaced = unplaced_note(workload, &preferences, &planned);
+        let notes = moves.into_iter().chain(unplaced).collect();
         let moved = distributed(workload, &planned.replicas, around.unknown, Lost::Kept);
         self.idle = if moved.is_some() {
             0
@@ -376,7 +377,7 @@ fn summary(
 }
 
 /// What moved, and why.
-fn notes(
+fn moved_note(
     planned: &Schedule,
     seen: &BTreeMap<String, Seen>,
     assigned: &BTreeMap<String, i64>,
@@ -405,7 +406,7 @@ fn notes(
     })
 }
 
-fn unplaced(workload: &Object, preferences: &Preferences, planned: &Schedule) -> Option<Note> {
+fn unplaced_note(workload: &Object, preferences: &Preferences, planned: &Schedule) -> Option<Note> {
     let missing = planned.unplaced;
     let told = status(workload)["unplaced"].as_i64() == Some(missing);
     (missing > 0 && !told).then(|| Note {
