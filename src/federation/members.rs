@@ -22,10 +22,10 @@ use hawser_federation::health::{Health, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection, Limits, Reply};
-use hawser_runtime::cluster::feed::{Content, EventHandler, Feed};
+use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::controller::{Reconciler, WatchRegistry, work};
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
@@ -132,11 +132,9 @@ impl MemberController {
             namespace,
             Content::Whole,
         );
-        let table = self
-            .cache
-            .add(&spec.side, kind, &spec.source, spec.coverage);
-        let pace = super::process::pace();
-        let _feed = Feed::start(spec.selection, table, Arc::clone(&self) as _, pace);
+        let handler = Arc::clone(&self) as _;
+        let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
+        let _watch = watches.watch(spec);
         work(Arc::clone(&self), &self.queue, WORKERS).await;
     }
 

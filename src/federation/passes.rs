@@ -19,10 +19,9 @@ use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
-use hawser_runtime::cluster::connection::Call;
 use hawser_runtime::cluster::queue::Outcome;
-use hawser_runtime::cluster::wire::{self, Endpoint, Router, collection};
-use hawser_sync::{Answer, Failure, Key, Request, Scope, Seen, Store as _};
+use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_sync::{Answer, Contest, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
 use super::host::{self, NAMESPACE};
@@ -117,7 +116,7 @@ struct PassTelling<'a> {
     /// The status of each copy before.
     before: BTreeMap<&'a str, &'a str>,
     ignored: Mutex<Vec<Ignored>>,
-    options: Option<Map<String, Value>>,
+    options: Map<String, Value>,
 }
 
 impl<'a> FederatedPass<'a> {
@@ -223,7 +222,7 @@ impl<'a> FederatedPass<'a> {
         let mut pass = Pass::new(&federated, &self.of.spec.target, selected, before);
         pass.adopts = self.at.settings.adopts;
         pass.host_namespace = host_namespace.as_deref();
-        let outcomes = self.settle_all(&pass, None).await;
+        let outcomes = self.settle_all(&pass, Map::new()).await;
         let mut written = pass.now.clone();
         for (member, outcome) in outcomes {
             let object = outcome.object.as_deref();
@@ -349,7 +348,7 @@ impl<'a> FederatedPass<'a> {
     async fn settle_all<'p>(
         &self,
         pass: &'p Pass<'p>,
-        options: Option<Map<String, Value>>,
+        options: Map<String, Value>,
     ) -> BTreeMap<&'a Arc<str>, CopyOutcome> {
         let entries = pass.federated.root().get("status");
         let entries = entries.and_then(|status| status["clusters"].as_array());
@@ -484,53 +483,13 @@ impl<'a> FederatedPass<'a> {
                 self.unlabelling(member, copy)
             }
             (CopyRequest::Delete, KnownCopy::Present(copy)) => {
-                if let Some(options) = &telling.options {
-                    return self.delete_with(&key, copy, options.clone()).await;
-                }
                 let uid = copy.uid().unwrap_or_default().into();
-                Request::Delete { key, uid }
+                let options = telling.options.clone();
+                Request::Delete { key, uid, options }
             }
             (CopyRequest::Delete | CopyRequest::RemoveManagedLabel, _) => return Answer::Gone,
         };
         self.send(&request).await
-    }
-
-    /// Deletes a copy as the owner of the federated object wants it to be deleted.
-    async fn delete_with(
-        &self,
-        key: &Key,
-        copy: &Object,
-        mut options: Map<String, Value>,
-    ) -> Answer {
-        let unavailable = |why: String| Answer::Failed(Failure::Unavailable(why));
-        let member = self.members.get(&key.cluster);
-        let Some(connection) = member.and_then(|member| member.ready()) else {
-            return unavailable("the member is not ready".to_owned());
-        };
-        if let Err(why) = self.goes_on() {
-            return unavailable(why);
-        }
-        options.insert("apiVersion".into(), "v1".into());
-        options.insert("kind".into(), "DeleteOptions".into());
-        let conditions = options.entry("preconditions").or_insert_with(|| json!({}));
-        if let Some(conditions) = conditions.as_object_mut() {
-            let uid = copy.uid().unwrap_or_default();
-            conditions.entry("uid").or_insert_with(|| uid.into());
-        }
-        let all = collection(
-            &key.kind,
-            key.namespace.as_deref(),
-            &self.of.spec.target.plural_name,
-        );
-        let call = Call::delete(format!("{all}/{}", key.name), &Value::Object(options));
-        match connection.call(call).await {
-            // That it is gone is heard of.
-            Ok(reply) if reply.is_success() => Answer::Object(Arc::new(copy.clone())),
-            Ok(reply) if reply.status == 404 => Answer::Gone,
-            Ok(reply) if reply.status == 409 => Answer::Failed(Failure::OtherIncarnation),
-            Ok(reply) => unavailable(reply.refusal().to_string()),
-            Err(error) => unavailable(error.to_string()),
-        }
     }
 
     fn unlabelling(&self, member: &str, copy: &Object) -> Request {
@@ -577,38 +536,18 @@ impl<'a> FederatedPass<'a> {
         Ok(())
     }
 
-    /// Sends a request, unless somebody undoes it each time. The answer is known to everybody at once.
+    /// Sends a request, unless somebody undoes it each time.
     async fn send(&self, request: &Request) -> Answer {
-        let key = request
-            .key()
-            .filter(|key| request.writes() && is_in_member(&key.scope()));
-        let live = match key.map(|key| self.at.cache.get(key)) {
-            Some(Seen::Present(live)) => Some(live),
-            _ => None,
-        };
-        let imposed = match key {
-            Some(_) => {
-                let now = self.at.begun.elapsed();
-                let weighed = self.at.contests.lock().judge(request, live.as_deref(), now);
-                match weighed {
-                    Ok(imposed) => Some(imposed),
-                    Err(contest) => {
-                        let mut put_off = self.put_off.lock();
-                        *put_off = put_off.into_iter().chain([contest.wait]).min();
-                        return Answer::Failed(Failure::Contested(contest.place));
-                    }
-                }
+        let is_wanted = || self.goes_on();
+        let sent = self.at.client.send(&self.router, None, &is_wanted, request);
+        match sent.await {
+            Ok((answer, _)) => answer,
+            Err(Contest { place, wait }) => {
+                let mut put_off = self.put_off.lock();
+                *put_off = put_off.into_iter().chain([wait]).min();
+                Answer::Failed(Failure::Contested(place))
             }
-            None => None,
-        };
-        let goes_on = || self.goes_on();
-        let answer = wire::send(&self.router, None, &goes_on, request).await;
-        self.at.cache.learn(request, &answer);
-        if let (Some(imposed), false) = (imposed, matches!(answer, Answer::Failed(_))) {
-            let now = self.at.begun.elapsed();
-            self.at.contests.lock().made(imposed, now);
         }
-        answer
     }
 
     async fn ensure_finalizer(&self, federated: Arc<Object>) -> Result<Arc<Object>, Outcome> {
@@ -708,7 +647,7 @@ fn generation(object: &Object) -> i64 {
 }
 
 /// What the owner says about the deletion of copies.
-fn delete_options(federated: &Object) -> Result<Option<Map<String, Value>>, serde_json::Error> {
+fn delete_options(federated: &Object) -> Result<Map<String, Value>, serde_json::Error> {
     let text = federated.annotation(DELETE_OPTIONS);
-    text.map(serde_json::from_str).transpose()
+    text.map_or_else(|| Ok(Map::new()), serde_json::from_str)
 }

@@ -47,6 +47,18 @@ pub(super) enum Located {
     Read(Request),
 }
 
+impl Located {
+    /// Where the copy is or would be, if it is ours to write there.
+    pub(super) fn place(&self) -> Option<&Key> {
+        match self {
+            Self::Missing { key, .. }
+            | Self::Unclaimed { key, .. }
+            | Self::Copy(LocatedCopy { key, .. }) => Some(key),
+            Self::Foreign { .. } | Self::Unplaced(_) | Self::Read(_) => None,
+        }
+    }
+}
+
 pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
     match &link.target {
         Target::Named(key) => at(pass, link, key),

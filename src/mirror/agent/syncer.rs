@@ -22,7 +22,7 @@ use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, W
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::cluster::troubles::Troubles;
-use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::cluster::wire::{Endpoint, GuardedClient, Router};
 use hawser_runtime::controller::brakes::BrakeChange;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller, SharedWatch, SubjectKey, Subjects, WatchRegistry, WatchSpec,
@@ -165,7 +165,7 @@ impl Syncer {
         let controller = Controller::new(
             &self,
             &self.subjects,
-            &self.cache,
+            &GuardedClient::new(&self.cache),
             Arc::clone(&self) as _,
             &self.brakes,
             &self.troubles,

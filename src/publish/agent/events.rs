@@ -1,8 +1,7 @@
 //! Events on the objects of consumers: the result of a pass, in plain words.
 //!
 //! A pass causes one event at most. It reveals nothing of the provider's side except what [`plain`] takes from a
-//! refusal. Events are not important: they use a lane of their own, one event of a tenant at a time, with a rate for
-//! each object and each tenant, and any failure drops them.
+//! refusal.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
@@ -10,15 +9,10 @@ use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Key, LinkId, Outcome, Report};
 
 mod announcer;
-mod body;
 pub mod plain;
-mod rates;
-mod recorder;
 
 pub use announcer::Announcer;
-pub use body::About;
 use plain::Hidden;
-pub use recorder::{Counts, Note, Recorder, line};
 
 /// The number of different refusals that are reported for an object.
 const MOST_REFUSALS: usize = 3;

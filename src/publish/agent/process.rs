@@ -20,7 +20,7 @@ use super::bonds::Bonds;
 use super::conditions::{ConditionSource, Conditions, QuietPeriod};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
-use super::events::{self, Announcer};
+use super::events::Announcer;
 use super::export::{self, ExportStatus, Exporter, Members, Wires};
 use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
@@ -37,8 +37,10 @@ use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
+use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
+use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
@@ -429,11 +431,13 @@ impl Agent {
     }
 
     fn work(self, mut drained: JoinSet<()>) -> Work {
+        let client = GuardedClient::new(&self.cache);
         let (recorder, sender) = events::line(Timestamp::now);
         let sweep = Sweep {
             agent: self.options.agent_name.clone(),
             sides: self.sides.clone(),
             cache: Arc::clone(&self.cache),
+            client: Arc::clone(&client),
             dispatch: Arc::clone(&self.dispatch),
             router: Arc::clone(&self.router),
             workspaces: Arc::clone(&self.workspaces),
@@ -459,7 +463,7 @@ impl Agent {
         let controller = PassController::new(
             &passes,
             &self.dispatch.subjects,
-            &self.cache,
+            &client,
             self.router,
             &self.brakes,
             &Arc::default(),

@@ -539,7 +539,10 @@ impl Publication {
     /// The subjects that an object concerns: as the object itself, its copy, or something that it depends on.
     pub fn concerned(&self, source: &SourceId, change: &Change) -> HashSet<SubjectId> {
         let key = &change.key;
-        let mut concerned = self.asking(change);
+        let mut concerned = {
+            let state = self.state.read();
+            state.related.index.asking(key, &change.object)
+        };
         if key.side == self.sides.kcp {
             if key.kind == self.remote_kind {
                 concerned.insert(self.subject(key));

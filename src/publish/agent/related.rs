@@ -151,7 +151,7 @@ pub(super) struct RelatedState {
     local: ByKind,
     remote: HashMap<SourceId, ByKind>,
     /// The reverse index: the subjects that asked for an object.
-    index: ReverseIndex<SubjectId>,
+    pub(super) index: ReverseIndex<SubjectId>,
     /// Set when passes no longer wait for kinds that are not served.
     begun: bool,
     /// Incremented whenever passes would have another result although no object has changed.
@@ -452,12 +452,6 @@ impl Publication {
         unwatched
             .flat_map(|watch| index.asking_of(watch.table().side(), watch.table().kind()))
             .collect()
-    }
-
-    /// The subjects that this object is related to, or would be.
-    pub(super) fn asking(&self, change: &Change) -> HashSet<SubjectId> {
-        let index = &self.state.read().related.index;
-        index.asking(&change.key, &change.object)
     }
 }
 

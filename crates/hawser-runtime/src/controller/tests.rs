@@ -245,8 +245,10 @@ impl AtWork {
             there: ground.service.clone(),
         });
         let brakes = BrakeRegistry::new(Some(brake), |_| {});
-        let controller =
-            Controller::new(&twins, &subjects, &cache, router, &brakes, &Arc::default());
+        let controller = {
+            let client = GuardedClient::new(&cache);
+            Controller::new(&twins, &subjects, &client, router, &brakes, &Arc::default())
+        };
         Self {
             ground,
             twins,

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{About, Note, Recorder, telling};
+use super::telling;
 use crate::publish::agent::workspaces::Workspaces;
 use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
+
+/// As the original calls itself in events.
+const COMPONENT: &str = "syncagent-sync";
 
 /// Announces results of passes over the objects of workspaces.
 pub struct Announcer {
@@ -31,8 +35,14 @@ impl Announcer {
         };
         self.recorder.record(Note {
             connection,
+            tenant: Arc::clone(&own.cluster),
             about: About { key: own, uid },
-            telling,
+            text: EventText {
+                component: COMPONENT.into(),
+                kind: telling.reason.kind(),
+                reason: telling.reason.as_str().into(),
+                message: telling.message,
+            },
         });
     }
 }

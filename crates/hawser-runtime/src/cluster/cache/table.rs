@@ -44,7 +44,8 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    fn accepts(&self, key: &Key, object: &Object) -> bool {
+    /// Whether a table covers an object.
+    pub(crate) fn accepts(&self, key: &Key, object: &Object) -> bool {
         let fits = |label: &Arc<str>| match (object.label(label), &self.value) {
             (Some(found), Some(only)) => found == &**only,
             (found, _) => found.is_some(),
@@ -478,11 +479,6 @@ impl Table {
         for key in &keys {
             state.take(key);
         }
-    }
-
-    /// Whether the table covers the object, if its source serves what was requested.
-    pub fn accepts(&self, listed: &Listed) -> bool {
-        self.coverage.accepts(&listed.key, &listed.object)
     }
 
     /// Takes in the event of an object that exists.

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::publish::agent::events::line;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Change, Coverage, Table};
 use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::events::line;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::ground::Ground;
 use hawser_runtime::controller::WatchRegistry;
