@@ -25,10 +25,10 @@ use hawser_federation::scheduling::{Lost, TARGETS, distributed, replicas};
 use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
-use hawser_runtime::cluster::feed::{Content, EventHandler, Feed};
+use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::selector::Selector;
@@ -78,7 +78,7 @@ impl Checks {
 pub struct Scheduler {
     at: Arc<Propagation>,
     checks: Checks,
-    preferences: OnceLock<Feed>,
+    preferences: OnceLock<Arc<SharedWatch>>,
     known: Mutex<HashMap<FederatedId, KnownSchedule>>,
 }
 
@@ -176,13 +176,9 @@ impl Scheduler {
         let kind = &PREFERENCE;
         let resource = "replicaschedulingpreferences";
         let spec = host::watch(&self.at.host, kind, resource, limit, Content::Whole);
-        let table = self
-            .at
-            .cache
-            .add(&spec.side, kind, &spec.source, spec.coverage);
-        let pace = super::process::pace();
-        let feed = Feed::start(spec.selection, table, Arc::clone(&self) as _, pace);
-        let _ = self.preferences.set(feed);
+        let handler = Arc::clone(&self) as _;
+        let watches = WatchRegistry::new(&self.at.cache, super::process::pace(), handler);
+        let _ = self.preferences.set(watches.watch(spec));
         work(Arc::clone(&self), &self.checks.queue, WORKERS).await;
     }
 
@@ -192,8 +188,8 @@ impl Scheduler {
             // It is added when the type is at work.
             return Outcome::Settled;
         };
-        let listed = self.preferences.get().map(Feed::health);
-        if !of.is_known() || !listed.is_some_and(|health| health.complete) {
+        let preferences = self.preferences.get();
+        if !of.is_known() || !preferences.is_some_and(|watch| watch.is_complete()) {
             return Outcome::Settled;
         }
         let workload = match self.at.cache.get(&of.federated_key(id)) {
