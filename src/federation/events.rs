@@ -17,7 +17,7 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    pub fn tell(&self, about: &Object, severity: Severity, reason: &str, message: &str) {
+    pub fn record(&self, about: &Object, severity: Severity, reason: &str, message: &str) {
         let kind = Arc::new(about.gvk());
         let key = host::scope(&kind).key(about.namespace(), about.name());
         self.recorder.record(Note {

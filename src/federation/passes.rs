@@ -111,7 +111,7 @@ impl CopyOutcome {
 }
 
 /// What a pass does, and says only once.
-struct PassTelling<'a> {
+struct PassContext<'a> {
     pass: &'a Pass<'a>,
     /// The status of each copy before.
     before: BTreeMap<&'a str, &'a str>,
@@ -182,7 +182,7 @@ impl<'a> FederatedPass<'a> {
 
     async fn propagate(&self, federated: Arc<Object>) -> Outcome {
         if self.of.is_of_namespaces() && federated.namespace() != Some(federated.name()) {
-            self.tell(&federated, &Event::InvalidName);
+            self.record(&federated, &Event::InvalidName);
             return Outcome::Settled;
         }
         if scheduling::is_awaited(self.at, &federated) {
@@ -213,7 +213,7 @@ impl<'a> FederatedPass<'a> {
             // Its federated namespace comes with the list.
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
-                self.tell(&federated, &Event::ComputePlacementFailed(&problem));
+                self.record(&federated, &Event::ComputePlacementFailed(&problem));
                 findings.failure = Some(status::Failure::ComputePlacementFailed);
                 return self.write_status(&federated, &findings).await;
             }
@@ -261,7 +261,7 @@ impl<'a> FederatedPass<'a> {
             Ok(Some((selected, _))) => selected,
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
-                self.tell(federated, &Event::ComputePlacementFailed(&problem));
+                self.record(federated, &Event::ComputePlacementFailed(&problem));
                 return Outcome::Failed(None);
             }
         };
@@ -292,7 +292,7 @@ impl<'a> FederatedPass<'a> {
             .filter(|(_, outcome)| outcome.status.is_some());
         let left: Vec<&str> = left.map(|(member, _)| &***member).collect();
         if !left.is_empty() {
-            self.tell(federated, &Event::WaitForRemoval(&left));
+            self.record(federated, &Event::WaitForRemoval(&left));
             let waits = |outcome: &CopyOutcome| {
                 matches!(outcome.status, None | Some(CopyStatus::WaitingForRemoval))
             };
@@ -356,7 +356,7 @@ impl<'a> FederatedPass<'a> {
             let status = entry["status"].as_str().unwrap_or_default();
             Some((entry["name"].as_str()?, status))
         });
-        let telling = PassTelling {
+        let context = PassContext {
             pass,
             before: before.collect(),
             ignored: Mutex::default(),
@@ -364,7 +364,7 @@ impl<'a> FederatedPass<'a> {
         };
         let settled = self.members.keys().map(async |member| {
             let under_way = Mutex::new(None);
-            let settling = self.settle(&telling, member, &under_way);
+            let settling = self.settle(&context, member, &under_way);
             if let Ok(outcome) = timeout(LIMIT, settling).await {
                 (member, outcome, false)
             } else {
@@ -375,7 +375,7 @@ impl<'a> FederatedPass<'a> {
         let settled = join_all(settled).await;
         let late = settled.iter().filter(|(_, _, late)| *late).count();
         if late > 0 {
-            self.tell(pass.federated, &Event::TimedOut(late, LIMIT.as_secs()));
+            self.record(pass.federated, &Event::TimedOut(late, LIMIT.as_secs()));
         }
         let settled = settled.into_iter();
         settled
@@ -386,11 +386,11 @@ impl<'a> FederatedPass<'a> {
     /// Does what is to be done in one member; none where the object has nothing to do with it.
     async fn settle(
         &self,
-        telling: &PassTelling<'_>,
+        context: &PassContext<'_>,
         member: &str,
         under_way: &Mutex<Option<Operation>>,
     ) -> Option<CopyOutcome> {
-        let pass = telling.pass;
+        let pass = context.pass;
         let copy_name = || CopyName::of(pass.federated, &self.of.spec.target.kind, member);
         let mut known = self.known(member);
         let mut wrote = false;
@@ -410,21 +410,21 @@ impl<'a> FederatedPass<'a> {
                     });
                 }
                 Verdict::Waits(status, problem) => {
-                    let told = telling.before.get(member) == Some(&status.as_str());
+                    let told = context.before.get(member) == Some(&status.as_str());
                     if let Some(problem) = problem.filter(|_| !told) {
-                        self.tell_problem(pass.federated, member, &problem);
+                        self.record_problem(pass.federated, member, &problem);
                     }
                     return Some(CopyOutcome::of(status));
                 }
                 Verdict::Do(step, ignored) => (step, ignored),
             };
-            self.tell_ignored(telling, ignored);
+            self.record_ignored(context, ignored);
             let operation = step.operation();
             *under_way.lock() = Some(operation);
             last = operation.failed();
-            self.tell(pass.federated, &Event::Started(operation, copy_name()));
+            self.record(pass.federated, &Event::Started(operation, copy_name()));
             let began = Instant::now();
-            let answer = self.perform(telling, member, &known, step).await;
+            let answer = self.perform(context, member, &known, step).await;
             self.at.numbers.operation(operation, began.elapsed());
             let removes = matches!(operation, Operation::Delete | Operation::RemoveManagedLabel);
             match answer {
@@ -447,7 +447,7 @@ impl<'a> FederatedPass<'a> {
                     if failure == Failure::AlreadyExists && pass.adopts {
                         let problem = "An update will be attempted instead of a creation due to an existing resource";
                         let event = Event::Failed(operation, copy_name(), problem);
-                        self.tell(pass.federated, &event);
+                        self.record(pass.federated, &event);
                     }
                     known = self.look(member).await;
                     if let KnownCopy::Unknown(_) = known {
@@ -459,7 +459,7 @@ impl<'a> FederatedPass<'a> {
                 Answer::Failed(failure) => {
                     let problem = failure.to_string();
                     let event = Event::Failed(operation, copy_name(), &problem);
-                    self.tell(pass.federated, &event);
+                    self.record(pass.federated, &event);
                     return Some(CopyOutcome::of(last));
                 }
                 Answer::Listed(_) => break,
@@ -470,7 +470,7 @@ impl<'a> FederatedPass<'a> {
 
     async fn perform(
         &self,
-        telling: &PassTelling<'_>,
+        context: &PassContext<'_>,
         member: &str,
         known: &KnownCopy,
         step: CopyRequest,
@@ -484,7 +484,7 @@ impl<'a> FederatedPass<'a> {
             }
             (CopyRequest::Delete, KnownCopy::Present(copy)) => {
                 let uid = copy.uid().unwrap_or_default().into();
-                let options = telling.options.clone();
+                let options = context.options.clone();
                 Request::Delete { key, uid, options }
             }
             (CopyRequest::Delete | CopyRequest::RemoveManagedLabel, _) => return Answer::Gone,
@@ -525,20 +525,20 @@ impl<'a> FederatedPass<'a> {
             Answer::Object(object) => KnownCopy::Present(object),
             Answer::Gone => KnownCopy::Absent,
             Answer::Failed(failure) => KnownCopy::Unknown(failure.to_string()),
-            Answer::Listed(_) => KnownCopy::Unknown("it was answered with a list".to_owned()),
+            Answer::Listed(_) => KnownCopy::Unknown("the member answered with a list".to_owned()),
         }
     }
 
-    fn goes_on(&self) -> Result<(), String> {
+    fn check_active(&self) -> Result<(), String> {
         if self.of.stopped.is_cancelled() {
-            return Err("the type is not propagated any more".to_owned());
+            return Err("the type is no longer propagated".to_owned());
         }
         Ok(())
     }
 
     /// Sends a request, unless somebody undoes it each time.
     async fn send(&self, request: &Request) -> Answer {
-        let is_wanted = || self.goes_on();
+        let is_wanted = || self.check_active();
         let sent = self.at.client.send(&self.router, None, &is_wanted, request);
         match sent.await {
             Ok((answer, _)) => answer,
@@ -562,7 +562,7 @@ impl<'a> FederatedPass<'a> {
             | Answer::Listed(_) => Err(Outcome::Failed(None)),
             Answer::Failed(failure) => {
                 let problem = failure.to_string();
-                self.tell(&federated, &Event::EnsureFinalizerFailed(&problem));
+                self.record(&federated, &Event::EnsureFinalizerFailed(&problem));
                 Err(Outcome::Failed(None))
             }
         }
@@ -589,34 +589,34 @@ impl<'a> FederatedPass<'a> {
         self.send(&Request::Patch { key, patch }).await
     }
 
-    fn tell(&self, about: &Object, event: &Event<'_>) {
+    fn record(&self, about: &Object, event: &Event<'_>) {
         let (severity, reason) = (event.severity(), event.reason());
         self.at
             .recorder
-            .tell(about, severity, &reason, &event.to_string());
+            .record(about, severity, &reason, &event.to_string());
     }
 
-    fn tell_problem(&self, federated: &Object, member: &str, problem: &Problem) {
+    fn record_problem(&self, federated: &Object, member: &str, problem: &Problem) {
         match problem {
-            Problem::NotReady => self.tell(federated, &Event::ClusterNotReady),
-            Problem::Unknown(why) => self.tell(federated, &Event::CachedRetrievalFailed(why)),
+            Problem::NotReady => self.record(federated, &Event::ClusterNotReady),
+            Problem::Unknown(why) => self.record(federated, &Event::CachedRetrievalFailed(why)),
             Problem::Operation(operation, why) => {
                 let copy = CopyName::of(federated, &self.of.spec.target.kind, member);
-                self.tell(federated, &Event::Failed(*operation, copy, why));
+                self.record(federated, &Event::Failed(*operation, copy, why));
             }
         }
     }
 
-    fn tell_ignored(&self, telling: &PassTelling<'_>, ignored: Vec<Ignored>) {
-        let mut told = telling.ignored.lock();
+    fn record_ignored(&self, context: &PassContext<'_>, ignored: Vec<Ignored>) {
+        let mut told = context.ignored.lock();
         for field in ignored {
             if !told.contains(&field) {
                 told.push(field);
                 let severity = hawser_federation::events::Severity::Warning;
-                let about = telling.pass.federated;
+                let about = context.pass.federated;
                 self.at
                     .recorder
-                    .tell(about, severity, field.reason(), &field.message());
+                    .record(about, severity, field.reason(), &field.message());
             }
         }
     }

@@ -45,7 +45,7 @@ pub enum FederationError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("lost the leadership: another control plane may work now")]
+    #[error("lost the leadership: another control plane may lead now")]
     LeadershipLost,
 }
 

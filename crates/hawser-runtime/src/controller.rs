@@ -103,7 +103,7 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     }
 
     /// Whether requests are still sent for this subject; otherwise the reason. Asked right before each request.
-    fn goes_on(&self) -> Result<(), String>;
+    fn check_active(&self) -> Result<(), String>;
 
     /// What the brake has to decide about before this request; `None` if the request deletes nothing.
     fn deletion(&self, request: &Request) -> Option<Deletion>;
@@ -232,8 +232,8 @@ impl<D: Dialect> Reconciler for Controller<D> {
             self.brakes.withdraw(&kind, &key);
         }
         // Nobody forgets a subject that was withdrawn meanwhile.
-        let goes_on = pass.goes_on().is_ok();
-        let settled = goes_on.then(|| Settled::of(&report, rules)).flatten();
+        let active = pass.check_active().is_ok();
+        let settled = active.then(|| Settled::of(&report, rules)).flatten();
         self.subjects.remember(id, settled);
         for outcome in &report.outcomes {
             let news = if pass.is_own(&outcome.reason) {

@@ -123,7 +123,7 @@ fn choose(
         recorded.is_some() || placed.is_some() && is_over || placed.as_ref().is_some_and(is_gone);
     let is_older = |object: &Object| {
         let since = source.filter(|_| record.is_none() && placed.is_some());
-        since.is_some_and(|source| born(object) < born(source))
+        since.is_some_and(|source| created_at(object) < created_at(source))
     };
     ours.retain(|(key, object, _)| {
         is_recorded(key, object)
@@ -135,13 +135,13 @@ fn choose(
             uid.is_none() || object.uid() != uid,
             recorded != Some(key),
             placed.as_ref() != Some(key),
-            born(object),
+            created_at(object),
             key.clone(),
         )
     })
 }
 
-fn born(object: &Object) -> String {
+fn created_at(object: &Object) -> String {
     let born = object.as_value().pointer("/metadata/creationTimestamp");
     born.and_then(|b| b.as_str()).unwrap_or_default().to_owned()
 }

@@ -226,7 +226,7 @@ pub enum Failure {
     #[error("not sent: {0}")]
     NotSent(String),
     /// Not sent: more requests may be allowed in a moment.
-    #[error("not sent yet: more may come in a moment")]
+    #[error("not sent yet: waiting for further changes")]
     Early,
     /// Not sent yet: another writer has undone it each time.
     #[error("{}", contested(.0))]

@@ -79,7 +79,7 @@ impl Sweep {
             }
             for (remote, key, secret) in self.states_without_object(publication).await {
                 // What it still tells of is let go by a pass, or by nobody.
-                if memory::codec::tells_of_related(&secret) {
+                if memory::codec::has_related(&secret) {
                     let anchor = self.anchor(publication, &remote);
                     self.dispatch.look_at(publication.subject(&anchor));
                     continue;
@@ -135,9 +135,9 @@ impl Sweep {
         let is_left = states.is_complete()
             && agent.is_none_or(|agent| agent == self.agent)
             && kind == *publication.remote_kind
-            && source.is_some_and(|source| publication.sees(&source))
+            && source.is_some_and(|source| publication.has_synced(&source))
             && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
-            && (memory::codec::tells_of_related(secret)
+            && (memory::codec::has_related(secret)
                 || self.copies(publication, &remote) == Found::All(Vec::new()));
         is_left.then_some(remote)
     }
@@ -155,11 +155,11 @@ impl Sweep {
     async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
         let anchor = self.anchor(publication, remote);
         let workspace = remote.cluster.as_str().into();
-        let goes_on = || publication.goes_on();
+        let check_active = || publication.check_active();
         let send = async |request: &Request| {
             let (client, router) = (&self.client, &*self.router);
             let sent = client
-                .send(router, Some(&workspace), &goes_on, request)
+                .send(router, Some(&workspace), &check_active, request)
                 .await;
             sent.ok().map(|(answer, _)| answer)
         };

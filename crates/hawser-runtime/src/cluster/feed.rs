@@ -385,10 +385,10 @@ impl Reader {
                 Ok(line) => line?,
                 Err(_) => return Err(Trouble::NotStreamed),
             };
-            self.table.heard();
+            self.table.note_activity();
             let Some(line) = line else {
                 return Err(Trouble::Broken(
-                    "nothing more before the list ended".to_owned(),
+                    "the connection closed before the list was complete".to_owned(),
                 ));
             };
             let Event { kind, object } = read(&line)?;
@@ -443,11 +443,11 @@ impl Reader {
         let patience = self.pace.silence.min(REQUEST_TIMEOUT);
         let mut page = self.selection.connection.page(call, patience).await?;
         while let Some(item) = page.item().await? {
-            self.table.heard();
+            self.table.note_activity();
             let taken = self.take("ADDED", &String::from_utf8_lossy(&item));
             listed.extend(taken.and_then(|(_, key)| key));
         }
-        self.table.heard();
+        self.table.note_activity();
         Ok(page.end()?)
     }
 
@@ -520,7 +520,7 @@ impl Reader {
         }
         if finished.first {
             self.table
-                .tell_all(|change| self.handler.changed(&self.table, change));
+                .replay(|change| self.handler.changed(&self.table, change));
         }
         // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
@@ -576,7 +576,7 @@ impl Reader {
         let stream = self.selection.connection.stream(call).await?;
         match stream.status {
             200 => {
-                self.table.heard();
+                self.table.note_activity();
                 if std::mem::take(&mut self.blind) {
                     self.recovered();
                 }
@@ -601,7 +601,7 @@ impl Reader {
             let Some(line) = line.map_err(|_| silent)?? else {
                 return Ok(());
             };
-            self.table.heard();
+            self.table.note_activity();
             let Event { kind, object } = read(&line)?;
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {

@@ -46,7 +46,7 @@ impl<D: Dialect> PassClient<'_, D> {
     /// Sends a request if everybody allows it.
     async fn send_if_allowed(&self, request: &Request) -> Result<Answer, Withheld> {
         let (controller, pass) = (self.controller, self.pass);
-        pass.goes_on().map_err(Failure::Unavailable)?;
+        pass.check_active().map_err(Failure::Unavailable)?;
         let deletion = pass.deletion(request);
         if let Some(deletion) = &deletion {
             self.passed.lock().deletions.push(deletion.key.clone());
@@ -55,7 +55,7 @@ impl<D: Dialect> PassClient<'_, D> {
         if let Some(deletion) = &deletion {
             controller.brakes.ask(deletion)?;
         }
-        let is_wanted = || pass.goes_on();
+        let is_wanted = || pass.check_active();
         let tenant = pass.takes_turns().then(|| self.id.tenant());
         let (client, router) = (&controller.client, &*controller.router);
         let sent = client.send(router, tenant, &is_wanted, request).await;

@@ -115,7 +115,7 @@ impl PassDialect for Twin {
         self.twins.rested.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn goes_on(&self) -> Result<(), String> {
+    fn check_active(&self) -> Result<(), String> {
         let stopped = self.twins.stopped.is_cancelled();
         if stopped {
             return Err("switched off".to_owned());

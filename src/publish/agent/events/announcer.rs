@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::telling;
+use super::consumer_event;
 use crate::publish::agent::workspaces::Workspaces;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
@@ -22,7 +22,7 @@ pub struct Announcer {
 impl Announcer {
     /// Announces the result of a pass over this object, if it is worth an event.
     pub fn announce(&self, own: Key, report: &Report) {
-        let Some(telling) = telling(report, &own) else {
+        let Some(event) = consumer_event(report, &own) else {
             return;
         };
         // A workspace that no longer takes part hears nothing.
@@ -39,9 +39,9 @@ impl Announcer {
             about: About { key: own, uid },
             text: EventText {
                 component: COMPONENT.into(),
-                kind: telling.reason.kind(),
-                reason: telling.reason.as_str().into(),
-                message: telling.message,
+                kind: event.reason.kind(),
+                reason: event.reason.as_str().into(),
+                message: event.message,
             },
         });
     }

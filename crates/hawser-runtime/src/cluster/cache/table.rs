@@ -173,7 +173,7 @@ pub struct Table {
     idle: AtomicUsize,
     state: RwLock<TableState>,
     /// The last time at which the server sent anything.
-    heard: Mutex<Instant>,
+    last_activity: Mutex<Instant>,
     /// The number of objects that were examined to find others.
     #[cfg(test)]
     pub(super) visits: AtomicUsize,
@@ -188,7 +188,7 @@ impl Table {
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::default(),
-            heard: Mutex::new(Instant::now()),
+            last_activity: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
         }
@@ -230,13 +230,13 @@ impl Table {
             entries: state.entries.len(),
             bytes: state.bytes,
             fragments: state.fragments,
-            silence: self.heard.lock().elapsed(),
+            silence: self.last_activity.lock().elapsed(),
         }
     }
 
     /// Notes that the server sent something, even if nothing has changed.
-    pub fn heard(&self) {
-        *self.heard.lock() = Instant::now();
+    pub fn note_activity(&self) {
+        *self.last_activity.lock() = Instant::now();
     }
 
     pub fn keys(&self) -> Vec<Key> {
@@ -576,12 +576,12 @@ impl Table {
     }
 
     /// Reports every object, as a first list does.
-    pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
+    pub fn replay(&self, mut report: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
             let object = self.state.read().entries.get(&key).and_then(Entry::object);
             if let Some(object) = object {
-                tell(Change {
+                report(Change {
                     key,
                     object,
                     what: What::Initial,

@@ -67,7 +67,7 @@ impl Shelf {
         let finished = self.table.finish(&keys, as_of);
         if finished.first {
             changes.clear();
-            self.table.tell_all(|change| changes.push(change));
+            self.table.replay(|change| changes.push(change));
         }
         changes.extend(finished.gone);
         changes
