@@ -268,7 +268,7 @@ impl<'a> FederatedPass<'a> {
         let options = match delete_options(federated) {
             Ok(options) => options,
             Err(problem) => {
-                self.tell(
+                self.record(
                     federated,
                     &Event::InvalidDeleteOptions(&problem.to_string()),
                 );

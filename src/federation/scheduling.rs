@@ -574,7 +574,7 @@ impl ScheduleCheck<'_> {
     }
 
     fn tell(&self, about: &Object, severity: Severity, reason: &str, message: &str) {
-        self.at.recorder.tell(about, severity, reason, message);
+        self.at.recorder.record(about, severity, reason, message);
     }
 }
 
@@ -607,7 +607,7 @@ impl EventHandler for Scheduler {
             if !problems.is_empty() {
                 let (warning, reason) = (Severity::Warning, "InvalidPreferences");
                 let recorder = &self.at.recorder;
-                recorder.tell(&preference, warning, reason, &problems.join(", "));
+                recorder.record(&preference, warning, reason, &problems.join(", "));
             }
         }
         for (_, name) in TARGETS {
