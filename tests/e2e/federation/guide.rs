@@ -152,7 +152,7 @@ async fn the_walk_of_the_user_guide() -> Result<()> {
         {"path": "/spec/replicas", "value": 5},
         {"path": "/spec/template/spec/containers/0/image", "value": "registry.example/nginx:1.17.0-alpine"},
         step("add", "/metadata/annotations", json!({"foo": "bar", "baz": "qux"})),
-        step("remove", "/metadata/annotations/foo", Value::Null),
+        {"op": "remove", "path": "/metadata/annotations/foo"},
         step("add", "/spec/template/spec/containers/0/args", json!(["-b"])),
         step("add", "/spec/template/spec/containers/0/args/0", json!("-q")),
     ]);

@@ -163,7 +163,10 @@ async fn members_are_selected_by_names_first_and_by_labels_otherwise() -> Result
     let all = federated(&namespace, "federatedconfigmaps");
     let labels = |value: Value| json!({"clusterSelector": value});
     let expression = |operator: &str, values: Value| {
-        let one = json!({"key": "number", "operator": operator, "values": values});
+        let mut one = json!({"key": "number", "operator": operator});
+        if values.is_array() {
+            one["values"] = values;
+        }
         labels(json!({"matchExpressions": [one]}))
     };
     let both = |names: Value| json!({"clusters": names, "clusterSelector": {"matchLabels": {"number": "1"}}});
