@@ -64,6 +64,10 @@ pub fn scope(kind: &Arc<Gvk>) -> Scope {
 
 /// The control plane as it was configured when the process started.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that are independent of each other"
+)]
 pub struct FederationSettings {
     /// Of the control plane.
     pub namespace: String,

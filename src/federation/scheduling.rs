@@ -119,7 +119,7 @@ struct ScheduleCheck<'a> {
 struct CheckEnded {
     outcome: Outcome,
     /// The generation of the workload that was written.
-    written: Option<Option<i64>>,
+    written: Option<i64>,
 }
 
 impl From<Outcome> for CheckEnded {
@@ -250,8 +250,8 @@ impl Scheduler {
             (None, Some((preference, spec))) => check.by_preference(&preference, &spec).await,
             (None, None) => check.by_annotation(&mut known.memory).await,
         };
-        if let Some(generation) = ended.written {
-            basis.generation = generation;
+        if ended.written.is_some() {
+            basis.generation = ended.written;
         }
         if !matches!(ended.outcome, Outcome::Failed(_)) {
             known.last = Some((basis, Instant::now()));
@@ -559,7 +559,7 @@ impl ScheduleCheck<'_> {
                 debug!(namespace = changed.namespace(), name, "scheduled replicas");
                 CheckEnded {
                     outcome,
-                    written: Some(written["metadata"]["generation"].as_i64()),
+                    written: written["metadata"]["generation"].as_i64(),
                 }
             }
             // What is there now comes with an event.
