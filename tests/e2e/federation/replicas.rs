@@ -1,4 +1,4 @@
-//! Replicas that are distributed and move: real Deployments and ReplicaSets, and nodes that the test plays.
+//! Replicas that are distributed and move: real Deployments and `ReplicaSets`, and nodes that the test plays.
 
 use std::collections::BTreeMap;
 
