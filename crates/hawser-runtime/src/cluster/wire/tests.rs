@@ -91,6 +91,34 @@ fn paths_are_made_for_core_and_named_groups_and_nothing_in_a_name_leaves_its_seg
     assert_eq!(label_query(&labels), "labelSelector=a%2Fb%3Dc%2Cd%3De");
 }
 
+#[test]
+fn options_of_a_deletion_go_with_its_precondition() {
+    let sent = |options: Value| -> Value {
+        let Value::Object(options) = options else {
+            panic!("{options}")
+        };
+        let (key, uid) = (config("a"), "u".into());
+        let delete = Request::Delete { key, uid, options };
+        let call = call(&delete, &config("a"), "configmaps");
+        serde_json::from_slice(&call.body).unwrap()
+    };
+    let with = |more: &Value| {
+        let mut options = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
+        kube_lang::object::merge_patch::apply(&mut options, more);
+        options
+    };
+    let mine = json!({ "preconditions": { "uid": "u" } });
+    assert_eq!(sent(json!({})), with(&mine));
+    let orphans = json!({ "propagationPolicy": "Orphan", "preconditions": { "uid": "u" } });
+    assert_eq!(
+        sent(json!({ "propagationPolicy": "Orphan" })),
+        with(&orphans)
+    );
+    let other = json!({ "preconditions": { "resourceVersion": "7", "uid": "u" } });
+    let given = json!({ "preconditions": { "resourceVersion": "7" } });
+    assert_eq!(sent(given), with(&other));
+}
+
 #[tokio::test]
 async fn an_object_is_made_read_patched_replaced_and_deleted() {
     let wired = Wired::start().await;
