@@ -12,6 +12,7 @@
 //! | [`passes`] | the work on one federated object |
 //! | [`process`] | all of it together, from start to end |
 //! | [`propagation`] | the types at work: watches, the queue of federated objects, workers |
+//! | [`scheduling`] | replicas of federated workloads: preferences, capacities, what is written of them |
 //! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
 //! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
 
@@ -23,5 +24,6 @@ pub mod options;
 pub mod passes;
 pub mod process;
 pub mod propagation;
+pub mod scheduling;
 pub mod types;
 pub mod webhook;

@@ -10,7 +10,12 @@ use tracing::warn;
 
 use crate::federation::options::GivenFederation;
 use crate::federation::process;
+use hawser_federation::check::CheckSettings;
+use hawser_federation::pods::Patience;
+use hawser_federation::replicas::design;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+
+use kube_lang::go_text::parse_duration;
 
 use super::service;
 
@@ -59,6 +64,22 @@ pub(super) struct FederateArgs {
         hide_default_value = true
     )]
     webhook_url: String,
+    /// How often replicas are checked that are not where the preferences want them
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_check_period: i64,
+
+    /// How long a Pod may be unscheduled before its replica moves to another cluster
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_schedule_timeout: i64,
+
+    /// How long a Pod may be missing, or scheduled and not running, before its replica moves to another cluster
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
+    replica_run_timeout: i64,
+
+    /// How many replicas stay in a cluster without capacity, to notice new capacity
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=1000))]
+    replica_probes: i64,
 
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
@@ -94,6 +115,17 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         webhook_address: args.webhook_addr,
         webhook_service: args.webhook_service,
         webhook_url: args.webhook_url,
+        scheduling: CheckSettings {
+            patience: Patience {
+                scheduled: args.replica_schedule_timeout,
+                running: args.replica_run_timeout,
+            },
+            planner: design::Settings {
+                probes: args.replica_probes,
+                ..design::Settings::default()
+            },
+            period: args.replica_check_period,
+        },
     };
     let options = match given.check() {
         Ok(options) => options,
@@ -109,6 +141,16 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
     service::run("the control plane stopped", |stop| {
         process::run(options, stop)
     })
+}
+
+/// A duration as Go writes it, in seconds.
+fn seconds(text: &str) -> Result<i64, String> {
+    let nanos = parse_duration(text).ok_or("expected a duration such as 90s or 1m30s")?;
+    let seconds = nanos / 1_000_000_000;
+    if seconds < 1 {
+        return Err("must be at least 1s".to_owned());
+    }
+    Ok(seconds)
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -10,6 +10,7 @@ use tracing::info;
 use hawser_federation::admission::{Rejection, check_config};
 use hawser_federation::health::Thresholds;
 use hawser_federation::placement::Scope as ControlScope;
+use hawser_federation::types::SCHEDULING_GROUP;
 use hawser_federation::types::config::KubeFedConfigSpec;
 use hawser_runtime::cluster::cache::Coverage;
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
@@ -39,6 +40,8 @@ pub static TYPE_CONFIG: LazyLock<Arc<Gvk>> =
 pub static VERSION: LazyLock<Arc<Gvk>> = LazyLock::new(|| core("v1alpha1", "PropagatedVersion"));
 pub static CLUSTER_VERSION: LazyLock<Arc<Gvk>> =
     LazyLock::new(|| core("v1alpha1", "ClusterPropagatedVersion"));
+pub static PREFERENCE: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| Gvk::new(SCHEDULING_GROUP, "v1alpha1", "ReplicaSchedulingPreference").into());
 pub static NAMESPACE: LazyLock<Arc<Gvk>> = LazyLock::new(|| Gvk::new("", "v1", "Namespace").into());
 
 /// The resource of a kind of the control plane's own.
@@ -48,6 +51,7 @@ pub fn resource(kind: &Gvk) -> Option<&'static str> {
         "FederatedTypeConfig" => "federatedtypeconfigs",
         "PropagatedVersion" => "propagatedversions",
         "ClusterPropagatedVersion" => "clusterpropagatedversions",
+        "ReplicaSchedulingPreference" => "replicaschedulingpreferences",
         "Namespace" => "namespaces",
         _ => return None,
     })
@@ -60,6 +64,10 @@ pub fn scope(kind: &Arc<Gvk>) -> Scope {
 
 /// The control plane as it was configured when the process started.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that are independent of each other"
+)]
 pub struct FederationSettings {
     /// Of the control plane.
     pub namespace: String,
@@ -81,6 +89,8 @@ pub struct FederationSettings {
     /// Whether anything is propagated at all.
     pub propagates: bool,
     pub collects_status: bool,
+    /// Whether replicas are scheduled.
+    pub schedules: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +186,7 @@ impl FederationSettings {
                 .unwrap_or(1),
             propagates: gate("PushReconciler"),
             collects_status: gate("RawResourceStatusCollection"),
+            schedules: gate("SchedulerPreferences"),
         })
     }
 

@@ -39,6 +39,7 @@ pub struct FederationNumbers {
     members: Family<Gauge>,
     probes: Family<Histogram>,
     operations: Family<Histogram>,
+    schedules: Family<Histogram>,
 }
 
 impl FederationNumbers {
@@ -66,6 +67,11 @@ impl FederationNumbers {
                 "Duration of writes to members in seconds.",
                 &["action"],
             )),
+            schedules: Family::new(name(
+                "replica_scheduling_duration_seconds",
+                "Duration of the parts of replica scheduling in seconds.",
+                &["part"],
+            )),
         })
     }
 
@@ -75,6 +81,7 @@ impl FederationNumbers {
         let _ = self.members.write(&mut out);
         let _ = self.probes.write(&mut out);
         let _ = self.operations.write(&mut out);
+        let _ = self.schedules.write(&mut out);
         out
     }
 
@@ -100,6 +107,11 @@ impl FederationNumbers {
         };
         let seconds = took.as_secs_f64();
         self.operations.of(&[action]).observe(seconds);
+    }
+
+    /// A part of the check of a workload's replicas.
+    pub fn schedule(&self, part: &'static str, took: Duration) {
+        self.schedules.of(&[part]).observe(took.as_secs_f64());
     }
 
     /// What counts the requests to a server.

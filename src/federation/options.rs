@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hawser_federation::admission::webhooks::WebhookAddress;
+use hawser_federation::check::CheckSettings;
 
 /// The flags as they are given.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,7 @@ pub struct GivenFederation {
     pub webhook_address: String,
     pub webhook_service: String,
     pub webhook_url: String,
+    pub scheduling: CheckSettings,
 }
 
 /// How the control plane is to run.
@@ -29,6 +31,7 @@ pub struct FederationOptions {
     pub scope: &'static str,
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
+    pub scheduling: CheckSettings,
     pub webhook: Option<WebhookOptions>,
 }
 
@@ -72,6 +75,7 @@ impl GivenFederation {
                     None => WebhookAddress::Service(self.webhook_service),
                 },
             }),
+            scheduling: self.scheduling,
         })
     }
 }

@@ -10,14 +10,14 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
-use tracing::warn;
 
+use hawser_federation::check;
 use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
 use hawser_federation::events::{CopyName, Event, Operation};
 use hawser_federation::placement::{Around, placement};
 use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
-use hawser_federation::types::{DELETE_OPTIONS, MANAGED, ORPHAN, SYNC_FINALIZER};
+use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::{Endpoint, Router};
@@ -27,8 +27,10 @@ use kube_lang::object::Object;
 use super::host::{self, NAMESPACE};
 use super::members::MemberClusters;
 use super::propagation::{FederatedId, FederatedType, Listed, Propagation, is_in_member};
+use super::scheduling;
 
 mod records;
+mod service_status;
 
 /// All requests of a pass to members together take no longer.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -183,6 +185,9 @@ impl<'a> FederatedPass<'a> {
             self.record(&federated, &Event::InvalidName);
             return Outcome::Settled;
         }
+        if scheduling::is_awaited(self.at, &federated) {
+            return Outcome::Settled;
+        }
         let host_namespace = match self.host_namespace() {
             Some(Seen::Absent) => return Outcome::Settled,
             Some(Seen::Present(namespace)) => namespace.uid().map(str::to_owned),
@@ -237,14 +242,18 @@ impl<'a> FederatedPass<'a> {
             .before
             .after(written, |member| pass.selected.contains(member));
         self.store(&federated, stored, &pass.before, &after).await;
-        self.write_status(&federated, &findings).await
+        let is_collected = self.collect_service_status(&federated).await;
+        match self.write_status(&federated, &findings).await {
+            Outcome::Settled if !is_collected => Outcome::Failed(None),
+            outcome => outcome,
+        }
     }
 
     async fn delete(&self, federated: &Arc<Object>) -> Outcome {
         if !federated.has_finalizer(SYNC_FINALIZER) {
             return Outcome::Settled;
         }
-        if federated.annotation(ORPHAN) == Some("true") {
+        if check::is_orphaned(federated) {
             // Once it is gone, its copies are released like all that are nobody's.
             return self.remove_finalizer(federated).await;
         }
@@ -259,8 +268,10 @@ impl<'a> FederatedPass<'a> {
         let options = match delete_options(federated) {
             Ok(options) => options,
             Err(problem) => {
-                let (namespace, name) = (federated.namespace(), federated.name());
-                warn!(kind = federated.kind(), namespace, name, %problem, "invalid annotation {DELETE_OPTIONS}");
+                self.record(
+                    federated,
+                    &Event::InvalidDeleteOptions(&problem.to_string()),
+                );
                 return Outcome::Failed(None);
             }
         };

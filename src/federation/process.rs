@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use hawser_federation::admission::webhooks::Webhook;
+use hawser_federation::check::CheckSettings;
 use hawser_federation::placement::Scope as ControlScope;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
@@ -31,6 +32,7 @@ use super::members::MemberController;
 use super::numbers::FederationNumbers;
 use super::options::FederationOptions;
 use super::propagation::{Propagation, route_host};
+use super::scheduling::{Checks, Scheduler};
 use super::types::TypeController;
 use super::webhook::{WebhookError, WebhookServer};
 
@@ -135,7 +137,8 @@ pub async fn run(
     };
     info!("promoted as leader");
     let lost = leadership.lost().clone();
-    let work = ControlPlane::start(&host, &settings, &fence, &numbers, &health);
+    let scheduling = settings.schedules.then_some(options.scheduling);
+    let work = ControlPlane::start(&host, &settings, scheduling, &fence, &numbers, &health);
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = lost.cancelled() => Err(FederationError::LeadershipLost),
@@ -150,6 +153,7 @@ struct ControlPlane {
     members: Arc<MemberController>,
     types: Arc<TypeController>,
     propagation: Arc<Propagation>,
+    checks: Option<Checks>,
     working: JoinSet<()>,
     _sending: AbortOnDropHandle<()>,
     _beats: AbortOnDropHandle<()>,
@@ -159,6 +163,7 @@ impl ControlPlane {
     fn start(
         host: &Connection,
         settings: &Arc<FederationSettings>,
+        scheduling: Option<CheckSettings>,
         fence: &Fence,
         numbers: &Arc<FederationNumbers>,
         health: &Arc<Health>,
@@ -171,19 +176,32 @@ impl ControlPlane {
         let host = &recorder.host;
         let members = MemberController::new(host, settings, fence, &cache, &recorder, numbers);
         let known = members.members();
-        let propagation = Propagation::new(host, settings, &cache, known, &recorder, numbers);
+        let checks = scheduling.map(Checks::new);
+        let propagation = Propagation::new(
+            host,
+            settings,
+            &cache,
+            known,
+            &recorder,
+            numbers,
+            checks.clone(),
+        );
         let types = TypeController::new(host, settings, &cache, &propagation);
         let mut working = JoinSet::new();
         working.spawn(Arc::clone(&members).run());
         if settings.propagates {
             working.spawn(Arc::clone(&propagation).run());
             working.spawn(Arc::clone(&types).run());
+            if let Some(checks) = &checks {
+                working.spawn(Scheduler::new(&propagation, checks).run());
+            }
         }
         let counted = Arc::clone(&propagation);
         Self {
             members,
             types,
             propagation,
+            checks,
             working,
             _sending: AbortOnDropHandle::new(tokio::spawn(sender.run())),
             _beats: lifecycle::beat(health, move || counted.count()),
@@ -195,6 +213,9 @@ impl ControlPlane {
         self.members.close();
         self.types.close();
         self.propagation.close();
+        if let Some(checks) = &self.checks {
+            checks.close();
+        }
         lifecycle::drain(async { while self.working.join_next().await.is_some() {} }).await;
     }
 }

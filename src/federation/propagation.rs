@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use hawser_federation::scheduling::TARGETS;
 use hawser_federation::status::Collection;
 use hawser_federation::types::MANAGED;
 use hawser_federation::types::type_config::ApiResource;
@@ -29,6 +30,7 @@ use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, 
 use super::members::{MemberCluster, MemberClusters};
 use super::numbers::FederationNumbers;
 use super::passes::FederatedPass;
+use super::scheduling::Checks;
 
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
@@ -57,6 +59,8 @@ pub struct TypeSpec {
     /// The federated namespaces that limit the placement of namespaced types.
     pub namespaces: Option<ApiResource>,
     pub collection: Collection,
+    /// The type that the status of copies of Services is written as, beside that of the federated object.
+    pub service_status: Option<ApiResource>,
 }
 
 /// A type at work.
@@ -142,6 +146,10 @@ impl FederatedType {
         if scope.kind == self.federated {
             return Some(self.spec.federated.plural_name.as_str().into());
         }
+        let status = self.spec.service_status.as_ref();
+        if let Some(status) = status.filter(|status| status.gvk() == *scope.kind) {
+            return Some(status.plural_name.as_str().into());
+        }
         host::resource(&scope.kind).map(Into::into)
     }
 
@@ -176,6 +184,8 @@ pub struct FederationEvents {
     queue: Queue<FederatedId>,
     types: RwLock<BTreeMap<Arc<str>, Arc<FederatedType>>>,
     available: Duration,
+    /// Workloads whose replicas are to be scheduled; none where nobody schedules.
+    checks: Option<Checks>,
 }
 
 impl FederationEvents {
@@ -185,6 +195,13 @@ impl FederationEvents {
 
     fn all(&self) -> Vec<Arc<FederatedType>> {
         self.types.read().values().cloned().collect()
+    }
+
+    /// Has the schedule of a workload checked.
+    fn check(&self, id: &FederatedId, after: Duration) {
+        if let Some(checks) = &self.checks {
+            checks.add(id, after);
+        }
     }
 
     fn add(&self, id: FederatedId, urgency: Urgency, after: Duration) {
@@ -213,6 +230,7 @@ impl FederationEvents {
                 namespace: key.namespace,
                 name: key.name,
             };
+            self.check(&id, Duration::ZERO);
             self.add(id, Urgency::Initial, after);
         }
     }
@@ -228,16 +246,22 @@ impl EventHandler for FederationEvents {
         for of in self.types.read().values() {
             if is_in_member(&table.scope(&key.cluster)) {
                 if key.kind == of.target {
-                    self.add(of.id_of_copy(key), urgency, Duration::ZERO);
+                    let id = of.id_of_copy(key);
+                    if let Some(checks) = &self.checks {
+                        checks.add(&id, checks.period);
+                    }
+                    self.add(id, urgency, Duration::ZERO);
                 }
                 continue;
             }
-            if key.kind == of.federated {
+            let status = of.spec.service_status.as_ref();
+            if key.kind == of.federated || status.is_some_and(|s| s.gvk() == *key.kind) {
                 let id = FederatedId {
                     type_name: Arc::clone(&of.spec.name),
                     namespace: key.namespace.clone(),
                     name: Arc::clone(&key.name),
                 };
+                self.check(&id, Duration::ZERO);
                 self.add(id, urgency, Duration::ZERO);
             } else if of.namespaces.as_ref() == Some(&key.kind) {
                 self.add_all(of, key.namespace.as_deref(), Duration::ZERO);
@@ -287,12 +311,14 @@ impl Propagation {
         members: watch::Receiver<Option<Arc<MemberClusters>>>,
         recorder: &EventRecorder,
         numbers: &Arc<FederationNumbers>,
+        checks: Option<Checks>,
     ) -> Arc<Self> {
         let workers = WORKERS.max(settings.concurrency.saturating_mul(4));
         let events = Arc::new(FederationEvents {
             queue: Queue::new(workers),
             types: RwLock::default(),
             available: settings.available,
+            checks,
         });
         let watches = WatchRegistry::new(cache, super::process::pace(), Arc::clone(&events) as _);
         Arc::new(Self {
@@ -324,6 +350,36 @@ impl Propagation {
         self.events.queue.close();
     }
 
+    /// A type at work.
+    pub fn of(&self, name: &str) -> Option<Arc<FederatedType>> {
+        self.events.of(name)
+    }
+
+    /// Works on an object now, although its last pass failed a moment ago.
+    pub fn retry(&self, id: &FederatedId) {
+        self.events
+            .add(id.clone(), Urgency::Initial, Duration::ZERO);
+    }
+
+    /// Has the schedules of all workloads checked.
+    pub fn check_all(&self) {
+        for (_, name) in TARGETS {
+            let of = self.of(name);
+            let tables = of.iter().flat_map(|of| &of.host);
+            for table in tables.map(|watch| watch.table()) {
+                let is_of_workloads = of.as_ref().is_some_and(|of| of.federated == *table.kind());
+                for key in table.keys().into_iter().filter(|_| is_of_workloads) {
+                    let id = FederatedId {
+                        type_name: name.into(),
+                        namespace: key.namespace,
+                        name: key.name,
+                    };
+                    self.events.check(&id, Duration::ZERO);
+                }
+            }
+        }
+    }
+
     /// Takes numbers of everything at work.
     pub fn count(&self) {
         let metrics = &self.numbers.metrics;
@@ -345,6 +401,8 @@ impl Propagation {
         let namespaces = spec.namespaces.as_ref();
         let mut watched = vec![(Arc::clone(&federated), spec.federated.plural_name.as_str())];
         watched.extend(namespaces.map(|n| (kind(n), n.plural_name.as_str())));
+        let status = spec.service_status.as_ref();
+        watched.extend(status.map(|status| (kind(status), status.plural_name.as_str())));
         watched.push(if spec.federated.is_namespaced() {
             (Arc::clone(&VERSION), "propagatedversions")
         } else {

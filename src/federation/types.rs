@@ -23,6 +23,8 @@ use kube_lang::object::Object;
 use super::host::{self, FederationSettings, TYPE_CONFIG};
 use super::propagation::{Propagation, TypeSpec};
 
+/// The one type whose status may be collected in objects of its own.
+const SERVICES: &str = "services";
 /// Keeps a type configuration until its type is no longer propagated.
 const FINALIZER: &str = "core.kubefed.io/federated-type-config";
 
@@ -108,11 +110,16 @@ impl TypeController {
         };
         let running = spec.and_then(|spec| self.wanted(name, spec));
         let is_running = running.is_some();
+        let has_status_type = object.as_value().pointer("/spec/statusType").is_some();
+        let collects = running
+            .as_ref()
+            .is_some_and(|spec| spec.service_status.is_some());
         match running {
             Some(spec) => self.propagation.start(spec),
             None => self.propagation.stop(name),
         }
-        self.write_status(&object, is_running).await
+        self.write_status(&object, is_running, has_status_type.then_some(collects))
+            .await
     }
 
     /// What is to be at work for a type; none where it is not to be.
@@ -131,8 +138,11 @@ impl TypeController {
             }
             namespaces = Some(completed(&of_namespaces).ok()?.federated_type);
         }
-        let collects =
-            self.settings.collects_status && spec.status_collection.as_deref() == Some("Enabled");
+        let is_collected = spec.status_collection.as_deref() == Some("Enabled");
+        let collects = self.settings.collects_status && is_collected;
+        let service_status = spec
+            .status_type
+            .filter(|_| &**name == SERVICES && is_collected && !self.settings.collects_status);
         Some(TypeSpec {
             name: Arc::clone(name),
             target: spec.target_type,
@@ -143,6 +153,7 @@ impl TypeController {
             } else {
                 Collection::Off
             },
+            service_status,
         })
     }
 
@@ -163,13 +174,18 @@ impl TypeController {
         }
     }
 
-    async fn write_status(&self, object: &Object, is_running: bool) -> Result<(), AskError> {
+    async fn write_status(
+        &self,
+        object: &Object,
+        is_running: bool,
+        collects: Option<bool>,
+    ) -> Result<(), AskError> {
         let generation = object.root()["metadata"]["generation"].as_i64();
-        let running = if is_running { "Running" } else { "NotRunning" };
+        let running = |is_running: bool| if is_running { "Running" } else { "NotRunning" };
         let status = json!(FederatedTypeConfigStatus {
             observed_generation: generation.unwrap_or_default(),
-            propagation_controller: running.to_owned(),
-            status_controller: None,
+            propagation_controller: running(is_running).to_owned(),
+            status_controller: collects.map(|collects| running(collects).to_owned()),
         });
         if object.root().get("status") == Some(&status) {
             return Ok(());

@@ -1,7 +1,13 @@
-//! The control plane of federated types between a host and two members, as its users meet it: the built binary.
+//! The control plane of federated types between a host and its members, as its users meet it: the built binary.
 
+mod guide;
 mod kubefedctl;
+mod matrix;
+mod members;
 mod members;
 mod namespaced;
+mod nodes;
 mod objects;
+mod replicas;
+mod trouble;
 mod world;

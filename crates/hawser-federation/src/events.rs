@@ -5,6 +5,7 @@ use std::fmt;
 use kube_lang::object::Object;
 
 use crate::status::CopyStatus;
+use crate::types::DELETE_OPTIONS;
 
 /// What happened to a federated object or one of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Event<'a> {
     WaitForRemoval(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
     EnsureFinalizerFailed(&'a str),
+    /// The annotation with options for the deletion of copies cannot be read.
+    InvalidDeleteOptions(&'a str),
     /// A `FederatedNamespace` is not named like its namespace.
     InvalidName,
 }
@@ -139,6 +142,7 @@ impl Event<'_> {
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
+            Self::InvalidDeleteOptions(_) => "InvalidDeleteOptions".to_owned(),
             Self::InvalidName => "InvalidName".to_owned(),
         }
     }
@@ -168,6 +172,10 @@ impl fmt::Display for Event<'_> {
                 write!(f, "Failed to compute placement: {error}")
             }
             Self::EnsureFinalizerFailed(error) => write!(f, "Failed to ensure finalizer: {error}"),
+            Self::InvalidDeleteOptions(error) => write!(
+                f,
+                "annotation {DELETE_OPTIONS} is no JSON object of DeleteOptions: {error}; correct or remove it"
+            ),
             Self::InvalidName => f.write_str(
                 "The name of a federated namespace must match the name of its containing namespace.",
             ),

@@ -15,6 +15,7 @@
 //! | [`health`] | probes and thresholds of members |
 //! | [`replicas`] | the planner, of the original and of the design |
 //! | [`pods`], [`scheduling`] | capacity by pods; placement and overrides by plan |
+//! | [`check`] | a check of a workload with preferences in its annotation |
 //! | [`kubefedctl`] | type lookup, generated objects and printed lines of the subcommands |
 //!
 //! # Why the engine does not run the passes
@@ -30,6 +31,7 @@
 //! guarded client with its fence, and events. `Controller` is for passes of the engine.
 
 pub mod admission;
+pub mod check;
 pub mod decide;
 pub mod events;
 pub mod health;

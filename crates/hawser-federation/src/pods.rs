@@ -6,9 +6,6 @@ use serde_json::Value;
 use crate::replicas::Room;
 use crate::replicas::design::Seen;
 
-/// Seconds for which a pod may be unschedulable before it limits the capacity.
-const UNSCHEDULABLE: i64 = 60;
-
 /// The facts of a pod from which capacity is estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -61,7 +58,7 @@ impl Default for Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub room: Room,
-    /// Whether some pods are unschedulable for less than a minute: the estimate has to be repeated soon.
+    /// Whether some pods are unschedulable, but not for long: the estimate has to be repeated soon.
     pub look_again: bool,
 }
 
@@ -98,8 +95,9 @@ impl Pod {
     }
 }
 
-/// Replicas and capacity for a `ReplicaSchedulingPreference`, if not all of `replicas` are ready.
-pub fn room(replicas: i64, pods: &[Pod], ready: Ready, now: i64) -> Found {
+/// Replicas and capacity for a `ReplicaSchedulingPreference`, if not all of `replicas` are ready. Pods that are
+/// unschedulable for more than `patience` seconds limit the capacity.
+pub fn room(replicas: i64, pods: &[Pod], ready: Ready, patience: i64, now: i64) -> Found {
     let counts = |pod: &&Pod| {
         let is_ready = match ready {
             Ready::Condition => pod.ready.is_some(),
@@ -116,7 +114,7 @@ pub fn room(replicas: i64, pods: &[Pod], ready: Ready, now: i64) -> Found {
         _ => None,
     });
     let (old, young): (Vec<i64>, Vec<i64>) =
-        since.partition(|since| now.saturating_sub(*since) > UNSCHEDULABLE);
+        since.partition(|since| now.saturating_sub(*since) > patience);
     let stuck = count(old.len());
     Found {
         room: Room {
@@ -208,17 +206,17 @@ mod tests {
             times(&unschedulable(600), 2),
             times(&unschedulable(0), 1),
         ];
-        let found = room(6, &pods.concat(), Ready::Condition, NOW);
+        let found = room(6, &pods.concat(), Ready::Condition, 60, NOW);
         let expected = Room {
             current: 3,
             capacity: Some(4),
         };
         assert_eq!((found.room, found.look_again), (expected, true));
         assert!(
-            room(1, &[unschedulable(60)], Ready::Condition, NOW).look_again,
+            room(1, &[unschedulable(60)], Ready::Condition, 60, NOW).look_again,
             "a minute has to be over"
         );
-        let negative = room(1, &times(&unschedulable(61), 3), Ready::Condition, NOW);
+        let negative = room(1, &times(&unschedulable(61), 3), Ready::Condition, 60, NOW);
         assert_eq!(negative.room.capacity, Some(-2));
     }
 
@@ -230,7 +228,7 @@ mod tests {
             pod("Pending", &other),
             pod("Failed", &Value::Null),
         ] {
-            let found = room(1, &[waiting], Ready::Condition, NOW);
+            let found = room(1, &[waiting], Ready::Condition, 60, NOW);
             assert_eq!(
                 found,
                 Found {
@@ -248,8 +246,8 @@ mod tests {
             running("False"),
             pod("Running", &Value::Null),
         ];
-        assert_eq!(room(3, &pods, Ready::Condition, NOW).room.current, 2);
-        assert_eq!(room(3, &pods, Ready::True, NOW).room.current, 1);
+        assert_eq!(room(3, &pods, Ready::Condition, 60, NOW).room.current, 2);
+        assert_eq!(room(3, &pods, Ready::True, 60, NOW).room.current, 1);
     }
 
     #[track_caller]

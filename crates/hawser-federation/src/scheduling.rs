@@ -11,7 +11,7 @@ use crate::replicas::{Plan, Preferences, Room, plan};
 use crate::types::scheduling::ReplicaSchedulingPreferenceSpec;
 
 /// The path of the override with a member's replicas.
-const REPLICAS: &str = "/spec/replicas";
+pub(crate) const REPLICAS: &str = "/spec/replicas";
 
 /// The supported values of `targetKind`, with the `FederatedTypeConfig` of each.
 pub const TARGETS: [(&str, &str); 2] = [

@@ -1,4 +1,4 @@
-//! A host and two members, all real, and the control plane as a process.
+//! A host and its members, all real, and the control plane as a process.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
 use tokio::sync::OnceCell;
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
-const MEMBER_NAMES: [&str; 2] = ["cluster1", "cluster2"];
+pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 /// See the module.
 pub(super) struct World {
     pub(super) host: ServiceCluster,
-    /// `cluster1` and `cluster2`.
+    /// `cluster1` and so on.
     pub(super) members: Vec<ServiceCluster>,
     control_plane: Option<Process>,
     logs: tempfile::TempDir,
@@ -55,7 +55,7 @@ pub(super) fn target(group: &str, kind: &str, plural: &str, scope: &str) -> ApiR
     }
 }
 
-/// Propagated to both members.
+/// Propagated to all members.
 pub(super) fn everywhere() -> Value {
     json!({"clusterSelector": {"matchLabels": {}}})
 }
@@ -91,8 +91,18 @@ impl Way {
         patched.with_context(|| format!("patching {path}"))
     }
 
+    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value> {
+        let replaced = self.0.ask(Call::put(path, object)).await;
+        replaced.with_context(|| format!("replacing {path}"))
+    }
+
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
-        let deleted = self.0.ask(Call::delete(path, &json!({}))).await;
+        self.delete_with(path, &json!({})).await
+    }
+
+    /// Deletes an object, or all of a collection.
+    pub(super) async fn delete_with(&self, path: &str, options: &Value) -> Result<()> {
+        let deleted = self.0.ask(Call::delete(path, options)).await;
         deleted.with_context(|| format!("deleting {path}"))?;
         Ok(())
     }
@@ -163,27 +173,47 @@ impl World {
             .await
     }
 
-    /// Without a control plane at work yet.
+    /// Two members, without a control plane at work yet.
     pub(super) async fn with(controllers: Controllers) -> Result<Self> {
-        let mut world = Self::bare(controllers).await?;
+        Self::of(2, controllers).await
+    }
+
+    /// The same with any number of members up to three.
+    pub(super) async fn of(members: usize, controllers: Controllers) -> Result<Self> {
+        let mut world = Self::start_clusters(Controllers::None, members, controllers).await?;
+        world.install().await?;
+        Ok(world)
+    }
+
+    /// Two members; namespaces are emptied and dependents collected on the host, too.
+    pub(super) async fn with_controllers_everywhere() -> Result<Self> {
+        let mut world = Self::start_clusters(Controllers::All, 2, Controllers::All).await?;
         world.install().await?;
         Ok(world)
     }
 
     /// With types and configuration, but without members and federated types.
     pub(super) async fn bare(controllers: Controllers) -> Result<Self> {
-        let options = || Options {
-            controllers,
-            ..Options::default()
+        Self::start_clusters(Controllers::None, 2, controllers).await
+    }
+
+    async fn start_clusters(
+        of_host: Controllers,
+        members: usize,
+        of_members: Controllers,
+    ) -> Result<Self> {
+        let start = |controllers| {
+            ServiceCluster::start_with(Options {
+                controllers,
+                ..Options::default()
+            })
         };
-        let (host, first, second) = tokio::try_join!(
-            ServiceCluster::start(),
-            ServiceCluster::start_with(options()),
-            ServiceCluster::start_with(options()),
-        )?;
+        let started = (0..members).map(|_| start(of_members));
+        let started = futures::future::try_join_all(started);
+        let (host, members) = tokio::try_join!(start(of_host), started)?;
         let world = Self {
             host,
-            members: vec![first, second],
+            members,
             control_plane: None,
             logs: tempfile::tempdir()?,
             started: 0,
@@ -217,7 +247,7 @@ impl World {
 
     /// Members and federated types.
     async fn install(&mut self) -> Result<()> {
-        for (number, _) in MEMBER_NAMES.iter().enumerate() {
+        for number in 0..self.members.len() {
             self.join(number).await?;
         }
         let namespaces = target("", "Namespace", "namespaces", "Cluster");
@@ -332,6 +362,8 @@ impl World {
         Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
+            .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])
+            .arg("--replica-run-timeout=2s")
             .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
             .arg("--kubeconfig")
             .arg(self.host.admin().kubeconfig_file())

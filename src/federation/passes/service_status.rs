@@ -1,0 +1,77 @@
+//! `FederatedServiceStatus`: the status of the copies of a Service, for those who read it there rather than in the
+//! status of the federated object.
+
+use serde_json::{Value, json};
+use tracing::warn;
+
+use hawser_federation::types::service_status::ServiceClusterStatus;
+use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
+use kube_lang::object::Object;
+
+use super::super::host;
+use super::FederatedPass;
+
+impl FederatedPass<'_> {
+    /// Writes the status of the copies in all members that are ready, where a type for it is configured. True where
+    /// nothing is left to be written.
+    pub(super) async fn collect_service_status(&self, federated: &Object) -> bool {
+        let Some(resource) = &self.of.spec.service_status else {
+            return true;
+        };
+        let kind = resource.gvk().into();
+        let key = host::scope(&kind).key(federated.namespace(), federated.name());
+        let ready = self.members.iter();
+        let ready = ready.filter(|(_, member)| member.ready().is_some());
+        let clusters = ready.map(|(name, _)| ServiceClusterStatus {
+            cluster_name: name.to_string(),
+            status: match self.at.cache.get(&self.of.copy_key(self.id, name)) {
+                Seen::Present(copy) => copy
+                    .root()
+                    .get("status")
+                    .and_then(Value::as_object)
+                    .cloned(),
+                Seen::Absent | Seen::Unknown => None,
+            },
+        });
+        let clusters = json!(clusters.collect::<Vec<_>>());
+        let request = match self.at.cache.get(&key) {
+            Seen::Present(there) if there.root().get("clusterStatus") == Some(&clusters) => {
+                return true;
+            }
+            Seen::Present(there) => {
+                let mut object = Object::clone(&there);
+                object.root_mut().insert("clusterStatus".into(), clusters);
+                Request::Replace { key, object }
+            }
+            Seen::Absent => {
+                let owner = json!({
+                    "apiVersion": federated.api_version(), "kind": federated.kind(),
+                    "name": federated.name(), "uid": federated.uid(),
+                });
+                let object = Object::new(json!({
+                    "apiVersion": kind.api_version(), "kind": kind.kind,
+                    "metadata": {
+                        "name": federated.name(), "namespace": federated.namespace(),
+                        "ownerReferences": [owner],
+                    },
+                    "clusterStatus": clusters,
+                }));
+                let Ok(object) = object else {
+                    return true;
+                };
+                Request::Create { key, object }
+            }
+            // It comes with the list.
+            Seen::Unknown => return true,
+        };
+        match self.send(&request).await {
+            Answer::Object(_) | Answer::Failed(Failure::NamespaceTerminating) => true,
+            Answer::Failed(problem) => {
+                let (namespace, name) = (federated.namespace(), federated.name());
+                warn!(namespace, name, %problem, "cannot write a FederatedServiceStatus");
+                false
+            }
+            Answer::Gone | Answer::Listed(_) => false,
+        }
+    }
+}

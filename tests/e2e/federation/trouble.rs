@@ -1,0 +1,596 @@
+//! Members that are not what they say, input that nobody can mean, a control plane that is killed while it writes,
+//! and one that takes over what the original left.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hawser_federation::versions::Versions;
+use kube_lang::object::Object;
+use serde_json::{Value, json};
+use testbed::cluster::Controllers;
+use testbed::{SOON, eventually};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::world::{
+    SYSTEM, Way, World, config_map, config_maps, core, everywhere, federated, target,
+};
+
+const NAMESPACE: &str = "trouble";
+
+/// A server that answers its health and not much else.
+struct Pretender {
+    url: String,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Pretender {
+    /// `health` is what it says of its health, `answer` what it says to everything else; none is silence.
+    async fn start(health: &'static str, answer: Option<&'static str>) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, health, answer));
+            }
+        });
+        Ok(Self {
+            url,
+            _serving: AbortOnDropHandle::new(serving),
+        })
+    }
+}
+
+async fn serve(mut stream: TcpStream, health: &str, answer: Option<&str>) -> Result<()> {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        read.push(stream.read_u8().await?);
+    }
+    let request = String::from_utf8_lossy(&read).into_owned();
+    let body = if request.starts_with("GET /healthz") {
+        health
+    } else if request.starts_with("GET /version") {
+        r#"{"gitVersion": "v0.0.0"}"#
+    } else {
+        match answer {
+            Some(answer) => answer,
+            None => return std::future::pending().await,
+        }
+    };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    Ok(stream.flush().await?)
+}
+
+async fn join(host: &Way, name: &str, spec: &Value) -> Result<()> {
+    let mut spec = spec.clone();
+    if spec["secretRef"].is_null() {
+        spec["secretRef"] = json!({"name": "cluster1-token"});
+    }
+    let cluster = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": name}, "spec": spec,
+    });
+    host.create(&core("kubefedclusters"), &cluster).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Result<()> {
+    let mut world = World::with(Controllers::None).await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host()?;
+    let secret = json!({"metadata": {"name": "wrong"}, "stringData": {"token": "wrong"}});
+    host.create(&format!("/api/v1/namespaces/{SYSTEM}/secrets"), &secret)
+        .await?;
+    let bundle = |number: usize| STANDARD.encode(world.members[number].certificate_authority());
+    let url = world.members[0].url();
+    let other = Pretender::start("hello", Some("{}")).await?;
+    let silent = Pretender::start("ok", None).await?;
+    let liar = Pretender::start("ok", Some(r#"{"kind": "Nonsense", "items": 5}"#)).await?;
+    let empty = Pretender::start("ok", Some("no JSON at all")).await?;
+    let rows = [
+        (
+            "wrong-token",
+            json!({"apiEndpoint": url, "caBundle": bundle(0), "secretRef": {"name": "wrong"}}),
+            "ClusterNotReachable",
+        ),
+        (
+            "wrong-authority",
+            json!({"apiEndpoint": url, "caBundle": bundle(1)}),
+            "ClusterNotReachable",
+        ),
+        (
+            "no-secret",
+            json!({"apiEndpoint": url, "secretRef": {"name": "none"}}),
+            "ClusterConfigMalformed",
+        ),
+        (
+            "no-bundle",
+            json!({"apiEndpoint": url, "caBundle": STANDARD.encode("no")}),
+            "ClusterConfigMalformed",
+        ),
+        (
+            "something-else",
+            json!({"apiEndpoint": other.url}),
+            "ClusterNotReady",
+        ),
+        (
+            "nobody",
+            json!({"apiEndpoint": "http://127.0.0.1:1"}),
+            "ClusterNotReachable",
+        ),
+        ("silent", json!({"apiEndpoint": silent.url}), "ClusterReady"),
+        ("liar", json!({"apiEndpoint": liar.url}), "ClusterReady"),
+        ("no-json", json!({"apiEndpoint": empty.url}), "ClusterReady"),
+    ];
+    for (name, spec, _) in &rows {
+        join(&host, name, spec).await?;
+    }
+    for (name, _, reason) in &rows {
+        let cluster = format!("{}/{name}", core("kubefedclusters"));
+        let found = host
+            .until(&cluster, |found| {
+                found["status"]["conditions"][0]["reason"] == *reason
+            })
+            .await;
+        let message = found["status"]["conditions"][0]["message"].as_str();
+        ensure!(
+            message.is_some_and(|message| !message.is_empty()),
+            "{found:#}"
+        );
+    }
+    for name in ["no-secret", "no-bundle"] {
+        let reason = "MalformedClusterConfig";
+        let about = if name == "no-secret" {
+            "Secret \"none\""
+        } else {
+            "caBundle"
+        };
+        host.until_event(SYSTEM, reason, about).await;
+    }
+
+    // Those that work are worked with, and the others are told by name.
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    let path = format!("{all}/m");
+    let copy = format!("{}/m", config_maps(NAMESPACE));
+    for member in [world.member(0)?, world.member(1)?] {
+        member.until_there(&copy).await;
+    }
+    let told = host
+        .until(&path, |found| {
+            let clusters = found["status"]["clusters"].as_array();
+            clusters.is_some_and(|clusters| clusters.len() == rows.len() + 2)
+        })
+        .await;
+    let statuses: BTreeMap<&str, &str> = (told["status"]["clusters"]
+        .as_array()
+        .context("clusters")?
+        .iter())
+    .map(|cluster| {
+        (
+            cluster["name"].as_str().unwrap_or_default(),
+            cluster["status"].as_str().unwrap_or_default(),
+        )
+    })
+    .collect();
+    for (name, _, reason) in &rows {
+        let wanted = if *reason == "ClusterReady" {
+            "CachedRetrievalFailed"
+        } else {
+            "ClusterNotReady"
+        };
+        assert_eq!(statuses[name], wanted, "{name}: {told:#}");
+    }
+    assert_eq!((statuses["cluster1"], statuses["cluster2"]), ("", ""));
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    for member in [world.member(0)?, world.member(1)?] {
+        member
+            .until(&copy, |copy| copy["data"]["A"] == "changed")
+            .await;
+    }
+    // An end to all of them ends the trouble.
+    for (name, ..) in &rows {
+        host.delete(&format!("{}/{name}", core("kubefedclusters")))
+            .await?;
+    }
+    host.until_reason(&path, None).await;
+    host.delete(&path).await?;
+    host.until_gone(&path).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_control_plane_that_is_killed_while_it_writes_makes_nothing_anew() -> Result<()> {
+    const OBJECTS: usize = 40;
+    let mut world = World::with(Controllers::None).await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host()?;
+    let members = [world.member(0)?, world.member(1)?];
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let copies = async |member: &Way| -> Result<BTreeMap<String, Value>> {
+        let found = member
+            .get(&config_maps(NAMESPACE))
+            .await?
+            .context("a list")?;
+        let items = found["items"].as_array().context("items")?.iter();
+        let named = items.filter_map(|copy| {
+            let name = copy["metadata"]["name"].as_str()?;
+            name.starts_with('m')
+                .then(|| (name.to_owned(), copy.clone()))
+        });
+        Ok(named.collect())
+    };
+    let mut uids = BTreeMap::new();
+    for round in 0..6_usize {
+        let value = round.to_string();
+        for number in 0..OBJECTS {
+            let name = format!("m{number}");
+            if round == 0 {
+                let mut object = config_map(&name, &everywhere());
+                object["spec"]["template"]["data"]["A"] = value.as_str().into();
+                host.create(&all, &object).await?;
+            } else {
+                let change = json!({"spec": {"template": {"data": {"A": value}}}});
+                host.patch(&format!("{all}/{name}"), &change).await?;
+            }
+        }
+        // Somewhere between the first write and the last record.
+        let written = (round * 7) % OBJECTS;
+        eventually(SOON, "some copies are written", async || -> Result<()> {
+            let found = copies(&members[round % 2]).await?;
+            let done = found
+                .values()
+                .filter(|copy| copy["data"]["A"] == value.as_str())
+                .count();
+            ensure!(done >= written, "{done}");
+            Ok(())
+        })
+        .await;
+        world.kill().await?;
+        world.start().await?;
+        for (number, member) in members.iter().enumerate() {
+            eventually(SOON, "all copies are written", async || -> Result<()> {
+                let found = copies(member).await?;
+                let is_done = |copy: &&Value| copy["data"]["A"] == value.as_str();
+                let done = found.values().filter(is_done).count();
+                ensure!(
+                    done == OBJECTS && found.len() == OBJECTS,
+                    "{done} of {}",
+                    found.len()
+                );
+                Ok(())
+            })
+            .await;
+            for (name, copy) in copies(member).await? {
+                let uid = copy["metadata"]["uid"].clone();
+                let before = uids
+                    .entry((number, name.clone()))
+                    .or_insert_with(|| uid.clone());
+                assert_eq!(*before, uid, "{name} was made anew");
+            }
+        }
+    }
+    for number in 0..OBJECTS {
+        host.delete(&format!("{all}/m{number}")).await?;
+    }
+    world.kill().await?;
+    world.start().await?;
+    for number in 0..OBJECTS {
+        host.until_gone(&format!("{all}/m{number}")).await;
+    }
+    for member in &members {
+        let left = copies(member).await?;
+        ensure!(left.is_empty(), "{left:?}");
+    }
+    Ok(())
+}
+
+/// An object as the original leaves it: with its finalizer, its status, and the versions of its copies.
+async fn leave(
+    host: &Way,
+    mut object: Value,
+    plural: &str,
+    versions: &[(&str, String)],
+) -> Result<()> {
+    object["metadata"]["finalizers"] = json!(["kubefed.io/sync-controller"]);
+    object["metadata"]["namespace"] = NAMESPACE.into();
+    let clusters: Vec<Value> = versions
+        .iter()
+        .map(|(name, _)| json!({"name": name}))
+        .collect();
+    let now = "2023-04-25T00:00:00Z";
+    let all = federated(NAMESPACE, plural);
+    let created = host.create(&all, &object).await?;
+    let name = object["metadata"]["name"].as_str().context("a name")?;
+    let status = json!({
+        "observedGeneration": created["metadata"]["generation"], "clusters": clusters,
+        "conditions": [{"type": "Propagation", "status": "True", "lastUpdateTime": now, "lastTransitionTime": now}],
+    });
+    host.patch(&format!("{all}/{name}/status"), &json!({"status": status}))
+        .await?;
+    let kind = object["kind"].as_str().context("a kind")?.to_owned();
+    let of = Versions::of(&Object::new(object.clone())?);
+    let versions: Vec<Value> = (versions.iter())
+        .map(|(cluster, version)| json!({"clusterName": cluster, "version": version}))
+        .collect();
+    let status = json!({
+        "templateVersion": of.template, "overridesVersion": of.overrides, "clusterVersions": versions,
+    });
+    let owner = json!({
+        "apiVersion": "types.kubefed.io/v1beta1", "kind": kind, "name": name, "uid": created["metadata"]["uid"],
+    });
+    let target = kind.trim_start_matches("Federated").to_lowercase();
+    let stored = json!({
+        "apiVersion": "core.kubefed.io/v1alpha1", "kind": "PropagatedVersion",
+        "metadata": {"name": format!("{target}-{name}"), "ownerReferences": [owner]},
+    });
+    let all = format!("/apis/core.kubefed.io/v1alpha1/namespaces/{NAMESPACE}/propagatedversions");
+    host.create(&all, &stored).await?;
+    host.patch(
+        &format!("{all}/{target}-{name}/status"),
+        &json!({"status": status}),
+    )
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_original_left_is_taken_over_without_a_write_to_a_member() -> Result<()> {
+    let mut world = World::with(Controllers::None).await?;
+    let host = world.host()?;
+    let members = [world.member(0)?, world.member(1)?];
+    world
+        .enable(&target("apps", "Deployment", "deployments", "Namespaced"))
+        .await?;
+    let config = format!("{}/configmaps", core("federatedtypeconfigs"));
+    let finalizers = json!({"metadata": {"finalizers": ["core.kubefed.io/federated-type-config"]}});
+    host.patch(&config, &finalizers).await?;
+
+    let managed = json!({"kubefed.io/managed": "true"});
+    host.create(
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": NAMESPACE}}),
+    )
+    .await?;
+    let labels = json!({"app": "x"});
+    let pod = json!({
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "registry.example/none"}]},
+    });
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": pod});
+    let (mut namespaces, mut maps, mut deployments) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, member) in members.iter().enumerate() {
+        let name = ["cluster1", "cluster2"][number];
+        let version = |object: &Value| {
+            let version = object["metadata"]["resourceVersion"].as_str();
+            (name, format!("rv:{}", version.unwrap_or_default()))
+        };
+        let namespace = json!({"metadata": {"name": NAMESPACE, "labels": managed}});
+        namespaces.push(version(
+            &member.create("/api/v1/namespaces", &namespace).await?,
+        ));
+        // The version alone says that it is as it was written.
+        let map = json!({
+            "metadata": {"name": "m", "labels": managed, "annotations": {"of": "a member"}},
+            "data": {"foo": "bar", "more": "in the member"},
+        });
+        maps.push(version(
+            &member.create(&config_maps(NAMESPACE), &map).await?,
+        ));
+        let deployment = json!({"metadata": {"name": "d", "labels": managed}, "spec": spec});
+        let all = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments");
+        let created = member.create(&all, &deployment).await?;
+        let generation = &created["metadata"]["generation"];
+        deployments.push((name, format!("gen:{generation}")));
+    }
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "types.kubefed.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let around = object(
+        "FederatedNamespace",
+        NAMESPACE,
+        json!({"placement": everywhere()}),
+    );
+    leave(&host, around, "federatednamespaces", &namespaces).await?;
+    let template = json!({"data": {"foo": "bar"}});
+    let map = object(
+        "FederatedConfigMap",
+        "m",
+        json!({"template": template, "placement": everywhere()}),
+    );
+    let of = Versions::of(&Object::new(map.clone())?);
+    assert_eq!(
+        of.template, "4682012eb72f035cfe2b227efe7ca8c8",
+        "as the original computes it"
+    );
+    leave(&host, map, "federatedconfigmaps", &maps).await?;
+    let template = json!({"spec": spec});
+    let deployment = object(
+        "FederatedDeployment",
+        "d",
+        json!({"template": template, "placement": everywhere()}),
+    );
+    leave(&host, deployment, "federateddeployments", &deployments).await?;
+
+    let paths = [
+        format!("/api/v1/namespaces/{NAMESPACE}"),
+        format!("{}/m", config_maps(NAMESPACE)),
+        format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/d"),
+    ];
+    let stored =
+        format!("/apis/core.kubefed.io/v1alpha1/namespaces/{NAMESPACE}/propagatedversions");
+    let everything = async || -> Result<Vec<Value>> {
+        let mut found = Vec::new();
+        for path in &paths {
+            for member in &members {
+                found.push(member.get(path).await?.context("a copy")?);
+            }
+        }
+        for name in ["namespace-trouble", "configmap-m", "deployment-d"] {
+            found.push(
+                host.get(&format!("{stored}/{name}"))
+                    .await?
+                    .context("versions")?,
+            );
+        }
+        Ok(found)
+    };
+    let before = everything().await?;
+    world.start().await?;
+    // What is made now is worked on after what was there.
+    for (kind, plural, template) in [
+        (
+            "FederatedConfigMap",
+            "federatedconfigmaps",
+            json!({"data": {}}),
+        ),
+        (
+            "FederatedDeployment",
+            "federateddeployments",
+            json!({"spec": spec}),
+        ),
+    ] {
+        let last = object(
+            kind,
+            "last",
+            json!({"template": template, "placement": everywhere()}),
+        );
+        let all = federated(NAMESPACE, plural);
+        host.create(&all, &last).await?;
+        host.until_reason(&format!("{all}/last"), None).await;
+    }
+    assert_eq!(before, everything().await?);
+    // From then on it is followed.
+    let change = json!({"spec": {"template": {"data": {"foo": "new"}}}});
+    host.patch(
+        &format!("{}/m", federated(NAMESPACE, "federatedconfigmaps")),
+        &change,
+    )
+    .await?;
+    for member in &members {
+        let copy = member
+            .until(&paths[1], |copy| copy["data"]["foo"] == "new")
+            .await;
+        assert_eq!(copy["metadata"]["annotations"]["of"], "a member");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> {
+    let world = World::shared().await?;
+    let host = world.host()?;
+    let members = [world.member(0)?, world.member(1)?];
+    let namespace = testbed::unique("input");
+    world.namespace(&namespace).await?;
+    let all = federated(&namespace, "federatedconfigmaps");
+    let overrides = |path: &str, op: &str| {
+        let steps = json!([{"op": op, "path": path, "value": {}}]);
+        json!({"overrides": [{"clusterName": "cluster1", "clusterOverrides": steps}]})
+    };
+    let twice = json!([{"path": "/data/a", "value": "1"}, {"path": "/data/a", "value": "2"}]);
+    let twice = json!({"overrides": [{"clusterName": "cluster1", "clusterOverrides": twice}]});
+    let rows = [
+        (
+            "bad-path",
+            overrides("/data/a/b/c", "add"),
+            ["ApplyOverridesFailed", ""],
+            "missing path",
+        ),
+        (
+            "kind",
+            overrides("/kind", "replace"),
+            ["ApplyOverridesFailed"; 2],
+            "has an invalid path: /kind",
+        ),
+        (
+            "name",
+            overrides("/metadata/name", "replace"),
+            ["ApplyOverridesFailed"; 2],
+            "invalid path: /metadata/name",
+        ),
+        (
+            "twice",
+            twice,
+            ["ApplyOverridesFailed"; 2],
+            "appears more than once for cluster",
+        ),
+        (
+            "removed",
+            overrides("/data/none", "remove"),
+            ["ApplyOverridesFailed", ""],
+            "Unable to remove nonexistent key",
+        ),
+        (
+            "retained",
+            json!({"retainReplicas": true, "template": {"spec": {"replicas": 1}}}),
+            ["", ""],
+            "",
+        ),
+        (
+            "not-the-kind",
+            json!({"template": {"data": "text"}}),
+            ["UpdateFailed"; 2],
+            "Failed to update",
+        ),
+    ];
+    for (name, ..) in &rows {
+        host.create(&all, &config_map(name, &everywhere())).await?;
+    }
+    for (name, ..) in &rows {
+        host.until_reason(&format!("{all}/{name}"), None).await;
+    }
+    for (name, spec, ..) in &rows {
+        host.patch(&format!("{all}/{name}"), &json!({"spec": spec}))
+            .await?;
+    }
+    for (name, _, statuses, message) in &rows {
+        let path = format!("{all}/{name}");
+        let copy = format!("{}/{name}", config_maps(&namespace));
+        let wanted: Vec<Value> = (["cluster1", "cluster2"].iter().zip(statuses))
+            .map(|(cluster, status)| match *status {
+                "" => json!({"name": cluster}),
+                status => json!({"name": cluster, "status": status}),
+            })
+            .collect();
+        host.until(&path, |found| {
+            let status = &found["status"];
+            status["observedGeneration"] == found["metadata"]["generation"]
+                && status["clusters"] == json!(wanted)
+        })
+        .await;
+        if !message.is_empty() {
+            host.until_event(&namespace, "UpdateInClusterFailed", message)
+                .await;
+        }
+        for member in &members {
+            ensure!(member.get(&copy).await?.is_some(), "{name} was deleted");
+        }
+    }
+    // All that is wrong is put right.
+    for (name, ..) in &rows {
+        let path = format!("{all}/{name}");
+        let right = json!({"overrides": null, "template": {"data": {"A": "right"}}});
+        let mut object = host.until_there(&path).await;
+        object["spec"] = right;
+        object["spec"]["placement"] = everywhere();
+        host.replace(&path, &object).await?;
+        for member in &members {
+            let copy = format!("{}/{name}", config_maps(&namespace));
+            member
+                .until(&copy, |copy| copy["data"]["A"] == "right")
+                .await;
+        }
+    }
+    Ok(())
+}
