@@ -112,7 +112,7 @@ pub async fn run(
         ended = &mut agent => return Err(gone(ended)),
     };
     end.cancel();
-    let drained = shutdown::within(DRAIN, "the end of the agent", agent).await;
+    let drained = shutdown::within(DRAIN, "stopping the agent", agent).await;
     match drained {
         // What went wrong before is what counts.
         Some(Ok(Err(error))) if ended.is_ok() => Err(DemoError::Agent(error)),

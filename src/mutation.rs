@@ -274,7 +274,7 @@ struct Run<'d> {
 }
 
 /// Both objects as one step sees them: as they were when it began.
-enum Sight {
+enum PreparedObjects {
     Nothing,
     /// The fields of a template that it reads.
     Template(Vec<(&'static str, Prepared)>),
@@ -300,20 +300,24 @@ impl Run<'_> {
         if let Action::Cel(program) = &step.action {
             return self.evaluate(program, doc, &targets);
         }
-        let sight = self.read_operands(&step.action, doc);
-        let sight = sight.map_err(|error| at(&step.path, error))?;
+        let prepared = self.read_operands(&step.action, doc);
+        let prepared = prepared.map_err(|error| at(&step.path, error))?;
         for target in &targets {
-            self.write(&step.action, &sight, doc, target)
+            self.write(&step.action, &prepared, doc, target)
                 .map_err(|error| at(target, error))?;
         }
         Ok(())
     }
 
     /// Makes ready what a step looks at beside the value: once, however many values there are.
-    fn read_operands(&mut self, action: &Action, doc: &Value) -> Result<Sight, StepError> {
+    fn read_operands(
+        &mut self,
+        action: &Action,
+        doc: &Value,
+    ) -> Result<PreparedObjects, StepError> {
         match action {
             Action::Delete | Action::Literal(_) | Action::Regex { .. } | Action::Cel(_) => {
-                Ok(Sight::Nothing)
+                Ok(PreparedObjects::Nothing)
             }
             Action::Template(template) => {
                 let mut fields = Vec::new();
@@ -325,7 +329,7 @@ impl Run<'_> {
                 if template.reads("RemoteObject") {
                     fields.push(("RemoteObject", self.prepared()?));
                 }
-                Ok(Sight::Template(fields))
+                Ok(PreparedObjects::Template(fields))
             }
         }
     }
@@ -403,12 +407,12 @@ impl Run<'_> {
     fn write(
         &mut self,
         action: &Action,
-        sight: &Sight,
+        prepared: &PreparedObjects,
         doc: &mut Value,
         target: &str,
     ) -> Result<(), StepError> {
         let current = self.current(doc, target)?;
-        let new = match (action, sight) {
+        let new = match (action, prepared) {
             (Action::Literal(text), _) => Value::String(text.clone()),
             (Action::Regex { regex, replacement }, _) => {
                 self.spend(current.text.len() as u64 / MATCHED_PER_UNIT)?;
@@ -417,7 +421,7 @@ impl Run<'_> {
                 self.spend(replaced.len() as u64 / MATCHED_PER_UNIT)?;
                 Value::String(replaced)
             }
-            (Action::Template(template), Sight::Template(fields)) => {
+            (Action::Template(template), PreparedObjects::Template(fields)) => {
                 let value = Prepared::of(&current.value());
                 self.spend(value.work)?;
                 let fields = fields.iter().cloned().chain([("Value", value)]);

@@ -64,7 +64,7 @@ pub(super) struct AgentArgs {
     disabled_controllers: Vec<Names>,
 
     /// Elect a leader among agents with the same name
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_leader_election: bool,
 
@@ -78,7 +78,7 @@ pub(super) struct AgentArgs {
     health_address: Option<String>,
 
     /// Log debug messages
-    #[arg(long, value_name = "BOOL", value_parser = truth, default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     log_debug: bool,
 
@@ -194,7 +194,7 @@ impl AgentArgs {
 }
 
 /// Parses a boolean as pflag does.
-fn truth(text: &str) -> Result<bool, String> {
+fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

@@ -158,7 +158,7 @@ fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String
     }
     found.extend(contested(document, all));
     let words = match rules.compiled {
-        Some(compiled) if !found.iter().any(Problem::is_error) => compiled.words(),
+        Some(compiled) if !found.iter().any(Problem::is_error) => compiled.name_authors(),
         _ => Vec::new(),
     };
     (found, words)
@@ -256,7 +256,7 @@ fn rules(spec: &PublishedResourceSpec, all: &[Document]) -> Rules {
     let (types, projected) = match defined(spec, all) {
         Ok(found) => {
             problems.extend(unused_versions(spec, all));
-            problems.extend(stray_references(spec, all));
+            problems.extend(dangling_reference_problems(spec, all));
             found.map_or_else(
                 || (assumed(spec), None),
                 |(projected, types)| (types, Some(projected)),
@@ -320,11 +320,11 @@ fn defined(
 }
 
 /// References that lead nowhere in what is published.
-fn stray_references(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Problem> {
+fn dangling_reference_problems(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Problem> {
     let crd = definition(spec, all)
         .and_then(|document| Crd::from_json(document.value.to_string().as_bytes()).ok());
-    let found = crd.map(|crd| related::strays(spec, &crd));
-    let problem = |stray: related::Stray| {
+    let found = crd.map(|crd| related::dangling_references(spec, &crd));
+    let problem = |stray: related::DanglingReference| {
         Problem::new(stray.field.as_str(), stray.explain())
             .warning()
             .with_hint("the schema allows no value at this path: correct the path")
@@ -430,7 +430,7 @@ fn human(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAuthors
             .iter()
             .filter(|one| std::ptr::eq(one.document, document))
         {
-            let _ = writeln!(text, "  {}: {}", one.field, one.authors);
+            let _ = writeln!(text, "  {}: set by {}", one.field, one.authors);
         }
     }
     text
@@ -470,9 +470,9 @@ fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAutho
     if !words.is_empty() {
         let words = words.iter().map(|one| {
             json!({"file": one.document.file, "document": one.document.describe(),
-                "field": one.field, "words": one.authors.as_json()})
+                "field": one.field, "authors": one.authors.as_json()})
         });
-        answer["words"] = words.collect();
+        answer["authors"] = words.collect();
     }
     format!("{answer:#}\n")
 }

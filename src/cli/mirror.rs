@@ -60,13 +60,13 @@ pub(super) struct MirrorArgs {
     timeout: u64,
 
     /// Use a signed token of the robot instead of an access token
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     use_robot_jwt: bool,
 
     /// Deprecated: same as --log-level -4
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     verbose: bool,
@@ -139,7 +139,7 @@ pub(super) struct MirrorArgs {
     max_requests_per_second: u32,
 
     /// Follow CRDs whose objects the robot owns
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = truth)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, value_parser = parse_bool)]
     #[arg(default_value = "false", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     enable_robot_spec_source: bool,
@@ -160,7 +160,7 @@ pub(super) struct MirrorArgs {
     #[arg(long, value_name = "HOW", default_value = "keep")]
     status_of_fresh_copy: String,
 
-    /// How to treat a CRD whose filter is no boolean or lacks a robot name: refuse, ignore
+    /// How to treat a CRD whose filter is not a boolean or that needs a robot name: refuse, ignore
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     unclear_filter: String,
 
@@ -298,7 +298,7 @@ fn credentials(variable: impl Fn(&str) -> String) -> String {
 }
 
 /// Parses a boolean as Go does.
-fn truth(text: &str) -> Result<bool, String> {
+fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),

@@ -73,7 +73,7 @@ enum Failed {
     Orphans(#[from] OrphansError),
     #[error("found {found} orphans instead of {confirmed}: nothing was removed")]
     Unconfirmed { found: usize, confirmed: usize },
-    #[error("{0} of them are left")]
+    #[error("{0} orphans were not removed")]
     Left(usize),
 }
 

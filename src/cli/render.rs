@@ -256,8 +256,7 @@ fn find(documents: &[Document], kind: &Gvk) -> Option<Object> {
     })
 }
 
-/// The copy that is there already: the first object of the local kind, or the second where both sides
-/// have one kind.
+/// The existing copy: the first object of the local kind, or the second if both sides have the same kind.
 fn copy(documents: &[Document], local: &Gvk, remote: &Gvk) -> Option<Object> {
     if (&local.group, &local.kind) != (&remote.group, &remote.kind) {
         return find(documents, local);
@@ -318,8 +317,8 @@ fn show(
     })
 }
 
-/// The objects that the entries of related objects lead to, now that object and copy agree. Of originals only those
-/// among the files are known.
+/// The objects that the related entries lead to, once object and copy are in sync. Only originals in the files are
+/// known.
 fn led(
     rules: &ObjectRules,
     compiled: &Arc<Compiled>,
@@ -366,7 +365,7 @@ fn led(
     related::leads(compiled.related(), &subject, rules.sides(), rules.remote())
 }
 
-/// A kind by the CRD among the files; one that has none there is taken for one with namespaces.
+/// A kind, from the CRD in the files; without a CRD it is assumed to be namespaced.
 fn kind_of(name: &TypeName, documents: &[Document]) -> RelatedKind {
     let mut crds = documents.iter().filter(|document| check::is_crd(document));
     let crd = crds.find(|crd| {
@@ -444,9 +443,13 @@ fn human(shown: &Shown) -> String {
             End::Nowhere(why) => format!("nowhere yet: {why}"),
         };
         if entry.replace(&lead.entry) != Some(&lead.entry) {
-            let _ = writeln!(text, "  {}: names are {}", lead.entry, lead.words.names);
-            if let Some(namespaces) = lead.words.namespaces {
-                let _ = writeln!(text, "  {}: namespaces are {namespaces}", lead.entry);
+            let _ = writeln!(
+                text,
+                "  {}: names are set by {}",
+                lead.entry, lead.authors.names
+            );
+            if let Some(namespaces) = lead.authors.namespaces {
+                let _ = writeln!(text, "  {}: namespaces are set by {namespaces}", lead.entry);
             }
         }
         let _ = writeln!(text, "  {}: {end}", lead.entry);

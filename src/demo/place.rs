@@ -12,7 +12,7 @@ use super::DemoError;
 use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
 
 /// The time limit of a step, and the pause between two attempts.
-const PATIENCE: Duration = Duration::from_mins(2);
+const MAX_WAIT: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Place {
@@ -61,7 +61,7 @@ impl Place {
         call: Call,
         take: impl Fn(Result<Value, AskError>) -> Result<T, String>,
     ) -> Result<T, DemoError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             match take(self.connection.ask(call.clone()).await) {
                 Ok(taken) => return Ok(taken),

@@ -85,7 +85,7 @@ pub enum SettingsError {
     Read(String, #[source] Box<AskError>),
     #[error("creating KubeFedConfig {0}/kubefed")]
     Create(String, #[source] Box<AskError>),
-    #[error("KubeFedConfig {0}/kubefed is no object of Kubernetes")]
+    #[error("KubeFedConfig {0}/kubefed is not a Kubernetes object")]
     Malformed(String, #[source] ObjectError),
     #[error("invalid KubeFedConfig \"{0}/kubefed\"")]
     Invalid(String, #[source] Box<Rejection>),

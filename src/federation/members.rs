@@ -22,10 +22,10 @@ use hawser_federation::health::{Health, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection, Limits, Reply};
-use hawser_runtime::cluster::feed::{Content, EventHandler, Feed};
+use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::controller::{Reconciler, WatchRegistry, work};
 use hawser_runtime::process::lease::Fence;
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
@@ -64,7 +64,7 @@ impl MemberCluster {
 }
 
 /// What is known of a member between probes.
-struct Tended {
+struct MemberRecord {
     uid: String,
     generation: Option<i64>,
     connection: Option<Connection>,
@@ -84,7 +84,7 @@ pub struct MemberController {
     queue: Queue<Arc<str>>,
     /// Set when the first list is complete.
     listed: OnceLock<Arc<Table>>,
-    tended: Mutex<HashMap<Arc<str>, Tended>>,
+    records: Mutex<HashMap<Arc<str>, MemberRecord>>,
     /// None until each registered member was probed once.
     members: watch::Sender<Option<Arc<MemberClusters>>>,
     known: Mutex<MemberClusters>,
@@ -108,7 +108,7 @@ impl MemberController {
             cache: Arc::clone(cache),
             queue: Queue::with_share(1),
             listed: OnceLock::new(),
-            tended: Mutex::default(),
+            records: Mutex::default(),
             members: watch::Sender::new(None),
             known: Mutex::default(),
             recorder: recorder.clone(),
@@ -132,11 +132,9 @@ impl MemberController {
             namespace,
             Content::Whole,
         );
-        let table = self
-            .cache
-            .add(&spec.side, kind, &spec.source, spec.coverage);
-        let pace = super::process::pace();
-        let _feed = Feed::start(spec.selection, table, Arc::clone(&self) as _, pace);
+        let handler = Arc::clone(&self) as _;
+        let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
+        let _watch = watches.watch(spec);
         work(Arc::clone(&self), &self.queue, WORKERS).await;
     }
 
@@ -144,7 +142,7 @@ impl MemberController {
         self.queue.close();
     }
 
-    async fn tend(&self, name: &Arc<str>) -> Outcome {
+    async fn reconcile_member(&self, name: &Arc<str>) -> Outcome {
         let scope = host::scope(&host::CLUSTER);
         let object = match self
             .cache
@@ -158,13 +156,13 @@ impl MemberController {
             // It comes with the list.
             Seen::Unknown => return Outcome::Settled,
         };
-        let mut tended = self.tended.lock().remove(name);
+        let mut record = self.records.lock().remove(name);
         let generation = object.root()["metadata"]["generation"].as_i64();
         let uid = object.uid().unwrap_or_default();
-        tended = tended.filter(|t| t.uid == uid && t.generation == generation);
-        let mut tended = tended.unwrap_or_else(|| {
+        record = record.filter(|t| t.uid == uid && t.generation == generation);
+        let mut record = record.unwrap_or_else(|| {
             let epoch = self.known.lock().get(name).map_or(0, epoch_of) + 1;
-            Tended {
+            MemberRecord {
                 uid: uid.to_owned(),
                 generation,
                 connection: None,
@@ -174,31 +172,31 @@ impl MemberController {
             }
         });
         let period = self.settings.probe_period;
-        let left = tended.probed.and_then(|(at, _)| {
+        let left = record.probed.and_then(|(at, _)| {
             let left = period.saturating_sub(at.elapsed());
             (!left.is_zero()).then_some(left)
         });
         let outcome = if let Some(left) = left {
             Outcome::Again(left)
         } else {
-            self.probe(&object, &mut tended).await;
+            self.probe(&object, &mut record).await;
             Outcome::Again(period)
         };
-        let is_ready = tended.probed.is_some_and(|(_, is_ready)| is_ready);
+        let is_ready = record.probed.is_some_and(|(_, is_ready)| is_ready);
         let labels = object.labels();
         let member = MemberCluster {
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             is_ready,
-            source: format!("{name}#{}", tended.epoch).into(),
-            connection: tended.connection.clone(),
+            source: format!("{name}#{}", record.epoch).into(),
+            connection: record.connection.clone(),
         };
-        self.tended.lock().insert(Arc::clone(name), tended);
+        self.records.lock().insert(Arc::clone(name), record);
         self.publish(|known| known.insert(Arc::clone(name), member));
         outcome
     }
 
     fn forget(&self, name: &Arc<str>) {
-        self.tended.lock().remove(name);
+        self.records.lock().remove(name);
         self.numbers.forget_member(name);
         self.publish(|known| known.remove(name));
     }
@@ -228,10 +226,10 @@ impl MemberController {
     }
 
     /// Probes a member, and writes what follows into its status.
-    async fn probe(&self, object: &Object, tended: &mut Tended) {
+    async fn probe(&self, object: &Object, record: &mut MemberRecord) {
         let name = object.name();
         let began = Instant::now();
-        let probe = self.result(object, tended).await;
+        let probe = self.result(object, record).await;
         let state = match &probe {
             Probe::Ready { .. } => MemberState::Ready,
             Probe::NotReady => MemberState::NotReady,
@@ -242,20 +240,20 @@ impl MemberController {
             let message = format!("Failed to retrieve health of the cluster: {error}");
             let reason = "RetrievingClusterHealthFailed";
             self.recorder
-                .tell(object, Severity::Warning, reason, &message);
+                .record(object, Severity::Warning, reason, &message);
         }
-        let status = tended
+        let status = record
             .health
             .probed(&probe, self.settings.thresholds, &now());
         let is_ready = status.is_ready();
-        let was_ready = tended.probed.is_some_and(|(_, was_ready)| was_ready);
+        let was_ready = record.probed.is_some_and(|(_, was_ready)| was_ready);
         if is_ready != was_ready {
             info!(cluster = name, ready = is_ready, ?probe, "a member changed");
         }
         if is_ready && !was_ready {
-            tended.epoch += 1;
+            record.epoch += 1;
         }
-        tended.probed = Some((Instant::now(), is_ready));
+        record.probed = Some((Instant::now(), is_ready));
         let kind = &host::CLUSTER;
         let all = collection(kind, object.namespace(), "kubefedclusters");
         let mut written = object.as_value().clone();
@@ -269,23 +267,23 @@ impl MemberController {
         }
     }
 
-    async fn result(&self, object: &Object, tended: &mut Tended) -> Probe {
-        let mut fresh = tended.connection.is_none();
+    async fn result(&self, object: &Object, record: &mut MemberRecord) -> Probe {
+        let mut fresh = record.connection.is_none();
         loop {
             if fresh {
                 match self.connect(object).await {
                     Ok(config) => {
-                        if let Err(problem) = self.take(tended, config) {
+                        if let Err(problem) = self.take(record, config) {
                             return self.malformed(object, &problem);
                         }
                     }
                     Err(problem) => {
-                        tended.connection = None;
+                        record.connection = None;
                         return self.malformed(object, &problem);
                     }
                 }
             }
-            let Some(connection) = &tended.connection else {
+            let Some(connection) = &record.connection else {
                 return Probe::Malformed;
             };
             match self.ask(connection, "/healthz").await {
@@ -313,7 +311,7 @@ impl MemberController {
         let message = format!("The configuration for this cluster may be malformed: {problem}");
         let reason = "MalformedClusterConfig";
         self.recorder
-            .tell(object, Severity::Warning, reason, &message);
+            .record(object, Severity::Warning, reason, &message);
         Probe::Malformed
     }
 
@@ -328,8 +326,8 @@ impl MemberController {
     }
 
     /// Takes a configuration: new credentials for a connection that there is.
-    fn take(&self, tended: &mut Tended, config: kube::Config) -> Result<(), String> {
-        let done = if let Some(connection) = &tended.connection {
+    fn take(&self, record: &mut MemberRecord, config: kube::Config) -> Result<(), String> {
+        let done = if let Some(connection) = &record.connection {
             connection.renew(config)
         } else {
             let host = config.cluster_url.authority().map(ToString::to_string);
@@ -339,7 +337,7 @@ impl MemberController {
                 ..Limits::default()
             };
             Connection::new(config, limits).map(|connection| {
-                tended.connection = Some(connection);
+                record.connection = Some(connection);
             })
         };
         done.map_err(|error| error.to_string())
@@ -422,7 +420,7 @@ fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String
     };
     if !spec.proxy_url.is_empty() {
         let proxy = spec.proxy_url.parse();
-        config.proxy_url = Some(proxy.map_err(|_| "spec.proxyURL is no URL".to_owned())?);
+        config.proxy_url = Some(proxy.map_err(|_| "spec.proxyURL is not a URL".to_owned())?);
     }
     Ok(config)
 }
@@ -431,7 +429,7 @@ impl Reconciler for MemberController {
     type Key = Arc<str>;
 
     async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
-        self.tend(&work.key).await
+        self.reconcile_member(&work.key).await
     }
 }
 

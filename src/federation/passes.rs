@@ -19,10 +19,9 @@ use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, ORPHAN, SYNC_FINALIZER};
 use hawser_federation::versions::{self, Versions};
-use hawser_runtime::cluster::connection::Call;
 use hawser_runtime::cluster::queue::Outcome;
-use hawser_runtime::cluster::wire::{self, Endpoint, Router, collection};
-use hawser_sync::{Answer, Failure, Key, Request, Scope, Seen, Store as _};
+use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_sync::{Answer, Contest, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
 use super::host::{self, NAMESPACE};
@@ -110,12 +109,12 @@ impl CopyOutcome {
 }
 
 /// What a pass does, and says only once.
-struct PassTelling<'a> {
+struct PassContext<'a> {
     pass: &'a Pass<'a>,
     /// The status of each copy before.
     before: BTreeMap<&'a str, &'a str>,
     ignored: Mutex<Vec<Ignored>>,
-    options: Option<Map<String, Value>>,
+    options: Map<String, Value>,
 }
 
 impl<'a> FederatedPass<'a> {
@@ -181,7 +180,7 @@ impl<'a> FederatedPass<'a> {
 
     async fn propagate(&self, federated: Arc<Object>) -> Outcome {
         if self.of.is_of_namespaces() && federated.namespace() != Some(federated.name()) {
-            self.tell(&federated, &Event::InvalidName);
+            self.record(&federated, &Event::InvalidName);
             return Outcome::Settled;
         }
         let host_namespace = match self.host_namespace() {
@@ -209,7 +208,7 @@ impl<'a> FederatedPass<'a> {
             // Its federated namespace comes with the list.
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
-                self.tell(&federated, &Event::ComputePlacementFailed(&problem));
+                self.record(&federated, &Event::ComputePlacementFailed(&problem));
                 findings.failure = Some(status::Failure::ComputePlacementFailed);
                 return self.write_status(&federated, &findings).await;
             }
@@ -218,7 +217,7 @@ impl<'a> FederatedPass<'a> {
         let mut pass = Pass::new(&federated, &self.of.spec.target, selected, before);
         pass.adopts = self.at.settings.adopts;
         pass.host_namespace = host_namespace.as_deref();
-        let outcomes = self.settle_all(&pass, None).await;
+        let outcomes = self.settle_all(&pass, Map::new()).await;
         let mut written = pass.now.clone();
         for (member, outcome) in outcomes {
             let object = outcome.object.as_deref();
@@ -253,7 +252,7 @@ impl<'a> FederatedPass<'a> {
             Ok(Some((selected, _))) => selected,
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
-                self.tell(federated, &Event::ComputePlacementFailed(&problem));
+                self.record(federated, &Event::ComputePlacementFailed(&problem));
                 return Outcome::Failed(None);
             }
         };
@@ -282,7 +281,7 @@ impl<'a> FederatedPass<'a> {
             .filter(|(_, outcome)| outcome.status.is_some());
         let left: Vec<&str> = left.map(|(member, _)| &***member).collect();
         if !left.is_empty() {
-            self.tell(federated, &Event::WaitForRemoval(&left));
+            self.record(federated, &Event::WaitForRemoval(&left));
             let waits = |outcome: &CopyOutcome| {
                 matches!(outcome.status, None | Some(CopyStatus::WaitingForRemoval))
             };
@@ -338,7 +337,7 @@ impl<'a> FederatedPass<'a> {
     async fn settle_all<'p>(
         &self,
         pass: &'p Pass<'p>,
-        options: Option<Map<String, Value>>,
+        options: Map<String, Value>,
     ) -> BTreeMap<&'a Arc<str>, CopyOutcome> {
         let entries = pass.federated.root().get("status");
         let entries = entries.and_then(|status| status["clusters"].as_array());
@@ -346,7 +345,7 @@ impl<'a> FederatedPass<'a> {
             let status = entry["status"].as_str().unwrap_or_default();
             Some((entry["name"].as_str()?, status))
         });
-        let telling = PassTelling {
+        let context = PassContext {
             pass,
             before: before.collect(),
             ignored: Mutex::default(),
@@ -354,7 +353,7 @@ impl<'a> FederatedPass<'a> {
         };
         let settled = self.members.keys().map(async |member| {
             let under_way = Mutex::new(None);
-            let settling = self.settle(&telling, member, &under_way);
+            let settling = self.settle(&context, member, &under_way);
             if let Ok(outcome) = timeout(LIMIT, settling).await {
                 (member, outcome, false)
             } else {
@@ -365,7 +364,7 @@ impl<'a> FederatedPass<'a> {
         let settled = join_all(settled).await;
         let late = settled.iter().filter(|(_, _, late)| *late).count();
         if late > 0 {
-            self.tell(pass.federated, &Event::TimedOut(late, LIMIT.as_secs()));
+            self.record(pass.federated, &Event::TimedOut(late, LIMIT.as_secs()));
         }
         let settled = settled.into_iter();
         settled
@@ -376,11 +375,11 @@ impl<'a> FederatedPass<'a> {
     /// Does what is to be done in one member; none where the object has nothing to do with it.
     async fn settle(
         &self,
-        telling: &PassTelling<'_>,
+        context: &PassContext<'_>,
         member: &str,
         under_way: &Mutex<Option<Operation>>,
     ) -> Option<CopyOutcome> {
-        let pass = telling.pass;
+        let pass = context.pass;
         let copy_name = || CopyName::of(pass.federated, &self.of.spec.target.kind, member);
         let mut known = self.known(member);
         let mut wrote = false;
@@ -400,21 +399,21 @@ impl<'a> FederatedPass<'a> {
                     });
                 }
                 Verdict::Waits(status, problem) => {
-                    let told = telling.before.get(member) == Some(&status.as_str());
+                    let told = context.before.get(member) == Some(&status.as_str());
                     if let Some(problem) = problem.filter(|_| !told) {
-                        self.tell_problem(pass.federated, member, &problem);
+                        self.record_problem(pass.federated, member, &problem);
                     }
                     return Some(CopyOutcome::of(status));
                 }
                 Verdict::Do(step, ignored) => (step, ignored),
             };
-            self.tell_ignored(telling, ignored);
+            self.record_ignored(context, ignored);
             let operation = step.operation();
             *under_way.lock() = Some(operation);
             last = operation.failed();
-            self.tell(pass.federated, &Event::Started(operation, copy_name()));
+            self.record(pass.federated, &Event::Started(operation, copy_name()));
             let began = Instant::now();
-            let answer = self.perform(telling, member, &known, step).await;
+            let answer = self.perform(context, member, &known, step).await;
             self.at.numbers.operation(operation, began.elapsed());
             let removes = matches!(operation, Operation::Delete | Operation::RemoveManagedLabel);
             match answer {
@@ -437,7 +436,7 @@ impl<'a> FederatedPass<'a> {
                     if failure == Failure::AlreadyExists && pass.adopts {
                         let problem = "An update will be attempted instead of a creation due to an existing resource";
                         let event = Event::Failed(operation, copy_name(), problem);
-                        self.tell(pass.federated, &event);
+                        self.record(pass.federated, &event);
                     }
                     known = self.look(member).await;
                     if let KnownCopy::Unknown(_) = known {
@@ -449,7 +448,7 @@ impl<'a> FederatedPass<'a> {
                 Answer::Failed(failure) => {
                     let problem = failure.to_string();
                     let event = Event::Failed(operation, copy_name(), &problem);
-                    self.tell(pass.federated, &event);
+                    self.record(pass.federated, &event);
                     return Some(CopyOutcome::of(last));
                 }
                 Answer::Listed(_) => break,
@@ -460,7 +459,7 @@ impl<'a> FederatedPass<'a> {
 
     async fn perform(
         &self,
-        telling: &PassTelling<'_>,
+        context: &PassContext<'_>,
         member: &str,
         known: &KnownCopy,
         step: CopyRequest,
@@ -473,53 +472,13 @@ impl<'a> FederatedPass<'a> {
                 self.unlabelling(member, copy)
             }
             (CopyRequest::Delete, KnownCopy::Present(copy)) => {
-                if let Some(options) = &telling.options {
-                    return self.delete_with(&key, copy, options.clone()).await;
-                }
                 let uid = copy.uid().unwrap_or_default().into();
-                Request::Delete { key, uid }
+                let options = context.options.clone();
+                Request::Delete { key, uid, options }
             }
             (CopyRequest::Delete | CopyRequest::RemoveManagedLabel, _) => return Answer::Gone,
         };
         self.send(&request).await
-    }
-
-    /// Deletes a copy as the owner of the federated object wants it to be deleted.
-    async fn delete_with(
-        &self,
-        key: &Key,
-        copy: &Object,
-        mut options: Map<String, Value>,
-    ) -> Answer {
-        let unavailable = |why: String| Answer::Failed(Failure::Unavailable(why));
-        let member = self.members.get(&key.cluster);
-        let Some(connection) = member.and_then(|member| member.ready()) else {
-            return unavailable("the member is not ready".to_owned());
-        };
-        if let Err(why) = self.goes_on() {
-            return unavailable(why);
-        }
-        options.insert("apiVersion".into(), "v1".into());
-        options.insert("kind".into(), "DeleteOptions".into());
-        let conditions = options.entry("preconditions").or_insert_with(|| json!({}));
-        if let Some(conditions) = conditions.as_object_mut() {
-            let uid = copy.uid().unwrap_or_default();
-            conditions.entry("uid").or_insert_with(|| uid.into());
-        }
-        let all = collection(
-            &key.kind,
-            key.namespace.as_deref(),
-            &self.of.spec.target.plural_name,
-        );
-        let call = Call::delete(format!("{all}/{}", key.name), &Value::Object(options));
-        match connection.call(call).await {
-            // That it is gone is heard of.
-            Ok(reply) if reply.is_success() => Answer::Object(Arc::new(copy.clone())),
-            Ok(reply) if reply.status == 404 => Answer::Gone,
-            Ok(reply) if reply.status == 409 => Answer::Failed(Failure::OtherIncarnation),
-            Ok(reply) => unavailable(reply.refusal().to_string()),
-            Err(error) => unavailable(error.to_string()),
-        }
     }
 
     fn unlabelling(&self, member: &str, copy: &Object) -> Request {
@@ -555,49 +514,29 @@ impl<'a> FederatedPass<'a> {
             Answer::Object(object) => KnownCopy::Present(object),
             Answer::Gone => KnownCopy::Absent,
             Answer::Failed(failure) => KnownCopy::Unknown(failure.to_string()),
-            Answer::Listed(_) => KnownCopy::Unknown("it was answered with a list".to_owned()),
+            Answer::Listed(_) => KnownCopy::Unknown("the member answered with a list".to_owned()),
         }
     }
 
-    fn goes_on(&self) -> Result<(), String> {
+    fn check_active(&self) -> Result<(), String> {
         if self.of.stopped.is_cancelled() {
-            return Err("the type is not propagated any more".to_owned());
+            return Err("the type is no longer propagated".to_owned());
         }
         Ok(())
     }
 
-    /// Sends a request, unless somebody undoes it each time. The answer is known to everybody at once.
+    /// Sends a request, unless somebody undoes it each time.
     async fn send(&self, request: &Request) -> Answer {
-        let key = request
-            .key()
-            .filter(|key| request.writes() && is_in_member(&key.scope()));
-        let live = match key.map(|key| self.at.cache.get(key)) {
-            Some(Seen::Present(live)) => Some(live),
-            _ => None,
-        };
-        let imposed = match key {
-            Some(_) => {
-                let now = self.at.begun.elapsed();
-                let weighed = self.at.contests.lock().judge(request, live.as_deref(), now);
-                match weighed {
-                    Ok(imposed) => Some(imposed),
-                    Err(contest) => {
-                        let mut put_off = self.put_off.lock();
-                        *put_off = put_off.into_iter().chain([contest.wait]).min();
-                        return Answer::Failed(Failure::Contested(contest.place));
-                    }
-                }
+        let is_wanted = || self.check_active();
+        let sent = self.at.client.send(&self.router, None, &is_wanted, request);
+        match sent.await {
+            Ok((answer, _)) => answer,
+            Err(Contest { place, wait }) => {
+                let mut put_off = self.put_off.lock();
+                *put_off = put_off.into_iter().chain([wait]).min();
+                Answer::Failed(Failure::Contested(place))
             }
-            None => None,
-        };
-        let goes_on = || self.goes_on();
-        let answer = wire::send(&self.router, None, &goes_on, request).await;
-        self.at.cache.learn(request, &answer);
-        if let (Some(imposed), false) = (imposed, matches!(answer, Answer::Failed(_))) {
-            let now = self.at.begun.elapsed();
-            self.at.contests.lock().made(imposed, now);
         }
-        answer
     }
 
     async fn ensure_finalizer(&self, federated: Arc<Object>) -> Result<Arc<Object>, Outcome> {
@@ -612,7 +551,7 @@ impl<'a> FederatedPass<'a> {
             | Answer::Listed(_) => Err(Outcome::Failed(None)),
             Answer::Failed(failure) => {
                 let problem = failure.to_string();
-                self.tell(&federated, &Event::EnsureFinalizerFailed(&problem));
+                self.record(&federated, &Event::EnsureFinalizerFailed(&problem));
                 Err(Outcome::Failed(None))
             }
         }
@@ -639,34 +578,34 @@ impl<'a> FederatedPass<'a> {
         self.send(&Request::Patch { key, patch }).await
     }
 
-    fn tell(&self, about: &Object, event: &Event<'_>) {
+    fn record(&self, about: &Object, event: &Event<'_>) {
         let (severity, reason) = (event.severity(), event.reason());
         self.at
             .recorder
-            .tell(about, severity, &reason, &event.to_string());
+            .record(about, severity, &reason, &event.to_string());
     }
 
-    fn tell_problem(&self, federated: &Object, member: &str, problem: &Problem) {
+    fn record_problem(&self, federated: &Object, member: &str, problem: &Problem) {
         match problem {
-            Problem::NotReady => self.tell(federated, &Event::ClusterNotReady),
-            Problem::Unknown(why) => self.tell(federated, &Event::CachedRetrievalFailed(why)),
+            Problem::NotReady => self.record(federated, &Event::ClusterNotReady),
+            Problem::Unknown(why) => self.record(federated, &Event::CachedRetrievalFailed(why)),
             Problem::Operation(operation, why) => {
                 let copy = CopyName::of(federated, &self.of.spec.target.kind, member);
-                self.tell(federated, &Event::Failed(*operation, copy, why));
+                self.record(federated, &Event::Failed(*operation, copy, why));
             }
         }
     }
 
-    fn tell_ignored(&self, telling: &PassTelling<'_>, ignored: Vec<Ignored>) {
-        let mut told = telling.ignored.lock();
+    fn record_ignored(&self, context: &PassContext<'_>, ignored: Vec<Ignored>) {
+        let mut told = context.ignored.lock();
         for field in ignored {
             if !told.contains(&field) {
                 told.push(field);
                 let severity = hawser_federation::events::Severity::Warning;
-                let about = telling.pass.federated;
+                let about = context.pass.federated;
                 self.at
                     .recorder
-                    .tell(about, severity, field.reason(), &field.message());
+                    .record(about, severity, field.reason(), &field.message());
             }
         }
     }
@@ -697,7 +636,7 @@ fn generation(object: &Object) -> i64 {
 }
 
 /// What the owner says about the deletion of copies.
-fn delete_options(federated: &Object) -> Result<Option<Map<String, Value>>, serde_json::Error> {
+fn delete_options(federated: &Object) -> Result<Map<String, Value>, serde_json::Error> {
     let text = federated.annotation(DELETE_OPTIONS);
-    text.map(serde_json::from_str).transpose()
+    text.map_or_else(|| Ok(Map::new()), serde_json::from_str)
 }

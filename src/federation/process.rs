@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -15,6 +16,7 @@ use hawser_federation::placement::Scope as ControlScope;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
@@ -22,7 +24,7 @@ use hawser_runtime::process::metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
 use hawser_runtime::process::shutdown;
 
-use super::events;
+use super::events::EventRecorder;
 use super::host::{FederationSettings, SettingsError};
 use super::members::MemberController;
 use super::numbers::FederationNumbers;
@@ -41,7 +43,7 @@ pub enum FederationError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("lost the leadership: another control plane may work now")]
+    #[error("lost the leadership: another control plane may lead now")]
     LeadershipLost,
 }
 
@@ -141,7 +143,10 @@ impl ControlPlane {
     ) -> Self {
         let cache = Cache::new();
         route_host(&cache);
-        let (recorder, sender) = events::line(host);
+        let (recorder, sender) = events::line(Timestamp::now);
+        let host = host.clone();
+        let recorder = EventRecorder { host, recorder };
+        let host = &recorder.host;
         let members = MemberController::new(host, settings, fence, &cache, &recorder, numbers);
         let known = members.members();
         let propagation = Propagation::new(host, settings, &cache, known, &recorder, numbers);

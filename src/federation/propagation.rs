@@ -18,8 +18,10 @@ use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Selection};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::wire::GuardedClient;
+use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSpec, work};
-use hawser_sync::{Contests, Key, Scope, Side};
+use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
 
 use super::events::EventRecorder;
@@ -269,9 +271,8 @@ pub struct Propagation {
     events: Arc<FederationEvents>,
     watches: Arc<WatchRegistry>,
     pub members: watch::Receiver<Option<Arc<MemberClusters>>>,
-    /// What was written of late: who undoes it each time is not answered at the speed of machines.
-    pub contests: Mutex<Contests>,
-    pub begun: Instant,
+    pub client: Arc<GuardedClient>,
+    caches: Mutex<CacheGauges>,
     pub recorder: EventRecorder,
     pub numbers: Arc<FederationNumbers>,
 }
@@ -299,8 +300,8 @@ impl Propagation {
             events,
             watches,
             members,
-            contests: Mutex::default(),
-            begun: Instant::now(),
+            client: GuardedClient::new(cache),
+            caches: Mutex::default(),
             recorder: recorder.clone(),
             numbers: Arc::clone(numbers),
         })
@@ -325,9 +326,8 @@ impl Propagation {
     pub fn count(&self) {
         let metrics = &self.numbers.metrics;
         metrics.queue("federated", WORKERS, self.events.queue.state());
-        for (side, kind, size) in self.cache.sizes() {
-            metrics.cache(&side.0, &kind.kind, size);
-        }
+        let label = |side: &Side| if *side == *MEMBER { "member" } else { SOURCE };
+        self.caches.lock().take(metrics, &self.cache, label);
     }
 
     /// Begins to propagate a type, unless it is at work as it is.

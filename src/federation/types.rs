@@ -13,10 +13,10 @@ use hawser_federation::types::type_config::{
 };
 use hawser_runtime::cluster::cache::{Cache, Change, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
-use hawser_runtime::cluster::feed::{Content, EventHandler, Feed};
+use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::controller::{Reconciler, work};
+use hawser_runtime::controller::{Reconciler, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -56,12 +56,10 @@ impl TypeController {
         let namespace = Some(self.settings.namespace.as_str().into());
         let (kind, whole) = (&TYPE_CONFIG, Content::Whole);
         let spec = host::watch(&self.host, kind, "federatedtypeconfigs", namespace, whole);
-        let table = self
-            .cache
-            .add(&spec.side, kind, &spec.source, spec.coverage);
-        let pace = super::process::pace();
-        let feed = Feed::start(spec.selection, table, Arc::clone(&self) as _, pace);
-        feed.completed().await;
+        let handler = Arc::clone(&self) as _;
+        let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
+        let watch = watches.watch(spec);
+        watch.completed().await;
         // One at a time: the type of namespaces is before those that need it.
         work(Arc::clone(&self), &self.queue, 1).await;
     }

@@ -147,7 +147,7 @@ pub enum Refusal {
     RobotSpecSource,
     #[error(
         "the robot may own objects only of a definition that is filtered by robot name: each robot \
-         would take the others' objects in the cloud for left over and delete them"
+         would delete the objects of other robots in the cloud"
     )]
     RobotSpecSourceUnfiltered,
     #[error(

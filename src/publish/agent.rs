@@ -10,7 +10,7 @@
 //! | [`conditions`] | writes the condition Ready of published resources |
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
-//! | [`bonds`] | reads whether a workspace is bound |
+//! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
 //! | [`retraction`] | the checks before anything is deleted |
 //! | [`workspaces`], [`bindings`] | the bound workspaces, and the endpoint of each |
@@ -25,8 +25,8 @@
 //! | [`process`] | the whole process, from start to end |
 
 pub mod approvals;
+pub mod binding_reader;
 pub mod bindings;
-pub mod bonds;
 pub mod conditions;
 pub mod control;
 pub mod dispatch;

@@ -13,7 +13,7 @@ use super::filters::Filters;
 use super::marks;
 use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
-use super::related::{Author, Authors, Entry, tells_workspaces};
+use super::related::{Author, Authors, Entry, varies_by_workspace};
 use super::types::{
     Adoption, ConsumerNames, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
     TemplateEngine,
@@ -152,7 +152,7 @@ impl Compiled {
     }
 
     /// Who determines the names and namespaces of related objects, by the fields that define them.
-    pub fn words(&self) -> Vec<(String, Authors)> {
+    pub fn name_authors(&self) -> Vec<(String, Authors)> {
         let apart = self.types.subresources.contains(&"status");
         let told = |authors: Authors| match authors.service {
             Author::Status if !apart => Authors {
@@ -163,11 +163,11 @@ impl Compiled {
         };
         let mut all = Vec::new();
         for (index, entry) in self.related.iter().enumerate() {
-            let words = entry.words();
+            let authors = entry.name_authors();
             let field = format!("spec.related[{index}].object");
-            all.push((field.clone(), told(words.names)));
-            let namespaces = words.namespaces.map(told);
-            all.extend(namespaces.map(|authors| (format!("{field}.namespace"), authors)));
+            all.push((field.clone(), told(authors.names)));
+            let namespaces = authors.namespaces.map(told);
+            all.extend(namespaces.map(|set_by| (format!("{field}.namespace"), set_by)));
         }
         all
     }
@@ -268,8 +268,8 @@ fn warn_of_adoption(
     let given = spec.naming.clone().unwrap_or_default();
     let namespace = given.namespace.filter(|text| !text.is_empty());
     // Nobody else's object has the name of the workspace in its name, or is in such a namespace.
-    let in_own = naming.is_namespaced() && namespace.as_deref().is_none_or(tells_workspaces);
-    if in_own || given.name.as_deref().is_some_and(tells_workspaces) {
+    let in_own = naming.is_namespaced() && namespace.as_deref().is_none_or(varies_by_workspace);
+    if in_own || given.name.as_deref().is_some_and(varies_by_workspace) {
         return;
     }
     let field = if !naming.namespace_is_owners() {

@@ -28,7 +28,7 @@ use super::compiled::Problem;
 pub const READY: &str = "Ready";
 
 /// The number of problems of one sort in the message; further ones are counted.
-const TOLD: usize = 5;
+const MAX_SHOWN: usize = 5;
 /// The longest message, in bytes.
 const LONGEST: usize = 4096;
 
@@ -57,7 +57,7 @@ pub struct Facts {
     /// Kinds that cannot be listed on the service cluster; nothing is synchronized before.
     pub unseen: Vec<String>,
     /// Kinds that could not be watched for a while.
-    pub unheard: BTreeSet<String>,
+    pub unwatched_kinds: BTreeSet<String>,
     /// Warnings that block nothing.
     pub warnings: Vec<String>,
 }
@@ -213,8 +213,8 @@ fn troubles(facts: &Facts) -> Vec<(&'static str, String)> {
         );
         troubles.push(("NotWatched", told));
     }
-    if !facts.unheard.is_empty() {
-        let told = some(facts.unheard.iter().cloned());
+    if !facts.unwatched_kinds.is_empty() {
+        let told = some(facts.unwatched_kinds.iter().cloned());
         let told = format!(
             "objects are not synchronized while these cannot be watched: {told}; check that the server answers and, \
              in kcp, that the APIExport has the schema or the permission claim"
@@ -263,8 +263,8 @@ fn in_words(problem: &Problem) -> String {
 }
 
 fn some(told: impl ExactSizeIterator<Item = String>) -> String {
-    let more = told.len().saturating_sub(TOLD);
-    let mut words: Vec<String> = told.take(TOLD).collect();
+    let more = told.len().saturating_sub(MAX_SHOWN);
+    let mut words: Vec<String> = told.take(MAX_SHOWN).collect();
     if more > 0 {
         words.push(format!("and {more} more"));
     }

@@ -64,10 +64,7 @@ impl Rehearsal {
     #[cfg(test)]
     pub fn delete(&self, key: &Key) -> Answer {
         let uid = self.object(key).and_then(|o| o.uid().map(Arc::from));
-        let request = Request::Delete {
-            key: key.clone(),
-            uid: uid.unwrap_or_default(),
-        };
+        let request = Request::delete(key.clone(), uid.unwrap_or_default());
         self.0.lock().execute(&request)
     }
 
@@ -185,7 +182,7 @@ impl RehearsalState {
                 }
                 self.replace(key, value)
             }
-            Request::Delete { key, uid } => self.delete(key, uid),
+            Request::Delete { key, uid, .. } => self.delete(key, uid),
         }
     }
 

@@ -16,10 +16,11 @@ use hawser_sync::{
 use kube_lang::object::{Gvk, Object};
 
 use super::marks::Remote;
-use super::memory::codec::tells_of_related;
+use super::memory::codec::has_related;
 use super::rules::{ObjectRules, PRIMARY, Sides};
 use super::types::Origin;
 
+mod claim_visibility;
 mod entry;
 mod guard;
 mod identity;
@@ -30,19 +31,18 @@ mod links;
 mod report;
 mod resolve;
 mod rules;
-mod sight;
 mod stray;
 
-pub use entry::{Author, Authors, Entry, TypeName, Words};
-pub use guard::{reserved, shares_namespaces, tells_workspaces};
+pub use claim_visibility::binding_kind;
+pub use entry::{Author, Authors, Entry, NameAuthors, TypeName};
+pub use guard::{reserved, shares_namespaces, varies_by_workspace};
 pub use leads::{End, Lead, leads};
 pub use ledger::{Claimant, Ledger, Wish};
 pub use report::annotations;
-pub use sight::binding_kind;
-pub use stray::{Stray, strays};
+pub use stray::{DanglingReference, dangling_references};
 
 use identity::Identity;
-use left::{Left, Stays};
+use left::{Left, Remains};
 use links::Making;
 
 /// A type, as the side that serves it describes it.
@@ -150,9 +150,7 @@ pub fn extend(
     };
     let memory = match view.get(&place.key) {
         Seen::Unknown => return Ok(subject),
-        Seen::Present(stored)
-            if rules.compiled().related.is_empty() && !tells_of_related(&stored) =>
-        {
+        Seen::Present(stored) if rules.compiled().related.is_empty() && !has_related(&stored) => {
             return Ok(subject);
         }
         Seen::Absent => Arc::default(),
@@ -229,7 +227,7 @@ fn afterwards(
     for link in &mut gone.links {
         link.policy.retract = Fate::Keep;
         // Its record stays with a copy that does.
-        if stays == Stays::Copy {
+        if stays == Remains::Copy {
             link.policy.identity = sync::Identity::Memory;
         }
     }
@@ -250,7 +248,7 @@ fn apart<T: Default>(
     };
     let memory = match view.get(&place.key) {
         Seen::Unknown => return T::default(),
-        Seen::Present(stored) if tells_of_related(&stored) => {
+        Seen::Present(stored) if has_related(&stored) => {
             view.facts().memory(place, &stored, &subject.links)
         }
         Seen::Present(_) | Seen::Absent => Arc::default(),

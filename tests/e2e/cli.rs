@@ -104,7 +104,7 @@ fn files_with_other_objects_are_skipped_with_a_note() -> Result<()> {
         said.stdout
             == "object.yaml: CronTab nightly: skipped, not a PublishedResource\n\
                 published-resource.yaml: PublishedResource publish-crontabs: ok\n  \
-                spec.related[0].object: consumers' words in workspaces, consumers' words on the service cluster\n",
+                spec.related[0].object: set by consumers in workspaces, consumers on the service cluster\n",
         "{}",
         said.stdout
     );

@@ -370,10 +370,17 @@ fn documents(block: &str) -> Result<Vec<Value>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_installation_can_be_made_by_the_manifests_that_are_shown() -> Result<()> {
     let text = std::fs::read_to_string(repository().join("docs/getting-started.md"))?;
-    let shown = blocks(&text, "yaml")
+    let mut shown: Vec<_> = blocks(&text, "yaml")
         .into_iter()
         .map(documents)
         .collect::<Result<Vec<_>>>()?;
+    let manifests = text.split("examples/databases/").skip(1);
+    let manifests = manifests.filter_map(|rest| Some(rest.split_once(".yaml")?.0));
+    for name in manifests.collect::<BTreeSet<_>>() {
+        let file = repository().join(format!("examples/databases/{name}.yaml"));
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        shown.push(documents(&text)?);
+    }
     let of_kind = |kind: &str| {
         let mut all = shown.iter().flatten();
         let found = all.find(|object| object["kind"] == kind);
@@ -474,36 +481,6 @@ const TIMES: &[(&str, &[&str])] = &[
         &["REQUEST_TIMEOUT: Duration = Duration::from_secs(30)"],
     ),
     (
-        "an unanswered request of slow workspaces",
-        &["SLOW: Duration = Duration::from_secs(2)"],
-    ),
-    (
-        "a workspace counts as slow",
-        &[
-            "SLOW: Duration = Duration::from_secs(2)",
-            "REMEMBERED: Duration = Duration::from_mins(1)",
-        ],
-    ),
-    (
-        "pause that a server asks for",
-        &[
-            "LONGEST_PAUSE: Duration = Duration::from_secs(30)",
-            "PAUSE: Duration = Duration::from_secs(1)",
-        ],
-    ),
-    (
-        "a watch without event",
-        &["silence: Duration::from_secs(90)"],
-    ),
-    (
-        "a failed list or watch",
-        &["retry: (Duration::from_millis(100), Duration::from_secs(2))"],
-    ),
-    (
-        "a missing slice or export",
-        &["(Duration::from_millis(250), Duration::from_secs(5))"],
-    ),
-    (
         "lease",
         &[
             "duration: Duration::from_secs(15)",
@@ -520,15 +497,8 @@ const TIMES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "conditions",
-        &[
-            "after: Duration::from_secs(2)",
-            "most: Duration::from_secs(15)",
-        ],
-    ),
-    (
         "what cannot be watched",
-        &["UNHEARD: Duration = Duration::from_secs(10)"],
+        &["UNWATCHED_AFTER: Duration = Duration::from_secs(10)"],
     ),
     (
         "a forbidden request",
@@ -537,10 +507,6 @@ const TIMES: &[(&str, &[&str])] = &[
     (
         "a refused object",
         &["REFUSED: Option<Duration> = Some(Duration::from_mins(1))"],
-    ),
-    (
-        "a waiting object",
-        &["WAIT: Duration = Duration::from_secs(30)"],
     ),
     (
         "a failed object",
@@ -609,57 +575,82 @@ fn the_page_on_the_agent_has_the_times_that_are_in_the_code() -> Result<()> {
     Ok(())
 }
 
-/// What a page says below its first heading of the second order, each with the comment behind it: paragraphs,
-/// lists and tables, but for examples.
-fn paragraphs(page: &str) -> Vec<String> {
+/// The paragraphs, lists and tables of a page below its first heading of the second order, without examples.
+fn paragraphs(page: &str) -> Vec<&str> {
     let (_, body) = page.split_once("\n## ").unwrap_or_default();
-    let blocks = body.split("\n\n").map(str::trim_end);
-    let mut found: Vec<String> = Vec::new();
-    let said = |block: &&str| {
-        let heading = block.starts_with('#') || !block.contains(' ') || block.lines().count() == 0;
-        !heading && !block.starts_with("    ") && !block.starts_with("```")
-    };
-    for block in blocks.skip(1).filter(said) {
-        match found.last_mut() {
-            Some(before) if block.starts_with("<!-- ") => before.push_str(block),
-            _ => found.push(block.to_owned()),
-        }
-    }
-    found
+    let blocks = body.split("\n\n").map(str::trim_end).skip(1);
+    blocks
+        .filter(|block| block.contains(' '))
+        .filter(|block| !["#", "    ", "```"].iter().any(|it| block.starts_with(it)))
+        .collect()
+}
+
+/// The items of lists of a page.
+fn items(page: &str) -> Vec<&str> {
+    let items = page.split("\n- ").skip(1);
+    items.filter_map(|item| item.split("\n\n").next()).collect()
 }
 
 #[test]
-fn every_guarantee_names_tests_that_hold_it() -> Result<()> {
+fn every_promise_names_tests_that_hold_it() -> Result<()> {
+    const NAMED: &str = "tests/data/guarantees.txt";
     let root = repository();
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).context(file.to_owned());
     let mut tests = BTreeSet::new();
     for directory in ["src", "crates", "tests/e2e"] {
         tests_of(&root.join(directory), &mut tests)?;
     }
-    let text = std::fs::read_to_string(root.join("docs/guarantees.md"))?;
-    let mut wrong = Vec::new();
-    let promises = text.split("\n- ").skip(1).map(|promise| {
-        let end = promise.find("\n\n").unwrap_or(promise.len());
-        &promise[..end]
-    });
-    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
-    let agent = std::fs::read_to_string(root.join("docs/agent.md"))?;
-    let agent = paragraphs(&agent);
-    ensure!(agent.len() > 20, "{} paragraphs", agent.len());
-    let agent = agent.iter().map(String::as_str);
-    for promise in promises.chain(rows).chain(agent) {
-        let named = promise
-            .split_once("<!-- test: ")
-            .and_then(|(_, rest)| rest.split_once(" -->"));
-        let Some((names, _)) = named else {
-            wrong.push(format!("no test is named for: {promise}"));
-            continue;
-        };
-        let unknown = names
-            .split_whitespace()
-            .filter(|name| !tests.contains(*name));
-        wrong.extend(unknown.map(|name| format!("there is no test {name}")));
-    }
     ensure!(tests.len() > 1_000, "{} tests", tests.len());
+    let (guarantees, agent) = (read("docs/guarantees.md")?, read("docs/agent.md")?);
+    let mut promises = BTreeMap::from([
+        ("docs/guarantees.md", items(&guarantees)),
+        ("docs/agent.md", paragraphs(&agent)),
+    ]);
+    ensure!(promises.values().all(|all| all.len() > 20), "{promises:?}");
+    let named = read(NAMED)?;
+    let mut wrong = Vec::new();
+    for part in named.split("\n## ").skip(1) {
+        let (page, part) = part.split_once("\n\n").context("no page")?;
+        let all = promises.get_mut(page).context(page.to_owned())?;
+        let mut held = None;
+        for line in part.lines().chain([""]) {
+            if let Some(test) = line.strip_prefix("    ") {
+                held = held.map(|(words, tests)| (words, tests + 1));
+                if !tests.contains(test) {
+                    wrong.push(format!("there is no test {test}"));
+                }
+                continue;
+            }
+            if let Some((words, 0)) = held.replace((line, 0)) {
+                wrong.push(format!("no test is named for: {words}"));
+            }
+            if line.is_empty() {
+                held = None;
+                continue;
+            }
+            let before = all.len();
+            all.retain(|promise| {
+                !promise
+                    .trim_start_matches("- ")
+                    .trim_start_matches("| ")
+                    .starts_with(line)
+            });
+            if before != all.len() + 1 {
+                wrong.push(format!(
+                    "{} promises of {page} begin with: {line}",
+                    before - all.len()
+                ));
+            }
+        }
+    }
+    for (page, promise) in promises
+        .iter()
+        .flat_map(|(page, all)| all.iter().map(move |it| (page, it)))
+    {
+        wrong.push(format!(
+            "{NAMED} has no tests for this of {page}: {promise}"
+        ));
+    }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

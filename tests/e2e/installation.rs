@@ -280,7 +280,10 @@ async fn the_examples_are_used_through_an_agent_with_the_rights_of_the_chart() -
     let exit = it.agent.stop(SOON).await?;
     assert!(exit.success(), "{exit:?}: {}", it.agent.log_tail(20));
     let log = it.agent.log();
-    ensure!(!log.contains("forbidden") && !log.contains("status 403"), "{log}");
+    ensure!(
+        !log.contains("forbidden") && !log.contains("status 403"),
+        "{log}"
+    );
     it.kcp.stop().await;
     Ok(())
 }

@@ -51,6 +51,15 @@ pub enum Severity {
     Warning,
 }
 
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
 impl Operation {
     fn as_str(self) -> &'static str {
         match self {

@@ -27,8 +27,7 @@
 //! without phases: a member with a copy needs one request at most.
 //!
 //! What both share is in `hawser-runtime` and below: caches with feeds, the fair queue, worker loops, shared watches, the
-//! wire with its fence, and the detection of writes that somebody else undoes. `Controller` and `GuardedClient` are for
-//! passes of the engine.
+//! guarded client with its fence, and events. `Controller` is for passes of the engine.
 
 pub mod admission;
 pub mod decide;

@@ -8,6 +8,7 @@
 //! | [`config`] | kubeconfigs: lookup, parsing, changes |
 //! | [`connection`] | a server, a base path, credentials; calls are bounded in number and time |
 //! | [`document`] | objects as servers send them; objects that are nested too deeply are read in part |
+//! | [`events`] | events about objects: a bounded queue, and rates for each object and each tenant |
 //! | [`feed`] | keeps a table current by a list and a watch |
 //! | [`discovery`] | the names, scope, versions and subresources of the served kinds |
 //! | [`queue`] | the fair queue: tenants take turns, urgent keys first, back-off |
@@ -21,6 +22,7 @@ pub mod config;
 pub mod connection;
 pub mod discovery;
 pub mod document;
+pub mod events;
 pub mod feed;
 pub mod queue;
 pub mod troubles;

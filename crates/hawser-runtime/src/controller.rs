@@ -4,7 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`brakes`] | the brakes of all kinds of copies, and the approvals of owners |
-//! | `client` | the client that a pass writes through, and the checks before a request |
+//! | `client` | the client of a pass, and the checks before a request |
 //! | `evaluation` | where passes compute, and how much of that one tenant may do at a time |
 //! | `index` | the subjects whose passes read an object, and whose copy it is |
 //! | [`lifecycle`] | tasks of every process beside its passes: heartbeat, renewal of credentials, draining |
@@ -36,11 +36,10 @@ use tokio::time::Instant;
 use crate::cluster::cache::{Cache, Change};
 use crate::cluster::queue::{self, Urgency, Work};
 use crate::cluster::troubles::{self, DueTrouble, Troubles};
-use crate::cluster::wire::Router;
+use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Contests, Found, Key, Outcome, Question, Reason, Report, Request, Seen, Settled,
-    Store as _, run,
+    Answer, Found, Key, Outcome, Question, Reason, Report, Request, Seen, Settled, Store as _, run,
 };
 use kube_lang::object::Gvk;
 
@@ -55,7 +54,7 @@ mod watches;
 mod workers;
 
 pub use brakes::{BrakeRegistry, Deletion};
-use client::GuardedClient;
+use client::PassClient;
 pub use client::Withheld;
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
@@ -104,7 +103,7 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     }
 
     /// Whether requests are still sent for this subject; otherwise the reason. Asked right before each request.
-    fn goes_on(&self) -> Result<(), String>;
+    fn check_active(&self) -> Result<(), String>;
 
     /// What the brake has to decide about before this request; `None` if the request deletes nothing.
     fn deletion(&self, request: &Request) -> Option<Deletion>;
@@ -166,21 +165,18 @@ pub struct Ended<'a> {
 pub struct Controller<D: Dialect> {
     dialect: Arc<D>,
     subjects: Arc<Subjects<D::Id>>,
-    cache: Arc<Cache>,
+    client: Arc<GuardedClient>,
     router: Arc<dyn Router>,
     brakes: Arc<BrakeRegistry>,
-    /// Recent writes.
-    contests: Mutex<Contests>,
     troubles: Arc<Troubles>,
     evaluation: Evaluation,
-    started: Instant,
 }
 
 impl<D: Dialect> Controller<D> {
     pub fn new(
         dialect: &Arc<D>,
         subjects: &Arc<Subjects<D::Id>>,
-        cache: &Arc<Cache>,
+        client: &Arc<GuardedClient>,
         router: Arc<dyn Router>,
         brakes: &Arc<BrakeRegistry>,
         troubles: &Arc<Troubles>,
@@ -189,13 +185,11 @@ impl<D: Dialect> Controller<D> {
         Arc::new(Self {
             dialect: Arc::clone(dialect),
             subjects: Arc::clone(subjects),
-            cache: Arc::clone(cache),
+            client: Arc::clone(client),
             router,
             brakes: Arc::clone(brakes),
-            contests: Mutex::default(),
             troubles: Arc::clone(troubles),
             evaluation: Evaluation::new(processors),
-            started: Instant::now(),
         })
     }
 
@@ -210,7 +204,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
     type Key = D::Id;
 
     async fn reconcile(self: &Arc<Self>, work: &Work<D::Id>) -> queue::Outcome {
-        let (id, cache) = (&work.key, &*self.cache);
+        let (id, cache) = (&work.key, &*self.client.cache);
         let rested = self.subjects.rested(id);
         let Some(pass) = self.dialect.begin(work, rested.clone()) else {
             return queue::Outcome::Settled;
@@ -222,10 +216,15 @@ impl<D: Dialect> Reconciler for Controller<D> {
         }
         let started = Instant::now();
         pass.prepare().await;
-        let client = GuardedClient::new(self, &pass, id);
+        let client = PassClient {
+            controller: self,
+            pass: &pass,
+            id,
+            passed: Mutex::default(),
+        };
         let mut report = run(&pass, cache, &client).await;
         let took = started.elapsed();
-        let passed = client.into_passed();
+        let passed = client.passed.into_inner();
         clean_report(cache, &mut report);
         if let Some((kind, key)) = pass.keeps()
             && !passed.deletions.contains(&key)
@@ -233,8 +232,8 @@ impl<D: Dialect> Reconciler for Controller<D> {
             self.brakes.withdraw(&kind, &key);
         }
         // Nobody forgets a subject that was withdrawn meanwhile.
-        let goes_on = pass.goes_on().is_ok();
-        let settled = goes_on.then(|| Settled::of(&report, rules)).flatten();
+        let active = pass.check_active().is_ok();
+        let settled = active.then(|| Settled::of(&report, rules)).flatten();
         self.subjects.remember(id, settled);
         for outcome in &report.outcomes {
             let news = if pass.is_own(&outcome.reason) {

@@ -4,14 +4,14 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`apart`] | a thread for tasks that must not wait for anything else |
+//! | [`dedicated_thread`] | a thread for tasks that must not wait for anything else |
 //! | [`lease`] | leader election: which process works, and until when it may write |
 //! | [`logging`] | one line for each event on stderr, as JSON or for people |
 //! | [`metrics`] | the metrics and their text format |
 //! | [`serve`] | the pages for metrics and probes |
 //! | [`shutdown`] | signals, and the time limit of the shutdown |
 
-pub mod apart;
+pub mod dedicated_thread;
 pub mod lease;
 pub mod logging;
 pub mod metrics;

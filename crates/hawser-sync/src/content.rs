@@ -60,45 +60,45 @@ pub(super) fn content(
         copy,
     };
     if link.policy.content == Content::Exact {
-        let marks = link.rules.marks(source, copy.made);
-        let whole = exact(link, object, &desired, &marks);
+        return copying.exactly(&desired);
+    }
+    let change = match copying.change(&desired) {
+        Ok(change) => change,
+        Err(read) => return Ok(Turn::read(read).of(key)),
+    };
+    if let Some(delete) = copying.replacement(&change) {
+        return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+    }
+    let before = copying.before(&desired, &change);
+    if let Some(request) = copying.patch(change)
+        && !pass.done(&request)
+    {
+        return Ok(match before {
+            Some(entry) => Turn {
+                behind: Some((request, Effect::Synced)),
+                ..Turn::remember(Some(entry)).of(key)
+            },
+            None => Turn::step(request, Effect::Synced).of(key),
+        });
+    }
+    let remembered = pass.remembers() && link.policy.content.is_remembered();
+    copying.in_step(remembered.then(|| copying.remember(desired)).flatten())
+}
+
+impl Copying<'_> {
+    /// The copy's content, if it is exactly that of the source.
+    fn exactly(&self, desired: &Object) -> Result<Turn, Reason> {
+        let LocatedCopy { key, object, .. } = self.copy;
+        let marks = self.link.rules.marks(self.source, self.copy.made);
+        let whole = exact(self.link, object, desired, &marks);
         let request = whole.map(|object| Request::Replace {
             key: key.clone(),
             object,
         });
-        return match request.filter(|request| !pass.done(request)) {
+        match request.filter(|request| !self.pass.done(request)) {
             Some(request) => Ok(Turn::step(request, Effect::Synced).of(key)),
-            None => copying.in_step(None),
-        };
-    }
-    copying.merged(desired)
-}
-
-impl Copying<'_> {
-    /// The copy's content, if changes of the source are merged into it.
-    fn merged(&self, desired: Arc<Object>) -> Result<Turn, Reason> {
-        let key = &self.copy.key;
-        let change = match self.change(&desired) {
-            Ok(change) => change,
-            Err(read) => return Ok(Turn::read(read).of(key)),
-        };
-        if let Some(delete) = self.replacement(&change) {
-            return Ok(Turn::step(delete, Effect::Cleanup).of(key));
+            None => self.in_step(None),
         }
-        let before = self.before(&desired, &change);
-        if let Some(request) = self.patch(change)
-            && !self.pass.done(&request)
-        {
-            return Ok(match before {
-                Some(entry) => Turn {
-                    behind: Some((request, Effect::Synced)),
-                    ..Turn::remember(Some(entry)).of(key)
-                },
-                None => Turn::step(request, Effect::Synced).of(key),
-            });
-        }
-        let remembered = self.pass.remembers() && self.link.policy.content.is_remembered();
-        self.in_step(remembered.then(|| self.remember(desired)).flatten())
     }
 
     fn entry(&self) -> Option<&Entry> {
@@ -183,10 +183,10 @@ impl Copying<'_> {
         }
         let changed = effective(body, Some(object.as_value()));
         let is_final = |field: &String| self.link.rules.is_final(object, field);
-        changed.keys().any(is_final).then(|| Request::Delete {
-            key: key.clone(),
-            uid: uid.into(),
-        })
+        changed
+            .keys()
+            .any(is_final)
+            .then(|| Request::delete(key.clone(), uid))
     }
 
     /// The entry to remember before a change is made.

@@ -20,7 +20,7 @@ use super::key::Key;
 use super::request::Request;
 
 /// This many consecutive repetitions are no contest yet.
-const PATIENCE: u32 = 3;
+const FREE_REPETITIONS: u32 = 3;
 /// The wait before the first repetition of a contest, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 /// A write that was not repeated for this time is forgotten. Longer than every wait.
@@ -107,7 +107,7 @@ impl Contests {
             }
         }
         if let Some((repeated, name, last)) = least
-            && repeated >= PATIENCE
+            && repeated >= FREE_REPETITIONS
         {
             let wait = (last + pause(repeated)).saturating_sub(now);
             if !wait.is_zero() {
@@ -195,7 +195,7 @@ impl Written {
 
 /// The wait before the next repetition after this many.
 fn pause(repeated: u32) -> Duration {
-    let doublings = (repeated - PATIENCE.min(repeated)).min(16);
+    let doublings = (repeated - FREE_REPETITIONS.min(repeated)).min(16);
     PAUSES.0.saturating_mul(1 << doublings).min(PAUSES.1)
 }
 

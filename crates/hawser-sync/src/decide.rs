@@ -34,10 +34,38 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// The wait for something that usually causes an event.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Decides about a subject, given the view.
+/// Decides about a subject, given the view: reads the memory, which everything else needs, and goes by the state of the
+/// anchor.
 pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
     let mut pass = Pass::new(subject, view);
-    let outcomes = pass.outcomes();
+    let recalled = match &subject.memory {
+        None => Ok(()),
+        Some(place) => match pass.lookup(&place.key) {
+            Lookup::Read(request) => Err(Turn::read(request)),
+            Lookup::Absent => Ok(()),
+            Lookup::Present(stored) if stored.is_fragment() => Err(Turn::too_deep(&place.key)),
+            Lookup::Present(stored) => {
+                pass.memory = view.facts().memory(place, &stored, &subject.links);
+                pass.stored = Some(stored);
+                Ok(())
+            }
+        },
+    };
+    let outcomes = match recalled.map(|()| pass.lookup(&subject.anchor)) {
+        Err(turn) => pass.everywhere(turn),
+        Ok(Lookup::Read(request)) => pass.everywhere(Turn::read(request)),
+        // Our finalizer would have kept it: it was taken away, and what became of the copies
+        // is for people to decide.
+        Ok(Lookup::Absent) if subject.finalizer.is_some() => {
+            pass.everywhere(Turn::end(Code::NoSource))
+        }
+        Ok(Lookup::Absent) => pass.retract_all(None),
+        Ok(Lookup::Present(anchor)) if pass.retracts(&anchor) => pass.retract_all(Some(&anchor)),
+        Ok(Lookup::Present(anchor)) if anchor.is_fragment() => {
+            pass.everywhere(Turn::too_deep(&subject.anchor))
+        }
+        Ok(Lookup::Present(anchor)) => pass.sync_all(&anchor),
+    };
     let wait = |outcome: &Outcome| match outcome.reason.code.class() {
         _ if outcome.reason.code == Code::SourceNotQuiet => Some(RETRY),
         Class::Retry => Some(RETRY),
@@ -54,40 +82,6 @@ pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
 }
 
 impl Pass<'_> {
-    /// Reads the memory, which everything else needs, and decides by the state of the anchor.
-    fn outcomes(&mut self) -> Vec<Outcome> {
-        let subject = self.subject;
-        if let Some(place) = &subject.memory {
-            match self.lookup(&place.key) {
-                Lookup::Read(request) => return self.everywhere(Turn::read(request)),
-                Lookup::Absent => {}
-                Lookup::Present(stored) if stored.is_fragment() => {
-                    return self.everywhere(Turn::too_deep(&place.key));
-                }
-                Lookup::Present(stored) => {
-                    self.memory = self.facts().memory(place, &stored, &subject.links);
-                    self.stored = Some(stored);
-                }
-            }
-        }
-        let anchor = match self.lookup(&subject.anchor) {
-            Lookup::Read(request) => return self.everywhere(Turn::read(request)),
-            Lookup::Present(anchor) => Some(anchor),
-            Lookup::Absent => None,
-        };
-        match anchor {
-            // Our finalizer would have kept it: it was taken away, and what became of the copies
-            // is for people to decide.
-            None if subject.finalizer.is_some() => self.everywhere(Turn::end(Code::NoSource)),
-            Some(anchor) if self.retracts(&anchor) => self.retract_all(Some(&anchor)),
-            None => self.retract_all(None),
-            Some(anchor) if anchor.is_fragment() => {
-                self.everywhere(Turn::too_deep(&subject.anchor))
-            }
-            Some(anchor) => self.sync_all(&anchor),
-        }
-    }
-
     fn retracts(&self, anchor: &Object) -> bool {
         match self.subject.intent {
             Intent::Sync => anchor.in_deletion(),
@@ -203,10 +197,7 @@ impl Pass<'_> {
             .map(|link| &link.id)
             .collect();
         let request = if stay.is_empty() {
-            Request::Delete {
-                key: memory.key.clone(),
-                uid: stored.uid().unwrap_or_default().into(),
-            }
+            Request::delete(memory.key.clone(), stored.uid().unwrap_or_default())
         } else {
             let go = self.memory.entries.keys().filter(|id| !stay.contains(id));
             let go: BTreeMap<_, _> = go.map(|id| (id.clone(), None)).collect();

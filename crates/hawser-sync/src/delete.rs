@@ -155,13 +155,10 @@ fn remove_copy(
         ));
     }
     // Without a uid nothing says which incarnation would go.
-    let Some(uid) = object.uid().map(Into::into) else {
+    let Some(uid) = object.uid() else {
         return Some(Turn::end(Code::NotSeen).of(key));
     };
-    let request = Request::Delete {
-        key: key.clone(),
-        uid,
-    };
+    let request = Request::delete(key.clone(), uid);
     Some(Turn::step(request, Effect::Cleanup).of(key))
 }
 

@@ -47,6 +47,18 @@ pub(super) enum Located {
     Read(Request),
 }
 
+impl Located {
+    /// Where the copy is or would be, if it is ours to write there.
+    pub(super) fn place(&self) -> Option<&Key> {
+        match self {
+            Self::Missing { key, .. }
+            | Self::Unclaimed { key, .. }
+            | Self::Copy(LocatedCopy { key, .. }) => Some(key),
+            Self::Foreign { .. } | Self::Unplaced(_) | Self::Read(_) => None,
+        }
+    }
+}
+
 pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> Located {
     match &link.target {
         Target::Named(key) => at(pass, link, key),
@@ -111,7 +123,7 @@ fn choose(
         recorded.is_some() || placed.is_some() && is_over || placed.as_ref().is_some_and(is_gone);
     let is_older = |object: &Object| {
         let since = source.filter(|_| record.is_none() && placed.is_some());
-        since.is_some_and(|source| born(object) < born(source))
+        since.is_some_and(|source| created_at(object) < created_at(source))
     };
     ours.retain(|(key, object, _)| {
         is_recorded(key, object)
@@ -123,13 +135,13 @@ fn choose(
             uid.is_none() || object.uid() != uid,
             recorded != Some(key),
             placed.as_ref() != Some(key),
-            born(object),
+            created_at(object),
             key.clone(),
         )
     })
 }
 
-fn born(object: &Object) -> String {
+fn created_at(object: &Object) -> String {
     let born = object.as_value().pointer("/metadata/creationTimestamp");
     born.and_then(|b| b.as_str()).unwrap_or_default().to_owned()
 }

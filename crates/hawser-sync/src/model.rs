@@ -118,9 +118,8 @@ impl World {
         let Some(object) = self.get(key) else {
             return false;
         };
-        let uid = object.uid().unwrap_or_default().into();
-        let key = key.clone();
-        self.edit(&Request::Delete { key, uid })
+        let uid = object.uid().unwrap_or_default();
+        self.edit(&Request::delete(key.clone(), uid))
     }
 
     pub(super) fn plan_faults(&self, faults: HashMap<usize, Fault>) {
@@ -340,7 +339,7 @@ impl State {
                 self.update(key, object.as_value(), |_| object.as_value().clone())
             }
             Request::ReplaceStatus { key, object } => self.update_status(key, object),
-            Request::Delete { key, uid } => self.delete(key, uid),
+            Request::Delete { key, uid, .. } => self.delete(key, uid),
         }
     }
 

@@ -1,13 +1,12 @@
 //! Phase five: the other links. Every link goes through the same phases; this file has what lies between them: waves,
 //! gates, and links whose source is gone.
 
-use kube_lang::object::Object;
-
 use super::content::content;
 use super::create::{adopt, create};
 use super::delete::{Extent, retract, vanished};
+use super::key::Key;
 use super::link::{Fate, Link, Source};
-use super::locate::{Located, LocatedCopy, locate};
+use super::locate::{Located, locate};
 use super::pass::{Lookup, Pass, Turn, add_finalizer, drop_foreign_finalizer};
 use super::reason::{Code, Reason};
 use super::request::Effect;
@@ -25,52 +24,49 @@ pub(super) fn waves(links: &[Link]) -> Vec<Vec<&Link>> {
 /// Decides about a link of a living subject; returns whether its copy exists. `placed`: all copies of the lower waves
 /// exist.
 pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
-    let (key, is_unwanted) = match &link.source {
+    let key = match &link.source {
         Source::Refused(reason) => return (Turn::end(reason.clone()), false),
-        Source::Live(key) => (key, false),
-        Source::Unwanted(key) => (key, true),
+        // What is not wanted any more waits for nobody.
+        Source::Unwanted(key) => return (unwanted(pass, link, key), false),
+        Source::Live(_) if pass.subject.intent == Intent::Leave => {
+            return (Turn::end(Code::Kept), true);
+        }
+        Source::Live(_) if !placed => return (Turn::end(Code::WaitingForOthers), false),
+        Source::Live(key) => key,
     };
-    if pass.subject.intent == Intent::Leave && !is_unwanted {
-        return (Turn::end(Code::Kept), true);
-    }
-    // What is not wanted any more waits for nobody.
-    if !placed && !is_unwanted {
-        return (Turn::end(Code::WaitingForOthers), false);
-    }
-    let known = if is_unwanted && link.policy.source_finalizer.is_none() {
-        Lookup::Absent
-    } else {
-        pass.lookup(key)
-    };
-    let source = match known {
+    let source = match pass.lookup(key) {
         Lookup::Read(request) => return (Turn::read(request), false),
-        Lookup::Absent => {
-            if let Some(turn) = vanished(pass, link) {
-                return (turn, false);
-            }
-            let fate = if is_unwanted {
-                Fate::Delete
-            } else {
-                link.policy.source_gone
-            };
-            return (retract(pass, link, None, fate, Extent::Link), false);
-        }
-        Lookup::Present(source) if is_unwanted || source.in_deletion() => {
+        Lookup::Absent => return (sourceless(pass, link, link.policy.source_gone), false),
+        Lookup::Present(source) if source.in_deletion() => {
             let fate = link.policy.source_gone;
-            return (
-                retract(pass, link, Some(&source), fate, Extent::Link),
-                false,
-            );
+            let turn = retract(pass, link, Some(&source), fate, Extent::Link);
+            return (turn, false);
         }
+        Lookup::Present(source) if source.is_fragment() => return (Turn::too_deep(key), false),
         Lookup::Present(source) => source,
     };
-    if source.is_fragment() {
-        return (Turn::too_deep(key), false);
-    }
     if let Some(turn) = drop_foreign_finalizer(pass, link, key, &source) {
         return (turn, false);
     }
-    let (turn, exists) = synced(pass, link, &source);
+    let located = locate(pass, link, Some(&source));
+    let exists = matches!(located, Located::Copy(_));
+    let turn = match located.place().map_or(Ok(()), |key| link.rules.allows(key)) {
+        Err(reason) => Ok(Turn {
+            copy: located.place().cloned(),
+            ..Turn::end(reason)
+        }),
+        Ok(()) => match located {
+            Located::Read(request) => Ok(Turn::read(request)),
+            Located::Unplaced(reason) => Err(reason),
+            Located::Foreign { key, who } => {
+                Ok(Turn::end(Reason::new(Code::NameConflict, who)).of(&key))
+            }
+            Located::Missing { key, .. } => create(pass, link, &source, &key),
+            Located::Unclaimed { key, object } => adopt(pass, link, &source, &key, &object),
+            Located::Copy(copy) => content(pass, link, &source, &copy),
+        },
+    };
+    let turn = turn.unwrap_or_else(Turn::end);
     // A hold that no memory tells of would stay once nothing leads here any more: what is refused is
     // not held, and what is about to be made is remembered first.
     let is_untold =
@@ -85,35 +81,23 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
     }
 }
 
-fn synced(pass: &Pass<'_>, link: &Link, source: &Object) -> (Turn, bool) {
-    let refused = |reason: Reason| Turn::end(reason);
-    let located = locate(pass, link, Some(source));
-    if let Located::Missing { key, .. }
-    | Located::Unclaimed { key, .. }
-    | Located::Copy(LocatedCopy { key, .. }) = &located
-        && let Err(reason) = link.rules.allows(key)
-    {
-        let exists = matches!(located, Located::Copy(_));
-        return (refused(reason).of(key), exists);
-    }
-    match located {
-        Located::Read(request) => (Turn::read(request), false),
-        Located::Unplaced(reason) => (refused(reason), false),
-        Located::Foreign { key, who } => (
-            refused(Reason::new(Code::NameConflict, who)).of(&key),
-            false,
-        ),
-        Located::Missing { key, .. } => (
-            create(pass, link, source, &key).unwrap_or_else(refused),
-            false,
-        ),
-        Located::Unclaimed { key, object } => {
-            let turn = adopt(pass, link, source, &key, &object);
-            (turn.unwrap_or_else(refused), false)
+/// The end of a copy whose source is not wanted any more.
+fn unwanted(pass: &Pass<'_>, link: &Link, key: &Key) -> Turn {
+    let known = match link.policy.source_finalizer {
+        None => Lookup::Absent,
+        Some(_) => pass.lookup(key),
+    };
+    match known {
+        Lookup::Read(request) => Turn::read(request),
+        Lookup::Absent => sourceless(pass, link, Fate::Delete),
+        Lookup::Present(source) => {
+            let fate = link.policy.source_gone;
+            retract(pass, link, Some(&source), fate, Extent::Link)
         }
-        Located::Copy(copy) => (
-            content(pass, link, source, &copy).unwrap_or_else(refused),
-            true,
-        ),
     }
+}
+
+/// The end of a copy whose source is gone.
+fn sourceless(pass: &Pass<'_>, link: &Link, fate: Fate) -> Turn {
+    vanished(pass, link).unwrap_or_else(|| retract(pass, link, None, fate, Extent::Link))
 }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use kube_lang::object::Object;
 
@@ -56,6 +56,8 @@ pub enum Request {
     Delete {
         key: Key,
         uid: Arc<str>,
+        /// Further fields of its `DeleteOptions`, usually none.
+        options: Map<String, Value>,
     },
 }
 
@@ -64,6 +66,15 @@ pub enum Request {
 pub(crate) struct Ticket(u64);
 
 impl Request {
+    /// A deletion without options.
+    pub fn delete(key: Key, uid: impl Into<Arc<str>>) -> Self {
+        Self::Delete {
+            key,
+            uid: uid.into(),
+            options: Map::new(),
+        }
+    }
+
     /// The object of the request; `None` for a list.
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -119,7 +130,7 @@ impl Request {
             | Self::Replace { object, .. }
             | Self::ReplaceStatus { object, .. } => hash_unlocked(object.as_value(), &mut hasher),
             Self::Patch { patch, .. } => hash_unlocked(patch, &mut hasher),
-            Self::Delete { uid, .. } => uid.hash(&mut hasher),
+            Self::Delete { uid, options, .. } => (uid, options).hash(&mut hasher),
         }
         Ticket(hasher.finish())
     }
@@ -215,7 +226,7 @@ pub enum Failure {
     #[error("not sent: {0}")]
     NotSent(String),
     /// Not sent: more requests may be allowed in a moment.
-    #[error("not sent yet: more may come in a moment")]
+    #[error("not sent yet: waiting for further changes")]
     Early,
     /// Not sent yet: another writer has undone it each time.
     #[error("{}", contested(.0))]

@@ -15,7 +15,7 @@ use serde_json::json;
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
 /// The lifetime of a signed request, in seconds.
-const LASTS: i64 = 3600;
+const ASSERTION_LIFETIME: i64 = 3600;
 
 /// The content of the file.
 #[derive(Debug, Deserialize)]
@@ -104,7 +104,7 @@ impl Account {
         let header = json!({"alg": "RS256", "typ": "JWT", "kid": private_key_id});
         let at = now.as_second();
         let claims = json!({
-            "iss": client_email, "scope": SCOPE, "aud": audience, "iat": at, "exp": at + LASTS,
+            "iss": client_email, "scope": SCOPE, "aud": audience, "iat": at, "exp": at + ASSERTION_LIFETIME,
         });
         let part = |text: String| URL_SAFE_NO_PAD.encode(text);
         let said = format!("{}.{}", part(header.to_string()), part(claims.to_string()));

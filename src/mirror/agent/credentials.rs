@@ -264,10 +264,10 @@ fn content(file: &Path) -> Result<Vec<u8>, TokenError> {
 /// Editors and `echo` end a file with a line break, which is not part of a token.
 fn of_file(content: &[u8]) -> Result<Token, TokenError> {
     let none = TokenError::NoToken;
-    let text = std::str::from_utf8(content).map_err(|_| none("the file is no text"))?;
+    let text = std::str::from_utf8(content).map_err(|_| none("the file is not UTF-8 text"))?;
     let text = text.trim();
     if text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
-        return Err(none("the file does not have exactly one"));
+        return Err(none("the file must contain one token and nothing else"));
     }
     Ok(Token {
         text: text.to_owned(),
@@ -285,17 +285,17 @@ fn read(file: &Path) -> Result<Account, TokenError> {
 /// The expiry of a token is read without verifying the token: its recipient does that.
 fn jwt(body: &Bytes, now: Timestamp) -> Result<Token, TokenError> {
     let none = TokenError::NoToken;
-    let text = std::str::from_utf8(body).map_err(|_| none("it is no text"))?;
+    let text = std::str::from_utf8(body).map_err(|_| none("it is not UTF-8 text"))?;
     let text = text.trim();
     let claims = text.split('.').nth(1).ok_or(none("it has no claims"))?;
     let claims = URL_SAFE_NO_PAD
         .decode(claims.trim_end_matches('='))
-        .map_err(|_| none("its claims cannot be read"))?;
+        .map_err(|_| none("its claims are not base64"))?;
     let claims: Value =
-        serde_json::from_slice(&claims).map_err(|_| none("its claims are no document"))?;
+        serde_json::from_slice(&claims).map_err(|_| none("its claims are not a JSON object"))?;
     let ends = claims["exp"]
         .as_i64()
-        .ok_or(none("it does not say when it ends"))?;
+        .ok_or(none("its claims have no expiry time (exp)"))?;
     let left = u64::try_from(ends - now.as_second()).unwrap_or_default();
     Ok(Token {
         text: text.to_owned(),
@@ -309,7 +309,8 @@ fn jwt(body: &Bytes, now: Timestamp) -> Result<Token, TokenError> {
 
 fn access_token(body: &Bytes) -> Result<Token, TokenError> {
     let none = TokenError::NoToken;
-    let document: Value = serde_json::from_slice(body).map_err(|_| none("it is no document"))?;
+    let document: Value =
+        serde_json::from_slice(body).map_err(|_| none("it is not a JSON object"))?;
     let text = document["access_token"].as_str();
     let lasts = document["expires_in"].as_u64().unwrap_or(MARGIN.as_secs());
     Ok(Token {

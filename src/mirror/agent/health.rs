@@ -12,7 +12,7 @@ use hawser_runtime::cluster::connection::Call;
 /// A list of a type that every robot may read.
 const ASKED: &str = "/apis/registry.cloudrobotics.com/v1alpha1/robottypes?limit=1";
 /// The time limit for the cloud's response. Probes wait for a minute at most.
-const PATIENCE: Duration = Duration::from_secs(15);
+const MAX_WAIT: Duration = Duration::from_secs(15);
 
 /// Checks the credentials on request.
 pub struct CloudHealth {
@@ -43,7 +43,7 @@ impl CloudHealth {
         {
             return is_well;
         }
-        let answer = timeout(PATIENCE, self.planes.cloud.call(Call::get(ASKED))).await;
+        let answer = timeout(MAX_WAIT, self.planes.cloud.call(Call::get(ASKED))).await;
         let is_well = !matches!(answer, Ok(Ok(reply)) if reply.status == 401);
         *last = Some((Instant::now(), is_well));
         is_well

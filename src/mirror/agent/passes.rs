@@ -127,7 +127,7 @@ impl Dialect for MirrorPass {
 }
 
 impl PassDialect for MirrorPass {
-    fn goes_on(&self) -> Result<(), String> {
+    fn check_active(&self) -> Result<(), String> {
         if self.syncer.stopped.is_cancelled() {
             return Err("shutting down".to_owned());
         }
@@ -188,7 +188,7 @@ impl PassDialect for MirrorPass {
         let conflict = match answer {
             // A finalizer that may not be taken off holds up nothing.
             Answer::Failed(Failure::Forbidden(why)) if self.only_removes_finalizer(request) => {
-                return self.tell_of_finalizer(why);
+                return self.report_finalizer(why);
             }
             Answer::Failed(failure) => {
                 self.notes.lock().failed_in_cloud = true;
@@ -289,7 +289,7 @@ impl MirrorPass {
     }
 
     /// A finalizer that stays is not an outcome.
-    fn tell_of_finalizer(&self, why: &str) {
+    fn report_finalizer(&self, why: &str) {
         let (syncer, about) = (&self.syncer, (&self.id, "finalizer"));
         let mut reason = Reason::new(Code::Forbidden, why);
         let news = syncer.troubles.note(&about, self.id.tenant(), &reason);

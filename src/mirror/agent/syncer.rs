@@ -22,7 +22,7 @@ use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, W
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
 use hawser_runtime::cluster::queue::{Queue, Urgency};
 use hawser_runtime::cluster::troubles::Troubles;
-use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::cluster::wire::{Endpoint, GuardedClient, Router};
 use hawser_runtime::controller::brakes::BrakeChange;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller, SharedWatch, SubjectKey, Subjects, WatchRegistry, WatchSpec,
@@ -48,11 +48,11 @@ pub struct SyncerConfig {
 }
 
 /// The tenant of all names of one definition, which take no turns.
-static EVERYBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+static ONLY_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
 impl SubjectKey for Id {
     fn tenant(&self) -> &Arc<str> {
-        &EVERYBODY
+        &ONLY_TENANT
     }
 }
 
@@ -165,7 +165,7 @@ impl Syncer {
         let controller = Controller::new(
             &self,
             &self.subjects,
-            &self.cache,
+            &GuardedClient::new(&self.cache),
             Arc::clone(&self) as _,
             &self.brakes,
             &self.troubles,
@@ -275,7 +275,7 @@ impl Syncer {
     }
 
     /// Retries at once what failed on a side that works again.
-    fn free_stuck(&self) {
+    fn retry_failed(&self) {
         let state = self.state.lock();
         let stuck = state.tasks.iter().filter(|(_, task)| task.is_stuck);
         for (id, _) in stuck {
@@ -418,7 +418,7 @@ impl Syncer {
         }
     }
 
-    fn heard(&self, plane: Plane, change: &Change) {
+    fn handle(&self, plane: Plane, change: &Change) {
         let id = Id::of(&change.key);
         let now = Instant::now();
         let is_owner = plane == self.definition.owner;
@@ -525,7 +525,7 @@ impl EventHandler for Syncer {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         // Of first lists all is taken together, once both sides are known.
         if change.what != What::Initial {
-            self.heard(plane_of(table.side()), &change);
+            self.handle(plane_of(table.side()), &change);
         }
         if change.what != What::Gone && self.is_of_owner(table) {
             self.end_doubt();
@@ -554,7 +554,7 @@ impl EventHandler for Syncer {
         }
         // What waits for this side need not wait any longer.
         if self.is_open() {
-            self.free_stuck();
+            self.retry_failed();
             self.queue_all(Urgency::Resync);
         }
     }

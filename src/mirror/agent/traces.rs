@@ -87,7 +87,7 @@ impl Traces {
         }
         out.push_str("</table>\n");
         for ((location, method), kind) in &*kinds {
-            for (what, traces) in [("last", &kind.last), ("last that failed", &kind.failed)] {
+            for (what, traces) in [("last", &kind.last), ("last failed", &kind.failed)] {
                 if traces.is_empty() {
                     continue;
                 }

@@ -24,7 +24,7 @@ pub fn options(brake: DeletionBrake) -> Option<BrakeOptions> {
 }
 
 /// Reads the owner's approvals; returns whether any hold was released.
-pub fn hear(brakes: &BrakeRegistry, kind: &Arc<Gvk>, published: &Object) -> bool {
+pub fn apply(brakes: &BrakeRegistry, kind: &Arc<Gvk>, published: &Object) -> bool {
     let ids = published.annotation(APPROVAL);
     ids.is_some_and(|ids| brakes.approve(kind, ids))
 }

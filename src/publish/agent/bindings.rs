@@ -32,7 +32,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    pub fn heard(&mut self, cluster: &Arc<str>, name: &Arc<str>, binding: Binding) -> Engagement {
+    pub fn observe(&mut self, cluster: &Arc<str>, name: &Arc<str>, binding: Binding) -> Engagement {
         let seen = self.seen.entry(Arc::clone(cluster)).or_default();
         match binding {
             Binding::Gone => {
@@ -105,39 +105,42 @@ impl Bindings {
 mod tests {
     use super::*;
 
-    fn heard(bindings: &mut Bindings, name: &str, binding: Binding) -> Engagement {
-        bindings.heard(&"c".into(), &name.into(), binding)
+    fn observe(bindings: &mut Bindings, name: &str, binding: Binding) -> Engagement {
+        bindings.observe(&"c".into(), &name.into(), binding)
     }
 
     #[test]
     fn a_workspace_takes_part_from_its_first_ready_binding_to_the_end_of_its_last() {
         let mut bindings = Bindings::default();
         assert_eq!(
-            heard(&mut bindings, "a", Binding::Pending),
+            observe(&mut bindings, "a", Binding::Pending),
             Engagement::Same
         );
         assert_eq!(
-            heard(&mut bindings, "a", Binding::Ready),
+            observe(&mut bindings, "a", Binding::Ready),
             Engagement::Engaged
         );
-        assert_eq!(heard(&mut bindings, "a", Binding::Ready), Engagement::Same);
         assert_eq!(
-            heard(&mut bindings, "b", Binding::Pending),
+            observe(&mut bindings, "a", Binding::Ready),
             Engagement::Same
         );
         assert_eq!(
-            heard(&mut bindings, "a", Binding::Pending),
+            observe(&mut bindings, "b", Binding::Pending),
             Engagement::Same
         );
-        assert_eq!(heard(&mut bindings, "a", Binding::Gone), Engagement::Same);
         assert_eq!(
-            heard(&mut bindings, "b", Binding::Gone),
+            observe(&mut bindings, "a", Binding::Pending),
+            Engagement::Same
+        );
+        assert_eq!(observe(&mut bindings, "a", Binding::Gone), Engagement::Same);
+        assert_eq!(
+            observe(&mut bindings, "b", Binding::Gone),
             Engagement::Disengaged
         );
         assert_eq!(bindings.engaged(), 0);
-        assert_eq!(heard(&mut bindings, "b", Binding::Gone), Engagement::Same);
+        assert_eq!(observe(&mut bindings, "b", Binding::Gone), Engagement::Same);
         assert_eq!(
-            heard(&mut bindings, "b", Binding::Ready),
+            observe(&mut bindings, "b", Binding::Ready),
             Engagement::Engaged
         );
     }
@@ -145,33 +148,33 @@ mod tests {
     #[test]
     fn a_workspace_is_leaving_while_its_last_bindings_are_in_deletion() {
         let mut bindings = Bindings::default();
-        heard(&mut bindings, "a", Binding::Ready);
-        heard(&mut bindings, "b", Binding::Ready);
+        observe(&mut bindings, "a", Binding::Ready);
+        observe(&mut bindings, "b", Binding::Ready);
         assert_eq!(
-            heard(&mut bindings, "a", Binding::Leaving),
+            observe(&mut bindings, "a", Binding::Leaving),
             Engagement::Same
         );
         assert_eq!(
-            heard(&mut bindings, "b", Binding::Leaving),
+            observe(&mut bindings, "b", Binding::Leaving),
             Engagement::Leaving
         );
         assert_eq!(
-            heard(&mut bindings, "b", Binding::Leaving),
+            observe(&mut bindings, "b", Binding::Leaving),
             Engagement::Same
         );
-        heard(&mut bindings, "a", Binding::Gone);
+        observe(&mut bindings, "a", Binding::Gone);
         assert!(!bindings.is_bound("c"));
-        heard(&mut bindings, "c", Binding::Ready);
+        observe(&mut bindings, "c", Binding::Ready);
         assert!(bindings.is_bound("c"));
-        heard(&mut bindings, "c", Binding::Gone);
-        heard(&mut bindings, "b", Binding::Gone);
+        observe(&mut bindings, "c", Binding::Gone);
+        observe(&mut bindings, "b", Binding::Gone);
         assert!(!bindings.is_bound("c"));
     }
 
     #[test]
     fn a_binding_that_was_never_ready_ends_without_a_word() {
         let mut bindings = Bindings::default();
-        heard(&mut bindings, "a", Binding::Pending);
-        assert_eq!(heard(&mut bindings, "a", Binding::Gone), Engagement::Same);
+        observe(&mut bindings, "a", Binding::Pending);
+        assert_eq!(observe(&mut bindings, "a", Binding::Gone), Engagement::Same);
     }
 }

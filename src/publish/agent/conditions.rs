@@ -57,12 +57,12 @@ pub struct Conditions {
     service: Connection,
     known: Box<dyn ConditionSource>,
     quiet: QuietPeriod,
-    desk: Mutex<Desk>,
+    state: Mutex<WriterState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Desk {
+struct WriterState {
     /// By uid.
     open: HashMap<String, Pending>,
     /// The newest responses to the agent's own patches, by uid: the watch may be behind them.
@@ -102,7 +102,7 @@ impl Conditions {
             service,
             known,
             quiet,
-            desk: Mutex::default(),
+            state: Mutex::default(),
             changed: Notify::new(),
         }
     }
@@ -112,18 +112,18 @@ impl Conditions {
         let verdict = ready::judge(facts);
         let current = self.known.published(name);
         let definition = self.known.definition();
-        let mut desk = self.desk.lock();
-        if desk.drops == Drops::By(definition) {
-            desk.open.remove(uid);
+        let mut state = self.state.lock();
+        if state.drops == Drops::By(definition) {
+            state.open.remove(uid);
             return;
         }
         let is_news = current.is_none_or(|current| {
-            let status = desk.newest(uid, &current);
+            let status = state.newest(uid, &current);
             // Any time will do: it is another one only where the rest differs.
             ready::patch(status, &verdict, "").is_some()
         });
         let now = Instant::now();
-        match desk.open.entry(uid.to_owned()) {
+        match state.open.entry(uid.to_owned()) {
             Entry::Occupied(open) if !is_news => {
                 open.remove();
             }
@@ -146,15 +146,15 @@ impl Conditions {
                 });
             }
         }
-        drop(desk);
+        drop(state);
         self.changed.notify_one();
     }
 
     /// Forgets a published resource that is gone.
     pub fn forget(&self, uid: &str) {
-        let mut desk = self.desk.lock();
-        desk.open.remove(uid);
-        desk.answered.remove(uid);
+        let mut state = self.state.lock();
+        state.open.remove(uid);
+        state.answered.remove(uid);
     }
 
     /// Writes due conditions until stopped.
@@ -167,7 +167,7 @@ impl Conditions {
 
     async fn keep(&self) {
         loop {
-            let next = self.desk.lock().open.values().map(|one| one.due).min();
+            let next = self.state.lock().open.values().map(|one| one.due).min();
             let due = async {
                 match next {
                     Some(due) => sleep_until(due).await,
@@ -190,7 +190,7 @@ impl Conditions {
     fn take_due(&self) -> Vec<(String, Pending)> {
         let now = Instant::now();
         let due = |_: &String, one: &mut Pending| one.due <= now;
-        self.desk.lock().open.extract_if(due).collect()
+        self.state.lock().open.extract_if(due).collect()
     }
 
     async fn write(&self, uid: &str, pending: Pending) {
@@ -203,12 +203,12 @@ impl Conditions {
         }
         let definition = self.known.definition();
         let patch = {
-            let desk = self.desk.lock();
-            if desk.drops == Drops::By(definition.clone()) {
+            let state = self.state.lock();
+            if state.drops == Drops::By(definition.clone()) {
                 return;
             }
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            ready::patch(desk.newest(uid, &current), &pending.verdict, &now)
+            ready::patch(state.newest(uid, &current), &pending.verdict, &now)
         };
         let Some(patch) = patch else { return };
         let path = format!("{PUBLISHED_RESOURCES}/{}/status", pending.name);
@@ -222,23 +222,23 @@ impl Conditions {
     fn wrote(&self, uid: &str, name: &str, mut answer: Value, definition: Option<CrdPrint>) {
         let conditions = answer["status"]["conditions"].as_array();
         let kept = conditions.is_some_and(|all| all.iter().any(|one| one["type"] == READY));
-        let mut desk = self.desk.lock();
+        let mut state = self.state.lock();
         if !kept {
-            if desk.drops == Drops::Nobody {
+            if state.drops == Drops::Nobody {
                 tracing::info!(
                     publishedresource = name,
                     "the installed CRD of PublishedResources has no conditions: not writing any"
                 );
             }
-            desk.drops = Drops::By(definition);
-            desk.open.clear();
+            state.drops = Drops::By(definition);
+            state.open.clear();
             return;
         }
         let answered = Answered {
             version: version(&answer),
             status: answer["status"].take(),
         };
-        desk.answered.insert(uid.to_owned(), answered);
+        state.answered.insert(uid.to_owned(), answered);
     }
 
     fn again(&self, uid: &str, pending: Pending, error: &AskError) {
@@ -256,11 +256,15 @@ impl Conditions {
             ..pending
         };
         // What was reported meanwhile is newer, and waits its own time.
-        self.desk.lock().open.entry(uid.to_owned()).or_insert(later);
+        self.state
+            .lock()
+            .open
+            .entry(uid.to_owned())
+            .or_insert(later);
     }
 }
 
-impl Desk {
+impl WriterState {
     /// The newest known status.
     fn newest<'s>(&'s self, uid: &str, seen: &'s Value) -> &'s Value {
         match self.answered.get(uid) {

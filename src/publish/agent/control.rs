@@ -118,7 +118,7 @@ impl Control {
             // Kept also where nobody waits for it: the next version is compared with it.
             self.export.send_replace(seen);
         } else {
-            self.publishing.heard(change);
+            self.publishing.handle(change);
         }
     }
 

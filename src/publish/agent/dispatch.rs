@@ -53,7 +53,7 @@ impl Dispatch {
         control: Vec<Arc<Gvk>>,
         namespace: &str,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<ControlEvent>) {
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, receiver) = mpsc::unbounded_channel();
         let dispatch = Self {
             sides: sides.clone(),
             cache: Arc::clone(cache),
@@ -65,7 +65,7 @@ impl Dispatch {
             names: Arc::clone(names),
             control,
         };
-        (Arc::new(dispatch), heard)
+        (Arc::new(dispatch), receiver)
     }
 
     /// Enables passes; the caller queues everything that is known.
@@ -132,7 +132,7 @@ impl Dispatch {
                 Vec::new()
             };
             for source in sources {
-                if publication.sees(&source) {
+                if publication.has_synced(&source) {
                     self.initial(publication, &source, None);
                 }
             }
@@ -166,11 +166,11 @@ impl Dispatch {
     /// A pass learned something: queues every subject that depends on it, except its own.
     pub fn learned(&self, by: &SubjectId, change: &Change) {
         if let Some(source) = self.cache.source(&change.key.side, &change.key.cluster) {
-            self.heard(&source, change, Some(by));
+            self.handle(&source, change, Some(by));
         }
     }
 
-    fn heard(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
+    fn handle(&self, source: &SourceId, change: &Change, by: Option<&SubjectId>) {
         let urgency = match change.what {
             What::Initial => Urgency::Initial,
             What::Changed | What::Gone => Urgency::Live,
@@ -182,7 +182,7 @@ impl Dispatch {
         }
         // What a pass made is known to whoever shares it from that pass.
         if is_local && by.is_none() {
-            self.related.heard(&self.sides, change, &self.names);
+            self.related.learn_claims(&self.sides, change, &self.names);
         }
         for publication in self.running().values() {
             for id in publication.concerned(source, change) {
@@ -213,7 +213,7 @@ impl EventHandler for Dispatch {
     fn changed(&self, table: &Arc<Table>, change: Change) {
         let source = table.source();
         if !self.control.contains(&change.key.kind) {
-            self.heard(source, &change, None);
+            self.handle(source, &change, None);
         } else if change.object.is_fragment() && change.what != What::Gone {
             let (kind, name) = (&change.key.kind, &*change.key.name);
             warn!(%kind, name, "an object is nested too deeply to be read; keeping its last known state");

@@ -1,8 +1,7 @@
 //! Events on the objects of consumers: the result of a pass, in plain words.
 //!
 //! A pass causes one event at most. It reveals nothing of the provider's side except what [`plain`] takes from a
-//! refusal. Events are not important: they use a lane of their own, one event of a tenant at a time, with a rate for
-//! each object and each tenant, and any failure drops them.
+//! refusal.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
@@ -10,22 +9,17 @@ use hawser_sync::reason::Class;
 use hawser_sync::{Code, Effect, Key, LinkId, Outcome, Report};
 
 mod announcer;
-mod body;
 pub mod plain;
-mod rates;
-mod recorder;
 
 pub use announcer::Announcer;
-pub use body::About;
 use plain::Hidden;
-pub use recorder::{Counts, Note, Recorder, line};
 
 /// The number of different refusals that are reported for an object.
-const MOST_REFUSALS: usize = 3;
+const MAX_REFUSALS: usize = 3;
 
 /// The text of an event: a reason from a closed list, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Telling {
+pub struct ConsumerEvent {
     pub reason: Reason,
     pub message: String,
 }
@@ -99,7 +93,7 @@ impl Reason {
 
 /// The event of a pass over an object: the refusal of the object or of something that belongs to it, else the most
 /// informative effect. `None` if nothing changed and nothing is refused.
-pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
+pub fn consumer_event(report: &Report, own: &Key) -> Option<ConsumerEvent> {
     let refused = |outcome: &&Outcome| outcome.reason.code.class() == Class::Refused;
     let mut told: Vec<String> = Vec::new();
     for outcome in report.outcomes.iter().filter(refused) {
@@ -109,8 +103,8 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
         }
     }
     if !told.is_empty() {
-        told.truncate(MOST_REFUSALS);
-        return Some(Telling {
+        told.truncate(MAX_REFUSALS);
+        return Some(ConsumerEvent {
             reason: Reason::Refused,
             message: told.join(" "),
         });
@@ -118,7 +112,7 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     // What is missing there is not missed again until the status changes: now or never it is told.
     let lacks_status = |o: &&Outcome| o.reason.code == Code::StatusNotServed && !is_its_own(o);
     if let Some(outcome) = report.outcomes.iter().find(lacks_status) {
-        return Some(Telling {
+        return Some(ConsumerEvent {
             reason: Reason::StatusMissing,
             message: format!(
                 "The status of {} cannot be copied: the target kind has no status subresource.",
@@ -131,7 +125,7 @@ pub fn telling(report: &Report, own: &Key) -> Option<Telling> {
     let happened = report.happened.iter();
     let effects = happened.filter(|(link, _)| its_own(link.as_ref()));
     let reason = effects.filter_map(|(_, e)| Reason::of(*e)).max()?;
-    Some(Telling {
+    Some(ConsumerEvent {
         reason,
         message: reason.sentence().to_owned(),
     })
@@ -167,7 +161,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
         "cannot be processed: this workspace does not let the service write it; its APIBinding has \
          to accept the permission claim"
     } else {
-        words(code)
+        refusal_text(code)
     };
     let mut message = format!("{whose} {words}.");
     // Of related objects nothing is quoted: they may be Secrets.
@@ -188,7 +182,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
 }
 
 /// The meaning of a refusal for the owner of the object, who knows nothing of copies.
-fn words(code: Code) -> &'static str {
+fn refusal_text(code: Code) -> &'static str {
     match code {
         Code::NameConflict => {
             "cannot be processed: the service already uses its name for another object"

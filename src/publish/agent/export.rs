@@ -141,7 +141,7 @@ pub struct Exporter {
 }
 
 /// The inputs and outputs of the task. It ends when told to, or when all senders are gone.
-pub struct Wires {
+pub struct ExportChannels {
     pub members: watch::Receiver<Members>,
     pub export: watch::Receiver<WatchedExport>,
     pub standing: watch::Sender<ExportStatus>,
@@ -149,30 +149,30 @@ pub struct Wires {
 }
 
 impl Exporter {
-    pub async fn run(self, wires: Wires) {
-        let stop = wires.stop.clone();
+    pub async fn run(self, channels: ExportChannels) {
+        let stop = channels.stop.clone();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.keep(wires) => {}
+            () = self.keep(channels) => {}
         }
     }
 
-    async fn keep(self, mut wires: Wires) {
-        if self.gather(&mut wires.members).await.is_err() {
+    async fn keep(self, mut channels: ExportChannels) {
+        if self.gather(&mut channels.members).await.is_err() {
             return;
         }
         let mut writer = Writer::new(&self);
         let mut notices = FuturesUnordered::new();
         loop {
-            let members = wires
+            let members = channels
                 .members
                 .borrow_and_update()
                 .clone()
                 .unwrap_or_default();
             (self.count)(members.len());
-            let seen = wires.export.borrow_and_update().clone();
+            let seen = channels.export.borrow_and_update().clone();
             let (outcome, standing) = writer.write(&members, seen).await;
-            wires.standing.send_if_modified(|told| {
+            channels.standing.send_if_modified(|told| {
                 let differs = *told != standing;
                 *told = standing;
                 differs
@@ -188,15 +188,15 @@ impl Exporter {
             tokio::pin!(later);
             loop {
                 tokio::select! {
-                    changed = wires.members.changed() => if changed.is_err() { return },
-                    changed = wires.export.changed() => if changed.is_err() { return },
+                    changed = channels.members.changed() => if changed.is_err() { return },
+                    changed = channels.export.changed() => if changed.is_err() { return },
                     () = &mut later => break,
                     Some(()) = notices.next() => continue,
                 }
                 if !matches!(outcome, Outcome::Undone(_)) {
                     sleep(self.pace.quiet).await;
                     if self
-                        .settle(&mut wires.members, self.pace.rest)
+                        .settle(&mut channels.members, self.pace.rest)
                         .await
                         .is_err()
                     {
@@ -205,7 +205,7 @@ impl Exporter {
                     break;
                 }
                 // What somebody undid is not done again sooner because they undo it once more.
-                let members = wires.members.borrow().clone().unwrap_or_default();
+                let members = channels.members.borrow().clone().unwrap_or_default();
                 if writer.is_news(&members) {
                     break;
                 }

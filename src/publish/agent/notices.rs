@@ -18,7 +18,7 @@ const MORE: &str = " …";
 /// The longest part of an object's name in the name of its event, which has a suffix of its own.
 const LONGEST_NAME: usize = 200;
 /// The time limit for sending an event.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// The data of an event.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(super) async fn send(connection: &Connection, notice: Notice<'_>) {
     let event = event(notice, Timestamp::now());
     let call = Call::post(EVENTS, &event).class(CallClass::Event);
     let reason = notice.reason;
-    match timeout(PATIENCE, connection.ask(call)).await {
+    match timeout(MAX_WAIT, connection.ask(call)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, reason, "dropped an event"),
         Err(_) => tracing::debug!(reason, "dropped an event: no answer"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::events::{Counts, Recorder};
 use super::passes;
 use super::publishing::{self, Publishing};
+use hawser_runtime::cluster::events::{Counts, Recorder};
 use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::process::metrics::EventFate;
 

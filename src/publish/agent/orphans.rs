@@ -22,7 +22,7 @@ use hawser_runtime::cluster::connection::{AskError, Call, ConnectError, Connecti
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use hawser_runtime::cluster::document::typed;
 use hawser_runtime::cluster::wire::collection;
-use hawser_runtime::process::apart::Apart;
+use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{CopyRecord, Key};
@@ -110,7 +110,7 @@ pub struct Search {
 
 impl Search {
     pub fn new(options: AgentOptions) -> Result<Self, AgentError> {
-        let apart = Apart::start("apart").map_err(AgentError::Apart)?;
+        let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
         let planes = Connections::connect(&options, &metrics, &Fence::always_open(), &apart)?;
         Ok(Self { options, planes })

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use tracing::{debug, info, warn};
 
-use super::bonds::{Bond, Bonds};
+use super::binding_reader::{BindingReader, BindingState};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
 use super::observing::CONTROLLER;
@@ -47,7 +47,7 @@ pub struct Passes {
     pub workspaces: Arc<Workspaces>,
     pub metrics: Arc<Metrics>,
     pub announcer: Announcer,
-    pub bonds: Bonds,
+    pub bindings: BindingReader,
     /// Notified when the conditions of owners may change.
     pub owners: watch::Sender<()>,
 }
@@ -67,13 +67,13 @@ impl controller::Dialect for Passes {
         let publication = self.dispatch.publication(&id.publication)?;
         // What is not known whole comes with its list, or when its workspace takes part.
         let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
-        publication.sees(&source).then(|| ObjectPass {
+        publication.has_synced(&source).then(|| ObjectPass {
             passes: Arc::clone(self),
             anchor: publication.anchor(id),
             id: id.clone(),
             rested,
             retraction: Mutex::default(),
-            bond: OnceCell::new(),
+            binding_state: OnceCell::new(),
             publication,
         })
     }
@@ -97,8 +97,8 @@ pub struct ObjectPass {
     rested: Option<Arc<Settled>>,
     /// The state that the requests of the last round follow from.
     pub(super) retraction: Mutex<Retraction>,
-    /// The bond of the workspace, once it was read.
-    pub(super) bond: OnceCell<Result<Bond, String>>,
+    /// Whether the workspace binds the API, once it was read.
+    pub(super) binding_state: OnceCell<Result<BindingState, String>>,
 }
 
 impl PassDialect for ObjectPass {
@@ -111,15 +111,15 @@ impl PassDialect for ObjectPass {
         let leaves = !self.passes.workspaces.is_bound(&self.id.cluster);
         if leaves
             && self.publication.compiled().keeps_on_unbind()
-            && let Ok(bond) = self.passes.bonds.end(&self.id.cluster).await
+            && let Ok(binding_state) = self.passes.bindings.end(&self.id.cluster).await
         {
             // Nobody else sets it before the first round.
-            let _ = self.bond.set(Ok(bond));
+            let _ = self.binding_state.set(Ok(binding_state));
         }
     }
 
-    fn goes_on(&self) -> Result<(), String> {
-        self.publication.goes_on()
+    fn check_active(&self) -> Result<(), String> {
+        self.publication.check_active()
     }
 
     /// What a request takes back with the published object. All of that counts once.
@@ -127,7 +127,7 @@ impl PassDialect for ObjectPass {
         let Retraction {
             retracts, keeps, ..
         } = *self.retraction.lock();
-        let deletes = retracts && !keeps && self.takes_back(request, retracts);
+        let deletes = retracts && !keeps && self.is_retraction(request, retracts);
         deletes.then(|| Deletion {
             kind: Arc::clone(&self.publication.local_kind),
             key: self.anchor.clone(),
@@ -144,15 +144,15 @@ impl PassDialect for ObjectPass {
             version,
         } = *self.retraction.lock();
         if keeps
-            || !self.takes_back(request, retracts)
+            || !self.is_retraction(request, retracts)
             || !self.publication.compiled().keeps_on_unbind()
         {
             return Ok(());
         }
-        let ask = || self.passes.bonds.ask(&self.id.cluster, version);
-        let why = match self.bond.get_or_init(ask).await {
-            Ok(Bond::Bound | Bond::Deleted) => return Ok(()),
-            Ok(Bond::Unbinding) => "the workspace no longer binds the API".to_owned(),
+        let ask = || self.passes.bindings.ask(&self.id.cluster, version);
+        let why = match self.binding_state.get_or_init(ask).await {
+            Ok(BindingState::Bound | BindingState::Deleted) => return Ok(()),
+            Ok(BindingState::Unbinding) => "the workspace no longer binds the API".to_owned(),
             Err(why) => format!("the bindings of the workspace: {why}"),
         };
         Err(Failure::NotSent(why).into())

@@ -16,12 +16,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::approvals;
-use super::bonds::Bonds;
+use super::binding_reader::BindingReader;
 use super::conditions::{ConditionSource, Conditions, QuietPeriod};
 use super::control::{Control, control_kinds, export_kind, named, slice_kind};
 use super::dispatch::Dispatch;
-use super::events::{self, Announcer};
-use super::export::{self, ExportStatus, Exporter, Members, Wires};
+use super::events::Announcer;
+use super::export::{self, ExportChannels, ExportStatus, Exporter, Members};
 use super::observing::watch_numbers;
 use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::{Passes, WORKERS};
@@ -37,12 +37,14 @@ use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
+use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
+use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{
     BrakeRegistry, Controller as PassController, SharedWatch, WatchRegistry, WatchSpec, lifecycle,
 };
-use hawser_runtime::process::apart::Apart;
+use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Terms, elect};
 use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, Pages, ServeError};
@@ -62,7 +64,7 @@ pub enum AgentError {
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("cannot start a thread")]
-    Apart(#[source] io::Error),
+    DedicatedThread(#[source] io::Error),
     #[error("lost the leadership: another agent of this name may lead now")]
     LeadershipLost,
 }
@@ -77,8 +79,9 @@ const GATES: [&str; 2] = ["kcp", "caches"];
 pub async fn run(options: AgentOptions, stop: CancellationToken) -> Result<(), AgentError> {
     let options = Arc::new(options);
     let metrics = Arc::new(Metrics::new());
+    metrics.published(0);
     let health = Arc::new(Health::missing(GATES));
-    let apart = Apart::start("apart").map_err(AgentError::Apart)?;
+    let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
     let _pages = pages(&options, &metrics, &health, &stop, &apart).await?;
     let _beats = lifecycle::beat(&health, || {});
     let fence = match options.leader_election {
@@ -100,7 +103,7 @@ async fn pages(
     metrics: &Arc<Metrics>,
     health: &Arc<Health>,
     stop: &CancellationToken,
-    apart: &Apart,
+    apart: &DedicatedThread,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
     let mut served = Vec::new();
     let wanted = [
@@ -139,7 +142,7 @@ impl Connections {
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         fence: &Fence,
-        apart: &Apart,
+        apart: &DedicatedThread,
     ) -> Result<Self, AgentError> {
         let service = Source::find(&options.service_cluster, &Environment::of_process())?;
         let connect = |source, side, in_flight| -> Result<_, AgentError> {
@@ -186,7 +189,7 @@ struct Agent {
     router: Arc<PublishRouter>,
     workspaces: Arc<Workspaces>,
     publishing: Arc<Publishing>,
-    exporter: Option<(Exporter, Wires)>,
+    exporter: Option<(Exporter, ExportChannels)>,
     conditions: Arc<Conditions>,
     brakes: Arc<BrakeRegistry>,
     owners: watch::Sender<()>,
@@ -315,7 +318,7 @@ impl Agent {
             pace: export::Pace::default(),
             count: Box::new(move |count| counted.published(count)),
         };
-        let wires = Wires {
+        let channels = ExportChannels {
             members: heard_members,
             export: seen,
             standing,
@@ -340,7 +343,7 @@ impl Agent {
             router,
             workspaces,
             publishing,
-            exporter: (!disabled).then_some((exporter, wires)),
+            exporter: (!disabled).then_some((exporter, channels)),
             conditions,
             brakes,
             owners,
@@ -357,7 +360,7 @@ impl Agent {
         self,
         fence: Fence,
         health: &Arc<Health>,
-        apart: &Apart,
+        apart: &DedicatedThread,
         stop: CancellationToken,
     ) -> Result<(), AgentError> {
         tokio::select! {
@@ -412,7 +415,7 @@ impl Agent {
     }
 
     /// Waits until this agent leads; `None` without leader election.
-    async fn lead(&self, fence: Fence, apart: &Apart) -> Option<Leadership> {
+    async fn lead(&self, fence: Fence, apart: &DedicatedThread) -> Option<Leadership> {
         if self.options.leader_election == LeaderElection::Off {
             return None;
         }
@@ -429,11 +432,13 @@ impl Agent {
     }
 
     fn work(self, mut drained: JoinSet<()>) -> Work {
+        let client = GuardedClient::new(&self.cache);
         let (recorder, sender) = events::line(Timestamp::now);
         let sweep = Sweep {
             agent: self.options.agent_name.clone(),
             sides: self.sides.clone(),
             cache: Arc::clone(&self.cache),
+            client: Arc::clone(&client),
             dispatch: Arc::clone(&self.dispatch),
             router: Arc::clone(&self.router),
             workspaces: Arc::clone(&self.workspaces),
@@ -446,7 +451,7 @@ impl Agent {
             sides: self.sides,
             cache: Arc::clone(&self.cache),
             dispatch: Arc::clone(&self.dispatch),
-            bonds: Bonds::new(&self.workspaces),
+            bindings: BindingReader::new(&self.workspaces),
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics),
             announcer: Announcer {
@@ -459,7 +464,7 @@ impl Agent {
         let controller = PassController::new(
             &passes,
             &self.dispatch.subjects,
-            &self.cache,
+            &client,
             self.router,
             &self.brakes,
             &Arc::default(),
@@ -467,8 +472,8 @@ impl Agent {
         let dispatch = Arc::clone(&self.dispatch);
         let numbers = watch_numbers(Arc::clone(&self.publishing), recorder);
         drained.spawn(controller.run(WORKERS));
-        if let Some((exporter, wires)) = self.exporter {
-            drained.spawn(exporter.run(wires));
+        if let Some((exporter, channels)) = self.exporter {
+            drained.spawn(exporter.run(channels));
         }
         let conditions = self.conditions;
         let stopped = self.stopped.clone();
@@ -476,7 +481,7 @@ impl Agent {
             tokio::spawn(sender.run()),
             tokio::spawn(sweep.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
-            tokio::spawn(Arc::clone(&self.publishing).report_standing()),
+            tokio::spawn(Arc::clone(&self.publishing).watch_export_status()),
         ];
         Work {
             publishing: self.publishing,

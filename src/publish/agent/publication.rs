@@ -51,7 +51,7 @@ impl SubjectKey for SubjectId {
 const TOGETHER: usize = 256;
 
 /// The time without a watch after which the owner is told.
-const UNHEARD: Duration = Duration::from_secs(10);
+const UNWATCHED_AFTER: Duration = Duration::from_secs(10);
 
 /// The source of the service cluster in the cache: there is one cluster only.
 pub const SERVICE: &str = "service";
@@ -274,17 +274,17 @@ impl Publication {
     }
 
     /// Whether everything of this endpoint's workspaces is known.
-    pub fn sees(&self, source: &SourceId) -> bool {
+    pub fn has_synced(&self, source: &SourceId) -> bool {
         let state = self.state.read();
         let watches = state.remote.get(source);
         watches.is_some_and(|watches| watches.iter().all(|watch| watch.is_complete()))
-            && state.related.sees(source)
+            && state.related.has_synced(source)
     }
 
     /// The endpoints whose workspaces are known completely.
-    pub fn seen(&self) -> Vec<SourceId> {
+    pub fn synced_endpoints(&self) -> Vec<SourceId> {
         let mut seen = self.sources();
-        seen.retain(|source| self.sees(source));
+        seen.retain(|source| self.has_synced(source));
         seen
     }
 
@@ -470,7 +470,7 @@ impl Publication {
 
     /// The kinds that could not be watched for a while, for the owner. Kinds that may not be watched are missing
     /// rights, and kinds that could never be listed on the service cluster are in `unseen`.
-    pub fn unheard(&self) -> BTreeSet<String> {
+    pub fn unwatched_kinds(&self) -> BTreeSet<String> {
         let state = self.state.read();
         let listed = self.local.iter().filter(|feed| feed.is_complete());
         let feeds = listed.chain(state.remote.values().flatten());
@@ -479,7 +479,9 @@ impl Publication {
             let health = feed.health();
             let since = health.since.filter(|_| !health.forbidden)?;
             let (kind, place) = (feed.table().kind(), self.place(feed.table().side()));
-            let problem = health.problem.filter(|_| since.elapsed() >= UNHEARD)?;
+            let problem = health
+                .problem
+                .filter(|_| since.elapsed() >= UNWATCHED_AFTER)?;
             Some(format!("{} {place}: {problem}", kind.kind))
         });
         told.collect()
@@ -539,7 +541,10 @@ impl Publication {
     /// The subjects that an object concerns: as the object itself, its copy, or something that it depends on.
     pub fn concerned(&self, source: &SourceId, change: &Change) -> HashSet<SubjectId> {
         let key = &change.key;
-        let mut concerned = self.asking(change);
+        let mut concerned = {
+            let state = self.state.read();
+            state.related.index.dependents(key, &change.object)
+        };
         if key.side == self.sides.kcp {
             if key.kind == self.remote_kind {
                 concerned.insert(self.subject(key));
@@ -593,7 +598,7 @@ impl Publication {
     }
 
     /// Whether requests are still sent for it; otherwise the reason.
-    pub fn goes_on(&self) -> Result<(), String> {
+    pub fn check_active(&self) -> Result<(), String> {
         if self.is_stopped() {
             return Err("superseded".to_owned());
         }

@@ -137,7 +137,7 @@ impl Publishing {
     }
 
     /// Handles an event of a published resource or of a CRD.
-    pub fn heard(&self, change: &Change) {
+    pub fn handle(&self, change: &Change) {
         if change.key.kind == published_resource_kind() {
             self.wake(&change.key.name);
         } else if let Some((_, group)) = change.key.name.split_once('.') {
@@ -161,8 +161,8 @@ impl Publishing {
                 self.introduce(&key.name, &object);
             }
         }
-        self.tell_members();
-        self.tell_kinds();
+        self.send_members();
+        self.update_published_kinds();
     }
 
     /// Starts writing, after schemas were only computed on behalf of another agent.
@@ -183,7 +183,7 @@ impl Publishing {
             known.member.progress = Progress::Pending;
             self.wake(name);
         }
-        self.tell_members();
+        self.send_members();
         self.dispatch.begin();
         for publication in self.dispatch.running().values() {
             self.again(publication);
@@ -269,8 +269,8 @@ impl Publishing {
         self.wake_others(name, known.publisher.as_ref());
         self.schemas.forget(&known.uid);
         self.conditions.forget(&known.uid);
-        self.tell_members();
-        self.tell_kinds();
+        self.send_members();
+        self.update_published_kinds();
     }
 
     /// Registers it before anything is looked up.
@@ -318,7 +318,7 @@ impl Publishing {
     async fn follow(self: &Arc<Self>, name: &Arc<str>, object: &Object) -> Outcome {
         self.introduce(name, object);
         let outcome = self.followed(name, object).await;
-        self.tell_kinds();
+        self.update_published_kinds();
         outcome
     }
 
@@ -425,7 +425,7 @@ impl Publishing {
             return Outcome::Settled;
         }
         self.put_to_work(name, object, manifest, settled);
-        self.hear_approval(name, object);
+        self.apply_approvals(name, object);
         Outcome::Settled
     }
 
@@ -570,7 +570,7 @@ impl Publishing {
         if !self.still(&name, &publication, start) {
             return;
         }
-        self.tell_kinds();
+        self.update_published_kinds();
         if self.dispatch.is_at_work() {
             info!(publishedresource = %name, "started syncing its objects");
         }
@@ -597,7 +597,7 @@ impl Publishing {
     /// Watches the current endpoints.
     pub fn attach(&self, publication: &Publication) {
         for source in publication.attach(&self.workspaces.endpoints(), &self.watches) {
-            if publication.sees(&source) {
+            if publication.has_synced(&source) {
                 self.dispatch.initial(publication, &source, None);
             }
         }
@@ -614,19 +614,19 @@ impl Publishing {
         self.report(known);
         drop(all);
         if differs {
-            self.tell_members();
+            self.send_members();
         }
     }
 
     /// Releases deletions that the owner approved.
-    fn hear_approval(&self, name: &Arc<str>, published: &Object) {
+    fn apply_approvals(&self, name: &Arc<str>, published: &Object) {
         let running = self
             .known
             .lock()
             .get(name)
             .and_then(|known| known.running.clone());
         if let Some(publication) = running
-            && approvals::hear(&self.brakes, &publication.local_kind, published)
+            && approvals::apply(&self.brakes, &publication.local_kind, published)
         {
             info!(publishedresource = %name, "held deletions were approved");
             self.dispatch.again(&publication);
@@ -654,7 +654,9 @@ impl Publishing {
         known.facts.held =
             running.and_then(|running| approvals::held(&self.brakes, &running.local_kind));
         known.facts.unseen = running.map(|running| running.unseen()).unwrap_or_default();
-        known.facts.unheard = running.map(|running| running.unheard()).unwrap_or_default();
+        known.facts.unwatched_kinds = running
+            .map(|running| running.unwatched_kinds())
+            .unwrap_or_default();
         known.facts.missing_rights = running.map(|running| running.refused()).unwrap_or_default();
         known.facts.unaccepted = running
             .map(|running| running.unaccepted())
@@ -669,12 +671,12 @@ impl Publishing {
         self.conditions
             .report(&known.uid, &member.name, &known.facts);
         if let (None, Some(held)) = (held_before, &known.facts.held) {
-            self.tell_of_held(&member.name, held);
+            self.report_held_deletions(&member.name, held);
         }
     }
 
     /// Sends an event to the owner, once for each time that deletions begin to be held.
-    fn tell_of_held(&self, name: &str, held: &HeldDeletions) {
+    fn report_held_deletions(&self, name: &str, held: &HeldDeletions) {
         let key = self.published.table().scope("").key(None, name);
         let Seen::Present(about) = self.cache.get(&key) else {
             return;
@@ -704,7 +706,7 @@ impl Publishing {
     }
 
     /// Updates conditions whenever the state of the export or the held deletions change.
-    pub async fn report_standing(self: Arc<Self>) {
+    pub async fn watch_export_status(self: Arc<Self>) {
         let mut standing = self.standing.clone();
         let mut owners = self.owners.subscribe();
         let mut ticks = tokio::time::interval(LOOK_ROUND);
@@ -724,7 +726,7 @@ impl Publishing {
 
     /// Updates the published kinds, by which passes recognise copies of other publications. The copies of a kind are
     /// unknown until its publication starts.
-    fn tell_kinds(&self) {
+    fn update_published_kinds(&self) {
         let known = self.known.lock();
         let published = known.values().filter_map(|known| {
             let at_work = self.dispatch.publication(&known.uid);
@@ -752,7 +754,7 @@ impl Publishing {
         }
     }
 
-    fn tell_members(&self) {
+    fn send_members(&self) {
         let known = self.known.lock();
         let members: Arc<[Member]> = known.values().map(|known| known.member.clone()).collect();
         self.members.send_if_modified(|told| {

@@ -32,9 +32,9 @@ use hawser_sync::Question;
 use hawser_sync::{FingerprintSource, Key, Report};
 use kube_lang::object::{Gvk, Object};
 
-mod quieting;
+mod quiet;
 
-use quieting::Quieting;
+use quiet::QuietTracker;
 
 /// The state that all published resources share. One for each process.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct RelatedShared {
     /// The agent's namespace: memories are only there, whatever other objects claim.
     namespace: Arc<str>,
     ledger: Ledger,
-    quieting: Quieting,
+    quiet: QuietTracker,
     published: RwLock<Arc<[PublishedKind]>>,
 }
 
@@ -51,14 +51,14 @@ impl RelatedShared {
         Self {
             namespace: namespace.into(),
             ledger: Ledger::default(),
-            quieting: Quieting::default(),
+            quiet: QuietTracker::default(),
             published: RwLock::default(),
         }
     }
 
     /// Takes in the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even
     /// if no entry names them any more.
-    pub fn heard(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
+    pub fn learn_claims(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
         let secret = &change.object;
         let is_ours = change.key.kind == secret_kind()
             && change.key.namespace.as_ref() == Some(&self.namespace);
@@ -79,7 +79,7 @@ impl RelatedShared {
         };
         let ends: Vec<_> = match change.what {
             What::Gone => Vec::new(),
-            _ if !memory::codec::tells_of_related(secret) => return,
+            _ if !memory::codec::has_related(secret) => return,
             What::Initial | What::Changed => memory::codec::copies(secret)
                 .iter()
                 .filter_map(|(id, copy)| {
@@ -130,7 +130,7 @@ impl RelatedShared {
             kinds,
             ledger: &self.ledger,
             published,
-            quiet: &self.quieting,
+            quiet: &self.quiet,
         }
     }
 }
@@ -151,7 +151,7 @@ pub(super) struct RelatedState {
     local: ByKind,
     remote: HashMap<SourceId, ByKind>,
     /// The reverse index: the subjects that asked for an object.
-    index: ReverseIndex<SubjectId>,
+    pub(super) index: ReverseIndex<SubjectId>,
     /// Set when passes no longer wait for kinds that are not served.
     begun: bool,
     /// Incremented whenever passes would have another result although no object has changed.
@@ -163,7 +163,7 @@ pub(super) struct RelatedState {
 }
 
 /// Makes editions unique within the process.
-static EDITIONS: AtomicU64 = AtomicU64::new(0);
+static NEXT_EDITION: AtomicU64 = AtomicU64::new(0);
 
 /// Whether an object of a workspace still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub enum Presence {
 }
 
 /// The time for which passes wait for the discovery of kinds after a published resource starts.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_WAIT: Duration = Duration::from_secs(3);
 /// The interval at which kinds without a watch are polled.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(10);
@@ -201,7 +201,7 @@ impl RelatedState {
             remote: HashMap::new(),
             index: ReverseIndex::default(),
             begun: false,
-            edition: EDITIONS.fetch_add(1 << 32, Ordering::Relaxed),
+            edition: NEXT_EDITION.fetch_add(1 << 32, Ordering::Relaxed),
             defined: None,
             asked: Instant::now(),
         };
@@ -301,7 +301,7 @@ impl RelatedState {
     }
 
     /// Whether everything that can be known is known; kinds without a watch are read.
-    pub(super) fn sees(&self, source: &SourceId) -> bool {
+    pub(super) fn has_synced(&self, source: &SourceId) -> bool {
         let settled = |watch: &Arc<SharedWatch>| {
             let health = watch.health();
             health.complete || health.problem.is_some()
@@ -444,20 +444,14 @@ impl Publication {
     }
 
     /// The subjects that refer to objects without a watch.
-    fn asking_for_unwatched(&self) -> HashSet<SubjectId> {
+    fn dependents_on_unwatched(&self) -> HashSet<SubjectId> {
         let state = self.state.read();
         let watches = state.related.watches();
         let unwatched = watches.filter(|watch| !watch.is_complete());
         let index = &state.related.index;
         unwatched
-            .flat_map(|watch| index.asking_of(watch.table().side(), watch.table().kind()))
+            .flat_map(|watch| index.dependents_on_kind(watch.table().side(), watch.table().kind()))
             .collect()
-    }
-
-    /// The subjects that this object is related to, or would be.
-    pub(super) fn asking(&self, change: &Change) -> HashSet<SubjectId> {
-        let index = &self.state.read().related.index;
-        index.asking(&change.key, &change.object)
     }
 }
 
@@ -478,7 +472,7 @@ impl Publishing {
             let all = {
                 let related = &mut publication.state.write().related;
                 let unknown = !related.unknown(publication.compiled()).is_empty();
-                related.begun |= !unknown || began.elapsed() >= PATIENCE;
+                related.begun |= !unknown || began.elapsed() >= MAX_WAIT;
                 !unknown && related.watches().all(|watch| watch.is_complete())
             };
             let all = all && !self.workspaces.endpoints().is_empty();
@@ -494,16 +488,16 @@ impl Publishing {
             }
             let again = learned || all != watched;
             // A watch that fails for the first time is settled by that, and no event tells of it.
-            let sees: HashSet<_> = publication.seen().into_iter().collect();
-            for source in sees
+            let synced: HashSet<_> = publication.synced_endpoints().into_iter().collect();
+            for source in synced
                 .iter()
                 .filter(|source| again || !seen.contains(*source))
             {
                 self.dispatch.initial(&publication, source, None);
             }
-            seen = sees;
+            seen = synced;
             if !again && !all {
-                let asking = publication.asking_for_unwatched();
+                let asking = publication.dependents_on_unwatched();
                 for id in asking {
                     self.dispatch.look_at(id);
                 }
@@ -521,7 +515,7 @@ impl Publishing {
 
     /// Every subject of a publication that can be queued.
     pub(super) fn again(&self, publication: &Publication) {
-        for source in publication.seen() {
+        for source in publication.synced_endpoints() {
             self.dispatch.initial(publication, &source, None);
         }
     }

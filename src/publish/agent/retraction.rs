@@ -4,7 +4,7 @@
 //! They run before the first request of a retraction, whichever object it concerns. Related copies and the finalizers
 //! of originals are part of their subject.
 
-use super::bonds::Bond;
+use super::binding_reader::BindingState;
 use super::passes::ObjectPass;
 use super::publication::secret_kind;
 use hawser_sync::{Key, Request};
@@ -24,11 +24,14 @@ pub struct Retraction {
 impl ObjectPass {
     /// Begins a round with the current published object. Returns whether copies stay in any case.
     pub(super) fn begin_round(&self, anchor: Option<&Object>) -> bool {
-        let bond = self.bond.get().and_then(|bond| bond.as_ref().ok());
-        let leaves = match bond {
-            Some(Bond::Unbinding) => true,
-            Some(Bond::Deleted) => false,
-            Some(Bond::Bound) | None => !self.passes.workspaces.is_bound(&self.id.cluster),
+        let binding_state = self
+            .binding_state
+            .get()
+            .and_then(|binding_state| binding_state.as_ref().ok());
+        let leaves = match binding_state {
+            Some(BindingState::Unbinding) => true,
+            Some(BindingState::Deleted) => false,
+            Some(BindingState::Bound) | None => !self.passes.workspaces.is_bound(&self.id.cluster),
         };
         let keeps = leaves && self.publication.compiled().keeps_on_unbind();
         *self.retraction.lock() = Retraction {
@@ -41,7 +44,7 @@ impl ObjectPass {
 
     /// Whether a request deletes or releases something. Writes to the published object itself and to its memory follow
     /// from that, or are independent of it.
-    pub(super) fn takes_back(&self, request: &Request, retracts: bool) -> bool {
+    pub(super) fn is_retraction(&self, request: &Request, retracts: bool) -> bool {
         let Some(key) = request.key().filter(|_| request.writes()) else {
             return false;
         };

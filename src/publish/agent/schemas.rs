@@ -17,7 +17,7 @@ use crate::publish::compiled::Types;
 use crate::publish::marks;
 use crate::publish::names;
 use crate::publish::projection;
-use crate::publish::related::strays;
+use crate::publish::related::dangling_references;
 use crate::publish::schema::{self, PublishedSchema};
 use crate::publish::types::PublishedResourceSpec;
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
@@ -136,7 +136,7 @@ impl Schemas {
             Ok(_) => {
                 self.told.lock().remove(&manifest.uid);
             }
-            Err(error) => self.tell(manifest, error).await,
+            Err(error) => self.report_problem(manifest, error).await,
         }
         settled
     }
@@ -174,7 +174,7 @@ impl Schemas {
 
     /// Reports a problem to the owner by an event, once for each problem. A server without response is nothing that an
     /// owner could change.
-    async fn tell(&self, manifest: &Manifest, error: &SchemaError) {
+    async fn report_problem(&self, manifest: &Manifest, error: &SchemaError) {
         if error.retry_policy() == RetryPolicy::Retry {
             return;
         }
@@ -283,7 +283,7 @@ impl Schemas {
                 crd.metadata.name, types.local.version
             ));
         }
-        warnings.extend(strays(spec, crd).iter().map(|stray| {
+        warnings.extend(dangling_references(spec, crd).iter().map(|stray| {
             let field = &stray.field;
             format!("{field}: {}", stray.explain())
         }));

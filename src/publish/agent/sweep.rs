@@ -21,7 +21,7 @@ use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Cache, Table};
-use hawser_runtime::cluster::wire;
+use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Answer, Failure, Found, Key, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
@@ -41,6 +41,7 @@ pub struct Sweep {
     pub agent: String,
     pub sides: Sides,
     pub cache: Arc<Cache>,
+    pub client: Arc<GuardedClient>,
     pub dispatch: Arc<Dispatch>,
     pub router: Arc<PublishRouter>,
     pub workspaces: Arc<Workspaces>,
@@ -78,7 +79,7 @@ impl Sweep {
             }
             for (remote, key, secret) in self.states_without_object(publication).await {
                 // What it still tells of is let go by a pass, or by nobody.
-                if memory::codec::tells_of_related(&secret) {
+                if memory::codec::has_related(&secret) {
                     let anchor = self.anchor(publication, &remote);
                     self.dispatch.look_at(publication.subject(&anchor));
                     continue;
@@ -134,9 +135,9 @@ impl Sweep {
         let is_left = states.is_complete()
             && agent.is_none_or(|agent| agent == self.agent)
             && kind == *publication.remote_kind
-            && source.is_some_and(|source| publication.sees(&source))
+            && source.is_some_and(|source| publication.has_synced(&source))
             && self.cache.get(&self.anchor(publication, &remote)) == Seen::Absent
-            && (memory::codec::tells_of_related(secret)
+            && (memory::codec::has_related(secret)
                 || self.copies(publication, &remote) == Found::All(Vec::new()));
         is_left.then_some(remote)
     }
@@ -154,33 +155,31 @@ impl Sweep {
     async fn delete(&self, publication: &Publication, remote: &Remote, key: Key, secret: &Object) {
         let anchor = self.anchor(publication, remote);
         let workspace = remote.cluster.as_str().into();
-        let goes_on = || publication.goes_on();
+        let check_active = || publication.check_active();
         let send = async |request: &Request| {
-            wire::send(&*self.router, Some(&workspace), &goes_on, request).await
+            let (client, router) = (&self.client, &*self.router);
+            let sent = client
+                .send(router, Some(&workspace), &check_active, request)
+                .await;
+            sent.ok().map(|(answer, _)| answer)
         };
         let read = send(&Request::Read { key: anchor }).await;
-        let Some(uid) = secret.uid().filter(|_| read == Answer::Gone) else {
+        let Some(uid) = secret.uid().filter(|_| read == Some(Answer::Gone)) else {
             return;
         };
         let name = Arc::clone(&key.name);
-        let request = Request::Delete {
-            key,
-            uid: uid.into(),
-        };
-        let answer = send(&request).await;
-        self.cache.learn(&request, &answer);
-        match answer {
-            Answer::Gone | Answer::Object(_) => {
+        match send(&Request::delete(key, uid)).await {
+            Some(Answer::Gone | Answer::Object(_)) => {
                 info!(secret = %name, workspace = remote.cluster, "deleted the state Secret of an object that is gone");
             }
-            Answer::Failed(Failure::Forbidden(why)) => {
+            Some(Answer::Failed(Failure::Forbidden(why))) => {
                 self.forbidden.store(true, Ordering::Relaxed);
                 warn!(
                     why,
                     "state Secrets of deleted objects stay: the agent may not delete Secrets"
                 );
             }
-            Answer::Failed(_) | Answer::Listed(_) => {}
+            Some(Answer::Failed(_) | Answer::Listed(_)) | None => {}
         }
     }
 }

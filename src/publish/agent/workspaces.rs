@@ -211,7 +211,7 @@ impl Workspaces {
             _ if is_ready(&change.object) => Binding::Ready,
             _ => Binding::Pending,
         };
-        match bindings.heard(cluster, &change.key.name, binding) {
+        match bindings.observe(cluster, &change.key.name, binding) {
             Engagement::Same => {}
             Engagement::Leaving => {
                 info!(cluster = %cluster, "a workspace is unbinding");

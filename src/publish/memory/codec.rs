@@ -64,7 +64,7 @@ struct Record {
     copy: Copy,
     /// The copy that was out of sight when the next one was about to be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    lost: Option<Lost>,
+    lost: Option<StoredLostCopy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     announced: Option<Announcement>,
 }
@@ -86,7 +86,7 @@ enum Copy {
 
 /// The uid of a copy, and how it became one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Lost {
+enum StoredLostCopy {
     Created(String),
     Adopted(String),
 }
@@ -295,7 +295,7 @@ fn put(
         sum: None,
         digests: BTreeMap::new(),
         copy: Copy::of(&entry.copy),
-        lost: Lost::of(&entry.copy),
+        lost: StoredLostCopy::of(&entry.copy),
         announced: entry.pending.as_ref().map(Announcement::of),
     };
     if let Some(snapshot) = &entry.snapshot {
@@ -419,7 +419,7 @@ fn pack(text: &str) -> Vec<u8> {
 }
 
 /// Whether a memory has related objects.
-pub fn tells_of_related(stored: &Object) -> bool {
+pub fn has_related(stored: &Object) -> bool {
     let text = bytes(stored, RECORDS).unwrap_or_default();
     // As it stands in the name of a link, which is a text within a text.
     let mark = br#"\"related\":"#;
@@ -477,7 +477,7 @@ impl Copy {
     }
 }
 
-impl Lost {
+impl StoredLostCopy {
     fn of(record: &CopyRecord) -> Option<Self> {
         let CopyRecord::Intended { lost, .. } = record else {
             return None;
@@ -507,7 +507,7 @@ impl Record {
             Copy::Unrecorded => CopyRecord::Unrecorded,
             Copy::Intended(place) => CopyRecord::Intended {
                 key: place.key(),
-                lost: self.lost.as_ref().map(Lost::read),
+                lost: self.lost.as_ref().map(StoredLostCopy::read),
             },
             Copy::Created(place, uid) => CopyRecord::Created {
                 key: place.key(),

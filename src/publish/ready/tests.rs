@@ -204,7 +204,7 @@ fn an_export_that_lacks_it_held_deletions_and_missing_rights_are_told_with_what_
          Thing: things is forbidden",
     );
     let facts = Facts {
-        unheard: BTreeSet::from(["Thing in kcp: 500".to_owned()]),
+        unwatched_kinds: BTreeSet::from(["Thing in kcp: 500".to_owned()]),
         ..published()
     };
     check(

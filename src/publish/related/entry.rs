@@ -74,7 +74,7 @@ pub struct Authors {
 
 /// Who determines the names of an entry, and its namespaces if the entry sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct NameAuthors {
     pub names: Authors,
     pub namespaces: Option<Authors>,
 }
@@ -95,7 +95,7 @@ pub(super) enum Values {
 
 #[derive(Debug)]
 pub(super) struct Selecting {
-    pub(super) labels: Vec<(Word, Word)>,
+    pub(super) labels: Vec<(LabelText, LabelText)>,
     pub(super) expressions: Selector,
     pub(super) rewrite: NameRule,
     /// Who determines the selected labels.
@@ -104,7 +104,7 @@ pub(super) struct Selecting {
 
 /// A label's key or value.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum LabelText {
     Plain(String),
     Template(Template),
 }
@@ -194,7 +194,7 @@ impl Values {
                 rewriting: Some(rewriting),
                 ..
             } if rewriting.author == Author::Owner => everywhere(Author::Owner),
-            Self::Reference { path, .. } if is_plainly_below_status(path) => {
+            Self::Reference { path, .. } if is_plain_status_path(path) => {
                 everywhere(Author::Status)
             }
             Self::Reference { .. } => everywhere(Author::Consumer),
@@ -217,9 +217,11 @@ impl Selecting {
     fn of(spec: &SelectorSpec, engine: Engine) -> Option<Self> {
         let word = |text: &String| {
             if template::has_actions(text) {
-                Template::compile(engine, text).ok().map(Word::Template)
+                Template::compile(engine, text)
+                    .ok()
+                    .map(LabelText::Template)
             } else {
-                Some(Word::Plain(text.clone()))
+                Some(LabelText::Plain(text.clone()))
             }
         };
         let labels = spec
@@ -343,9 +345,9 @@ impl Entry {
     }
 
     /// Who determines its names and namespaces.
-    pub fn words(&self) -> Words {
+    pub fn name_authors(&self) -> NameAuthors {
         let of = |values: &Values| values.authors(self.origin);
-        Words {
+        NameAuthors {
             names: of(&self.names),
             namespaces: self.namespaces.as_ref().map(of),
         }
@@ -364,9 +366,9 @@ impl Author {
     /// The text for owners.
     pub fn in_words(self) -> &'static str {
         match self {
-            Self::Owner => "the owner's words",
-            Self::Status => "what the status says",
-            Self::Consumer => "consumers' words",
+            Self::Owner => "the owner",
+            Self::Status => "the status",
+            Self::Consumer => "consumers",
         }
     }
 }
@@ -394,7 +396,7 @@ fn owner_if(own: bool) -> Author {
 
 /// Whether a path leads into the status for every object: it has no queries, pipes or modifiers, by which paths can
 /// lead anywhere.
-fn is_plainly_below_status(path: &str) -> bool {
+fn is_plain_status_path(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     path.starts_with("status.") && path.chars().all(plain)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::identity::Identity;
 use super::links::refused_entry;
-use super::{Authors, Entry, PRIMARY, Words};
+use super::{Authors, Entry, NameAuthors, PRIMARY};
 use crate::publish::marks::Remote;
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
@@ -18,7 +18,7 @@ use hawser_sync::{Source, Subject};
 pub struct Lead {
     pub entry: String,
     pub origin: Origin,
-    pub words: Words,
+    pub authors: NameAuthors,
     pub end: End,
 }
 
@@ -44,7 +44,7 @@ pub fn leads(
         let lead = |end| Lead {
             entry: entry.identifier.clone(),
             origin: entry.origin,
-            words: entry.words(),
+            authors: entry.name_authors(),
             end,
         };
         let before = all.len();
@@ -81,9 +81,9 @@ impl Lead {
             Origin::Kcp => "kcp",
             Origin::Service => "service",
         };
-        let mut value = json!({"entry": self.entry, "origin": origin, "words": {
-            "names": self.words.names.as_json(),
-            "namespaces": self.words.namespaces.map(Authors::as_json),
+        let mut value = json!({"entry": self.entry, "origin": origin, "authors": {
+            "names": self.authors.names.as_json(),
+            "namespaces": self.authors.namespaces.map(Authors::as_json),
         }});
         match &self.end {
             End::Copy { original, copy } => {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::RelatedEnds;
+use super::claim_visibility::has_ended;
 use super::entry::Entry;
 use super::identity::Identity;
 use super::ledger::{Claimant, Ledger, Wish};
 use super::links::{count, policy};
 use super::rules::LeftRules;
-use super::sight::has_ended;
 use crate::publish::compiled::Compiled;
 use crate::publish::rules::{ObjectRules, PRIMARY};
 use hawser_sync::Freshness;
@@ -32,7 +32,7 @@ pub(super) struct Left<'a> {
 
 /// The remains of an object that is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stays {
+pub(super) enum Remains {
     #[default]
     Nothing,
     /// A copy that somebody may have meant to keep.
@@ -40,7 +40,7 @@ pub(super) enum Stays {
 }
 
 /// The reason why an original is absent.
-pub(super) enum Away {
+pub(super) enum Absence {
     /// It was seen to end, or exists.
     No,
     /// It is hidden, or could not be read.
@@ -105,26 +105,26 @@ impl Left<'_> {
     }
 
     /// The reason why the original of a link is absent.
-    pub(super) fn away(&self, identity: &Identity) -> Away {
+    pub(super) fn away(&self, identity: &Identity) -> Absence {
         let source = self.source(identity);
         let view = self.view;
         if view.get(&source) != Seen::Absent {
-            return Away::No;
+            return Absence::No;
         }
         if identity.hold().is_some() {
             return if view.ended(&source) {
-                Away::No
+                Absence::No
             } else {
-                Away::Hidden
+                Absence::Hidden
             };
         }
         if view.freshness(&source) == Freshness::Live {
-            return Away::No;
+            return Absence::No;
         }
         let read = Request::Read { key: source };
         match view.note(&read) {
-            None => Away::Unread(read),
-            Some(_) => Away::Hidden,
+            None => Absence::Unread(read),
+            Some(_) => Absence::Hidden,
         }
     }
 
@@ -159,14 +159,14 @@ impl Left<'_> {
 
     /// The links of an object that is gone, while originals may still have a finalizer for it: hidden ones are
     /// released, and if a copy of the object stays, only those in deletion.
-    pub(super) fn afterwards(&self) -> Result<(Vec<Link>, Stays), Vec<Request>> {
+    pub(super) fn afterwards(&self) -> Result<(Vec<Link>, Remains), Vec<Request>> {
         let copies = self
             .view
             .find(&self.rules.local_scope(), &self.rules.remote().marked());
         let stays = match copies {
-            Found::All(none) if none.is_empty() => Stays::Nothing,
-            Found::All(_) => Stays::Copy,
-            Found::Unknown => return Ok((Vec::new(), Stays::Copy)),
+            Found::All(none) if none.is_empty() => Remains::Nothing,
+            Found::All(_) => Remains::Copy,
+            Found::Unknown => return Ok((Vec::new(), Remains::Copy)),
         };
         let holds = self
             .records()
@@ -175,7 +175,7 @@ impl Left<'_> {
             return Ok((Vec::new(), stays));
         }
         let links = self.records().map(|(id, identity, copy)| {
-            let over = stays == Stays::Nothing || self.is_dying(&identity);
+            let over = stays == Remains::Nothing || self.is_dying(&identity);
             let goes = identity.hold().is_some() && over;
             let mut link = self.link(id, &identity, copy, !goes);
             if !goes {

@@ -7,8 +7,8 @@ use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
 use super::ledger::{Claimant, Ledger, Wish};
-use super::left::{Away, Left};
-use super::resolve::{Ground, RelatedNames, Resolved, Trouble};
+use super::left::{Absence, Left};
+use super::resolve::{RelatedNames, ResolveInputs, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
 use super::{PublishedKind, RelatedEnds, RelatedKind, Surroundings};
 use crate::publish::compiled::Compiled;
@@ -232,7 +232,7 @@ impl Making<'_> {
         local: &Object,
     ) -> Result<(Resolved, (RelatedKind, RelatedKind)), Trouble> {
         let (source, target) = self.kinds(entry)?;
-        let ground = Ground {
+        let ground = ResolveInputs {
             remote: self.anchor,
             local,
             cluster: &self.rules.remote().cluster,
@@ -425,9 +425,9 @@ impl Making<'_> {
                 continue;
             }
             match left.away(&identity) {
-                Away::No => continue,
-                Away::Hidden => {}
-                Away::Unread(read) => made.needs.push(read),
+                Absence::No => continue,
+                Absence::Hidden => {}
+                Absence::Unread(read) => made.needs.push(read),
             }
             made.waiting.insert(id.clone());
         }

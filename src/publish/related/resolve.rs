@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::entry::{Entry, NameRule, Selecting, Values, Word};
+use super::entry::{Entry, LabelText, NameRule, Selecting, Values};
 use crate::publish::names;
 use crate::publish::types::Origin;
 use hawser_sync::Labels;
@@ -19,7 +19,7 @@ use kube_lang::template::Template;
 pub const FAN_OUT: usize = 64;
 
 /// The inputs of resolving.
-pub(super) struct Ground<'a> {
+pub(super) struct ResolveInputs<'a> {
     /// The published object in its workspace, and its copy on the service cluster.
     pub(super) remote: &'a Object,
     pub(super) local: &'a Object,
@@ -75,7 +75,7 @@ impl Most {
 /// Go's rendering of a missing field: there is no value yet.
 const NO_VALUE: &str = "<no value>";
 
-impl Ground<'_> {
+impl ResolveInputs<'_> {
     fn on(&self, origin: Origin) -> &Object {
         match origin {
             Origin::Kcp => self.remote,
@@ -275,9 +275,9 @@ impl Ground<'_> {
     /// The labels to select by. They are made anew for each object and not kept.
     fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
         let data = Cell::new(None);
-        let word = |word: &Word| match word {
-            Word::Plain(text) => Ok(text.clone()),
-            Word::Template(template) => {
+        let word = |word: &LabelText| match word {
+            LabelText::Plain(text) => Ok(text.clone()),
+            LabelText::Template(template) => {
                 let all = data.take().unwrap_or_else(|| self.both());
                 let text = render(template, &all);
                 data.set(Some(all));

@@ -10,7 +10,7 @@ use crate::publish::types::{PublishedResourceSpec, RelatedObjectSpec};
 
 /// A path that leads nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct DanglingReference {
     /// Such as `spec.related[0].object.reference.path`.
     pub field: String,
     pub path: String,
@@ -23,7 +23,7 @@ pub struct Stray {
 /// The number of fields that are suggested.
 const NAMED: usize = 12;
 
-impl Stray {
+impl DanglingReference {
     /// The problem, and the existing fields.
     pub fn explain(&self) -> String {
         let mut said = format!(
@@ -39,7 +39,7 @@ impl Stray {
 }
 
 /// The references of all entries that lead nowhere in any version of the published kind.
-pub fn strays(spec: &PublishedResourceSpec, crd: &Crd) -> Vec<Stray> {
+pub fn dangling_references(spec: &PublishedResourceSpec, crd: &Crd) -> Vec<DanglingReference> {
     let schemas: Vec<_> = crd.spec.versions.iter().map(schema).collect();
     let mut found = Vec::new();
     for (index, entry) in spec.related.iter().enumerate() {
@@ -65,14 +65,14 @@ fn schema(version: &CrdVersion) -> Value {
     schema.unwrap_or_default()
 }
 
-fn stray(schemas: &[Value], path: &str, field: String) -> Option<Stray> {
+fn stray(schemas: &[Value], path: &str, field: String) -> Option<DanglingReference> {
     let parts: Vec<&str> = path.split('.').collect();
     let missing = schemas.iter().map(|schema| missing(schema, &parts));
     let (depth, instead) = missing
         .collect::<Option<Vec<_>>>()?
         .into_iter()
         .max_by_key(|(depth, _)| *depth)?;
-    Some(Stray {
+    Some(DanglingReference {
         field,
         path: path.to_owned(),
         part: parts[..=depth].join("."),
@@ -164,7 +164,7 @@ mod tests {
 
     #[track_caller]
     fn check(schemas: &[Value], path: &str, part: Option<&str>) {
-        let found = strays(&spec(path), &crd(schemas));
+        let found = dangling_references(&spec(path), &crd(schemas));
         let found: Vec<_> = found.iter().map(|stray| &*stray.part).collect();
         assert_eq!(found, part.into_iter().collect::<Vec<_>>(), "{path}");
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn it_is_told_what_there_is() {
-        let found = strays(&spec("spec.secertName"), &crd(&[schema()]));
+        let found = dangling_references(&spec("spec.secertName"), &crd(&[schema()]));
         assert_eq!(found[0].field, "spec.related[0].object.reference.path");
         assert_eq!(
             found[0].explain(),

@@ -188,8 +188,8 @@ struct Window<K> {
     keys: HashSet<K>,
     tenants: HashMap<Arc<str>, Loss>,
     /// The number of copies, and of tenants.
-    totals: Peak,
-    populations: Peak,
+    totals: SlidingMaximum,
+    populations: SlidingMaximum,
 }
 
 /// Deletions of one tenant within the window.
@@ -202,7 +202,7 @@ struct Loss {
 
 /// The numbers of the window that can be its maximum: they decrease, so the first is the largest.
 #[derive(Clone, Debug, Default)]
-struct Peak(VecDeque<(Duration, usize)>);
+struct SlidingMaximum(VecDeque<(Duration, usize)>);
 
 /// The vote of a tenant that loses all copies.
 const WHOLE: u64 = 1_000_000;
@@ -220,8 +220,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
                 gone: VecDeque::new(),
                 keys: HashSet::new(),
                 tenants: HashMap::new(),
-                totals: Peak::default(),
-                populations: Peak::default(),
+                totals: SlidingMaximum::default(),
+                populations: SlidingMaximum::default(),
             },
             causes: Vec::new(),
             holds: Vec::new(),
@@ -271,8 +271,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         }
         whys.retain(|why| !self.is_approved(key, why));
         if whys.is_empty() && !self.is_approved(key, &Why::Mass) {
-            self.gone.totals.saw(stock.copies, now);
-            self.gone.populations.saw(stock.tenants, now);
+            self.gone.totals.push(stock.copies, now);
+            self.gone.populations.push(stock.tenants, now);
             if self.gone.keys.contains(key) {
                 return Verdict::Go;
             }
@@ -553,8 +553,8 @@ impl Loss {
     }
 }
 
-impl Peak {
-    fn saw(&mut self, number: usize, now: Duration) {
+impl SlidingMaximum {
+    fn push(&mut self, number: usize, now: Duration) {
         while self.0.back().is_some_and(|(_, less)| *less <= number) {
             self.0.pop_back();
         }

@@ -25,12 +25,12 @@ pub type SourceId = Arc<str>;
 
 /// The tables of a kind from one source, each with a part of it.
 type SourceTables = Vec<Arc<Table>>;
-type Shelves = HashMap<(Side, Arc<Gvk>, SourceId), SourceTables>;
+type TablesByKind = HashMap<(Side, Arc<Gvk>, SourceId), SourceTables>;
 
 /// All tables of a process.
 #[derive(Default)]
 pub struct Cache {
-    shelves: RwLock<Shelves>,
+    tables: RwLock<TablesByKind>,
     /// The source of each cluster.
     routes: RwLock<HashMap<(Side, Arc<str>), SourceId>>,
 }
@@ -67,26 +67,26 @@ impl Cache {
         coverage: Coverage,
     ) -> Arc<Table> {
         let table = Arc::new(Table::new(side, kind, source, coverage));
-        let shelf = (side.clone(), Arc::clone(kind), Arc::clone(source));
-        let mut shelves = self.shelves.write();
-        shelves.entry(shelf).or_default().push(Arc::clone(&table));
+        let key = (side.clone(), Arc::clone(kind), Arc::clone(source));
+        let mut tables = self.tables.write();
+        tables.entry(key).or_default().push(Arc::clone(&table));
         table
     }
 
     /// Removes a table; its objects are unknown from now on.
     pub fn remove(&self, table: &Arc<Table>) {
-        self.shelves.write().retain(|_, shelf| {
-            shelf.retain(|other| !Arc::ptr_eq(other, table));
-            !shelf.is_empty()
+        self.tables.write().retain(|_, tables| {
+            tables.retain(|other| !Arc::ptr_eq(other, table));
+            !tables.is_empty()
         });
     }
 
     /// The sizes of the tables, for metrics.
     pub fn sizes(&self) -> Vec<(Side, Arc<Gvk>, Size)> {
         let mut sizes: BTreeMap<(Side, Arc<Gvk>), Size> = BTreeMap::new();
-        for ((side, kind, _), shelf) in &*self.shelves.read() {
+        for ((side, kind, _), tables) in &*self.tables.read() {
             let size = sizes.entry((side.clone(), Arc::clone(kind))).or_default();
-            for table in shelf {
+            for table in tables {
                 *size += table.size();
             }
         }
@@ -128,8 +128,8 @@ impl Cache {
         let Some(source) = self.source(&scope.side, &scope.cluster) else {
             return SourceTables::new();
         };
-        let shelf = (scope.side.clone(), Arc::clone(&scope.kind), source);
-        self.shelves.read().get(&shelf).cloned().unwrap_or_default()
+        let key = (scope.side.clone(), Arc::clone(&scope.kind), source);
+        self.tables.read().get(&key).cloned().unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@
 //! value. Pure.
 
 /// The text before the server's own message in the detail of a refusal.
-const SAID: &str = "refused as invalid: ";
+const REFUSED_PREFIX: &str = "refused as invalid: ";
 /// The separator between the object and its list of problems.
 const LIST: &str = "\" is invalid: ";
 
@@ -16,7 +16,7 @@ const MOST_FIELDS: usize = 20;
 const LONGEST_HEAD: usize = 256;
 
 /// The phrases of API servers for a problem of a field, and whether a value follows each.
-const WRONGS: &[(&str, Value)] = &[
+const PROBLEM_PHRASES: &[(&str, Value)] = &[
     ("Not found", Value::Follows),
     ("Required value", Value::None),
     ("Duplicate value", Value::Follows),
@@ -59,7 +59,7 @@ pub struct Complaint<'t> {
 
 /// Parses the detail of a refusal. `None` for other refusals, and for messages that are not a list of fields.
 pub fn read(detail: &str) -> Option<Complaint<'_>> {
-    let (before, said) = detail.split_once(SAID)?;
+    let (before, said) = detail.split_once(REFUSED_PREFIX)?;
     let (object, list) = said.split_once(LIST)?;
     let (kind, _) = object.split_once(" \"")?;
     if kind.contains(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-') {
@@ -96,7 +96,7 @@ impl Complaint<'_> {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
         };
-        format!("{}{SAID}{}{LIST}{list}", self.before, self.object)
+        format!("{}{REFUSED_PREFIX}{}{LIST}{list}", self.before, self.object)
     }
 }
 
@@ -135,7 +135,7 @@ fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
     if !plausible || path.contains(['"', '{', '}', ',', '\n']) || path.contains(' ') {
         return None;
     }
-    WRONGS.iter().find_map(|(what, value)| {
+    PROBLEM_PHRASES.iter().find_map(|(what, value)| {
         let after = after.strip_prefix(what)?;
         let ends = after.is_empty() || after.starts_with(": ") || after.starts_with(", ");
         ends.then_some((path, *what, *value, after))

@@ -213,7 +213,7 @@ impl Reply {
 pub enum CallError {
     #[error("no answer within {} seconds", .0.as_secs())]
     Timeout(Duration),
-    #[error("out of reach: {0}")]
+    #[error("unreachable: {0}")]
     Unreachable(String),
     /// The response began, but is incomplete.
     #[error("the response was incomplete: {0}")]

@@ -385,10 +385,10 @@ impl Reader {
                 Ok(line) => line?,
                 Err(_) => return Err(Trouble::NotStreamed),
             };
-            self.table.heard();
+            self.table.note_activity();
             let Some(line) = line else {
                 return Err(Trouble::Broken(
-                    "nothing more before the list ended".to_owned(),
+                    "the connection closed before the list was complete".to_owned(),
                 ));
             };
             let Event { kind, object } = read(&line)?;
@@ -443,36 +443,57 @@ impl Reader {
         let patience = self.pace.silence.min(REQUEST_TIMEOUT);
         let mut page = self.selection.connection.page(call, patience).await?;
         while let Some(item) = page.item().await? {
-            self.table.heard();
+            self.table.note_activity();
             let taken = self.take("ADDED", &String::from_utf8_lossy(&item));
             listed.extend(taken.and_then(|(_, key)| key));
         }
-        self.table.heard();
+        self.table.note_activity();
         Ok(page.end()?)
     }
 
     /// Takes in an object from a list or an event, and reports it if it changed. Returns its version, and its key if it
-    /// exists and matches the request.
-    fn take(&mut self, event: &str, object: &str) -> Option<(u64, Option<Key>)> {
-        let shown = self.object(object)?;
-        // What left the selection may be shown as it is now.
+    /// exists and matches the request; `None` for other documents and for objects without a cluster.
+    fn take(&mut self, event: &str, text: &str) -> Option<(u64, Option<Key>)> {
+        let kind = Arc::clone(self.table.kind());
+        let object = document::object(text, &kind)
+            .inspect_err(|problem| debug!(%kind, problem, "the server returned something that is not an object"))
+            .ok()?;
+        let version = version(&object)?;
+        let cluster = match &self.selection.clusters {
+            Clusters::One(cluster) => Arc::clone(cluster),
+            Clusters::Annotation(name) => self.names.get(object.annotation(name)?),
+        };
+        let key = Key {
+            side: self.table.side().clone(),
+            cluster,
+            namespace: object.namespace().map(|name| self.names.get(name)),
+            name: object.name().into(),
+            kind,
+        };
+        let object: Arc<Object> = self.selection.content.cut(object, &key.kind).into();
         let is_deleted = event == "DELETED";
-        let is_wanted = !is_deleted && self.table.accepts(&shown);
+        let is_wanted = !is_deleted && self.table.coverage().accepts(&key, &object);
+        let shown = Listed {
+            key,
+            version,
+            object,
+        };
         let change = if is_deleted {
+            // What left the selection may be shown as it is now.
             self.table.delete(&shown)
         } else if is_wanted {
             self.table.upsert(&shown)
         } else {
             // Something on the way left out what was asked for.
-            let (kind, name) = (self.table.kind(), &*shown.key.name);
-            debug!(%kind, name, "the server returned an object that does not match the request");
+            let Key { kind, name, .. } = &shown.key;
+            debug!(%kind, %name, "the server returned an object that does not match the request");
             None
         };
         // Of a first list all is told when it is whole.
         if let Some(change) = change.filter(|_| self.table.is_complete()) {
             self.handler.changed(&self.table, change);
         }
-        Some((shown.version, is_wanted.then_some(shown.key)))
+        Some((version, is_wanted.then_some(shown.key)))
     }
 
     fn finish(&mut self, listed: &HashSet<Key>, since: u64) -> Result<(), Trouble> {
@@ -499,7 +520,7 @@ impl Reader {
         }
         if finished.first {
             self.table
-                .tell_all(|change| self.handler.changed(&self.table, change));
+                .replay(|change| self.handler.changed(&self.table, change));
         }
         // Before anybody is told: who hears of it asks whether it is so, and may ask at once.
         self.health
@@ -555,7 +576,7 @@ impl Reader {
         let stream = self.selection.connection.stream(call).await?;
         match stream.status {
             200 => {
-                self.table.heard();
+                self.table.note_activity();
                 if std::mem::take(&mut self.blind) {
                     self.recovered();
                 }
@@ -580,7 +601,7 @@ impl Reader {
             let Some(line) = line.map_err(|_| silent)?? else {
                 return Ok(());
             };
-            self.table.heard();
+            self.table.note_activity();
             let Event { kind, object } = read(&line)?;
             match &*kind {
                 "ADDED" | "MODIFIED" | "DELETED" => {
@@ -594,33 +615,6 @@ impl Reader {
             }
             self.recovered();
         }
-    }
-
-    /// The object as tables take it; `None` for other documents and for objects without a cluster.
-    fn object(&mut self, text: &str) -> Option<Listed> {
-        let kind = self.table.kind();
-        let object = document::object(text, kind)
-            .inspect_err(|problem| debug!(%kind, problem, "the server returned something that is not an object"))
-            .ok()?;
-        let version = version(&object)?;
-        let cluster = match &self.selection.clusters {
-            Clusters::One(cluster) => Arc::clone(cluster),
-            Clusters::Annotation(name) => self.names.get(object.annotation(name)?),
-        };
-        let namespace = object.namespace().map(|name| self.names.get(name));
-        let key = Key {
-            side: self.table.side().clone(),
-            kind: Arc::clone(self.table.kind()),
-            cluster,
-            namespace,
-            name: object.name().into(),
-        };
-        let object = self.selection.content.cut(object, self.table.kind());
-        Some(Listed {
-            key,
-            version,
-            object: object.into(),
-        })
     }
 }
 

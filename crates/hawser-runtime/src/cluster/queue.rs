@@ -161,7 +161,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// The next key, as soon as there is one; `None` once the queue is closed. Cancel-safe.
     pub async fn next(&self) -> Option<Work<K>> {
         let shared = &self.shared;
-        let _baton = Baton(&shared.changed);
+        let _wake_next = WakeNext(&shared.changed);
         loop {
             let changed = shared.changed.notified();
             let take = {
@@ -284,9 +284,9 @@ impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Work<K> {
 
 /// Wakes the next worker when one stops waiting, with or without a key: one notification may stand for two changes, and
 /// a worker that leaves may have been the only one that knew when to wake up.
-struct Baton<'a>(&'a Notify);
+struct WakeNext<'a>(&'a Notify);
 
-impl Drop for Baton<'_> {
+impl Drop for WakeNext<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }

@@ -1,17 +1,22 @@
-//! Translates the engine's requests into calls, and responses into answers of the engine.
+//! The client that all dialects send their requests through: it translates requests of the engine into calls, and
+//! responses into answers.
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use super::cache::{Cache, Change};
 use super::connection::{
     AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
 };
 use super::document;
-use hawser_sync::Labels;
-use hawser_sync::{Answer, Failure, Key, Request, Scope};
+use hawser_sync::{
+    Answer, Contest, Contests, Failure, Key, Labels, Request, Scope, Seen, Store as _,
+};
 use kube_lang::object::{Gvk, Object};
 
 /// The endpoint that serves the objects of a scope.
@@ -65,34 +70,71 @@ pub(crate) fn label_query(labels: &Labels) -> String {
     format!("labelSelector={}", segment(&pairs.join(",")))
 }
 
-/// Sends a request to the endpoint of its scope, unless the guard refuses it when its turn has come. Requests of a
-/// tenant have a share of the concurrent calls; those without a tenant have none.
-pub async fn send(
-    router: &dyn Router,
-    tenant: Option<&Arc<str>>,
-    guard: &Guard<'_>,
-    request: &Request,
-) -> Answer {
-    let scope = request.scope();
-    let Some(mut endpoint) = router.endpoint(&scope) else {
-        return nowhere(&scope);
-    };
-    if let Some(tenant) = tenant {
-        endpoint.connection = endpoint.connection.of(tenant);
+/// Sends the requests of all passes over a cache.
+///
+/// A write that another writer undoes each time waits ([`Contests`]). Right before a request leaves the process, the
+/// caller is asked whether it is still wanted, and the connection whether this process may still write. The answer is
+/// in the cache before the caller has it.
+pub struct GuardedClient {
+    pub(crate) cache: Arc<Cache>,
+    contests: Mutex<Contests>,
+    started: Instant,
+}
+
+impl GuardedClient {
+    pub fn new(cache: &Arc<Cache>) -> Arc<Self> {
+        Arc::new(Self {
+            cache: Arc::clone(cache),
+            contests: Mutex::default(),
+            started: Instant::now(),
+        })
     }
-    let key = match request {
-        Request::Find { labels, .. } => return list(&endpoint, &scope, labels).await,
-        Request::Read { key }
-        | Request::Create { key, .. }
-        | Request::Patch { key, .. }
-        | Request::Replace { key, .. }
-        | Request::ReplaceStatus { key, .. }
-        | Request::Delete { key, .. } => key,
-    };
-    let call = call(request, key, &endpoint.resource);
-    match endpoint.connection.call_if(guard, call).await {
-        Ok(reply) => answer(request, key, &reply),
-        Err(error) => unanswered(&error),
+
+    /// Sends a request to the endpoint of its scope; returns the answer, and what it changed in the cache. Requests of
+    /// a tenant have a share of the concurrent calls; those without a tenant have none.
+    pub async fn send(
+        &self,
+        router: &dyn Router,
+        tenant: Option<&Arc<str>>,
+        is_wanted: &Guard<'_>,
+        request: &Request,
+    ) -> Result<(Answer, Vec<Change>), Contest> {
+        let live = match request.key().filter(|_| request.writes()) {
+            Some(key) => self.cache.get(key),
+            None => Seen::Unknown,
+        };
+        let live = match &live {
+            Seen::Present(live) => Some(&**live),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let now = self.started.elapsed();
+        let imposed = self.contests.lock().judge(request, live, now)?;
+        let scope = request.scope();
+        let answer = match router.endpoint(&scope) {
+            None => nowhere(&scope),
+            Some(mut endpoint) => {
+                if let Some(tenant) = tenant {
+                    endpoint.connection = endpoint.connection.of(tenant);
+                }
+                match (request, request.key()) {
+                    (Request::Find { labels, .. }, _) => list(&endpoint, &scope, labels).await,
+                    (_, None) => nowhere(&scope),
+                    (_, Some(key)) => {
+                        let call = call(request, key, &endpoint.resource);
+                        match endpoint.connection.call_if(is_wanted, call).await {
+                            Ok(reply) => answer(request, key, &reply),
+                            Err(error) => unanswered(&error),
+                        }
+                    }
+                }
+            }
+        };
+        if request.writes() && !matches!(answer, Answer::Failed(_)) {
+            let now = self.started.elapsed();
+            self.contests.lock().made(imposed, now);
+        }
+        let changes = self.cache.learn(request, &answer);
+        Ok((answer, changes))
     }
 }
 
@@ -147,12 +189,16 @@ fn call(request: &Request, key: &Key, resource: &str) -> Call {
         Request::ReplaceStatus { object, .. } => {
             Call::put(format!("{one}/status"), object.as_value())
         }
-        Request::Delete { uid, .. } => Call::delete(
-            one,
-            &json!({
-                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": &**uid },
-            }),
-        ),
+        Request::Delete { uid, options, .. } => {
+            let mut options = options.clone();
+            options.insert("apiVersion".into(), "v1".into());
+            options.insert("kind".into(), "DeleteOptions".into());
+            let conditions = options.entry("preconditions").or_insert_with(|| json!({}));
+            if let Some(conditions) = conditions.as_object_mut() {
+                conditions.entry("uid").or_insert_with(|| (**uid).into());
+            }
+            Call::delete(one, &Value::Object(options))
+        }
     }
 }
 

@@ -53,8 +53,8 @@ impl<Id: Clone + Eq + Hash> ReverseIndex<Id> {
                     holders.insert(id.clone());
                 }
                 Question::Marked(scope, labels) => {
-                    let shelf = self.lists.entry(shelf(scope, labels)).or_default();
-                    shelf.entry(id.clone()).or_default().push(labels.clone());
+                    let list = self.lists.entry(list_key(scope, labels)).or_default();
+                    list.entry(id.clone()).or_default().push(labels.clone());
                 }
             }
         }
@@ -75,11 +75,11 @@ impl<Id: Clone + Eq + Hash> ReverseIndex<Id> {
                 }
             }
             Question::Marked(scope, labels) => {
-                let shelf = shelf(scope, labels);
-                if let Some(holders) = self.lists.get_mut(&shelf) {
+                let list = list_key(scope, labels);
+                if let Some(holders) = self.lists.get_mut(&list) {
                     holders.remove(id);
                     if holders.is_empty() {
-                        self.lists.remove(&shelf);
+                        self.lists.remove(&list);
                     }
                 }
             }
@@ -87,7 +87,7 @@ impl<Id: Clone + Eq + Hash> ReverseIndex<Id> {
     }
 
     /// The subjects that asked for anything of a kind on a side.
-    pub fn asking_of(&self, side: &Side, kind: &Gvk) -> HashSet<Id> {
+    pub fn dependents_on_kind(&self, side: &Side, kind: &Gvk) -> HashSet<Id> {
         let objects = self.objects.iter();
         let objects = objects.filter(|(key, _)| key.side == *side && *key.kind == *kind);
         let mut found: HashSet<Id> = objects.flat_map(|(_, ids)| ids).cloned().collect();
@@ -98,7 +98,7 @@ impl<Id: Clone + Eq + Hash> ReverseIndex<Id> {
     }
 
     /// The subjects whose answers include this object.
-    pub fn asking(&self, key: &Key, object: &Object) -> HashSet<Id> {
+    pub fn dependents(&self, key: &Key, object: &Object) -> HashSet<Id> {
         let mut found = self.objects.get(key).cloned().unwrap_or_default();
         if self.lists.is_empty() {
             return found;
@@ -168,7 +168,7 @@ impl<Id: SubjectKey> CopyIndex<Id> {
     }
 }
 
-fn shelf(scope: &Scope, labels: &Labels) -> ListKey {
+fn list_key(scope: &Scope, labels: &Labels) -> ListKey {
     let first = labels.iter().next();
     (
         scope.clone(),
@@ -189,14 +189,14 @@ mod tests {
         Scope::new(&Side::new("service"), &kind, "")
     }
 
-    fn asking(
+    fn dependents(
         index: &ReverseIndex<&'static str>,
         name: &str,
         labels: &serde_json::Value,
     ) -> Vec<String> {
         let object = json!({"metadata": {"name": name, "labels": labels}});
         let key = scope().key(Some("ns"), name);
-        let found = index.asking(&key, &Object::new(object).unwrap());
+        let found = index.dependents(&key, &Object::new(object).unwrap());
         let mut found: Vec<_> = found.iter().map(ToString::to_string).collect();
         found.sort();
         found
@@ -214,14 +214,14 @@ mod tests {
         index.set(&"one", vec![labels(&[("a", "1")])]);
         index.set(&"two", vec![labels(&[("a", "1"), ("b", "2")])]);
         index.set(&"all", vec![labels(&[]), object]);
-        assert_eq!(asking(&index, "x", &json!({})), ["all", "object"]);
-        assert_eq!(asking(&index, "y", &json!({"a": "1"})), ["all", "one"]);
+        assert_eq!(dependents(&index, "x", &json!({})), ["all", "object"]);
+        assert_eq!(dependents(&index, "y", &json!({"a": "1"})), ["all", "one"]);
         let both = json!({"a": "1", "b": "2"});
-        assert_eq!(asking(&index, "y", &both), ["all", "one", "two"]);
+        assert_eq!(dependents(&index, "y", &both), ["all", "one", "two"]);
         index.set(&"all", vec![]);
         index.set(&"one", vec![labels(&[("b", "2")])]);
-        assert_eq!(asking(&index, "y", &json!({"a": "1"})), [""; 0]);
-        assert_eq!(asking(&index, "y", &both), ["one", "two"]);
+        assert_eq!(dependents(&index, "y", &json!({"a": "1"})), [""; 0]);
+        assert_eq!(dependents(&index, "y", &both), ["one", "two"]);
         for name in ["object", "one", "two"] {
             index.set(&name, vec![]);
         }

@@ -18,14 +18,14 @@ pub trait SubjectKey: Clone + Debug + Eq + Hash + Send + Sync + 'static {
 }
 
 /// The answers of the last pass over each subject of a tenant that is at rest.
-type Rested<Id> = HashMap<Id, Arc<Settled>>;
+type SettledSubjects<Id> = HashMap<Id, Arc<Settled>>;
 
 /// The subjects of a dialect.
 #[derive(Debug)]
 pub struct Subjects<Id> {
     pub queue: Queue<Id>,
     /// By tenant.
-    rested: Mutex<HashMap<Arc<str>, Rested<Id>>>,
+    rested: Mutex<HashMap<Arc<str>, SettledSubjects<Id>>>,
 }
 
 impl<Id: SubjectKey> Subjects<Id> {

@@ -115,7 +115,7 @@ impl PassDialect for Twin {
         self.twins.rested.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn goes_on(&self) -> Result<(), String> {
+    fn check_active(&self) -> Result<(), String> {
         let stopped = self.twins.stopped.is_cancelled();
         if stopped {
             return Err("switched off".to_owned());
@@ -245,8 +245,10 @@ impl AtWork {
             there: ground.service.clone(),
         });
         let brakes = BrakeRegistry::new(Some(brake), |_| {});
-        let controller =
-            Controller::new(&twins, &subjects, &cache, router, &brakes, &Arc::default());
+        let controller = {
+            let client = GuardedClient::new(&cache);
+            Controller::new(&twins, &subjects, &client, router, &brakes, &Arc::default())
+        };
         Self {
             ground,
             twins,

@@ -59,7 +59,7 @@ pub struct Leadership {
 /// Waits until this process holds the Lease. Cancel-safe.
 pub async fn elect(connection: Connection, options: LeaseOptions) -> Leadership {
     let options = Arc::new(options);
-    options.metrics.stands_by(&options.name);
+    options.metrics.set_standby(&options.name);
     let mut term = Term::new(connection.clone(), Arc::clone(&options));
     let mut told = String::new();
     loop {
@@ -140,7 +140,7 @@ impl Leadership {
                     }
                 };
                 fence.close();
-                options.metrics.stands_by(&options.name);
+                options.metrics.set_standby(&options.name);
                 match end {
                     End::Stopped => return term,
                     End::Taken { holder } => {

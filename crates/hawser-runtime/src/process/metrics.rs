@@ -42,10 +42,10 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// Everything at zero.
+            /// No process exports what it does not count.
             pub fn new() -> Self {
                 Self {
-                    $($field: Family::new(Name {
+                    $($field: Family::unused(Name {
                         text: $name,
                         help: $help,
                         labels: &[$($label),*],
@@ -233,7 +233,7 @@ impl Metrics {
     }
 
     /// Another process leads, or none.
-    pub(crate) fn stands_by(&self, lease: &str) {
+    pub(crate) fn set_standby(&self, lease: &str) {
         self.leading.of(&[lease]).set(0.0);
     }
 

@@ -192,7 +192,7 @@ async fn answer(pages: &Pages, request: &Request<Incoming>) -> Response<Full<Byt
     let page = if matches!(*request.method(), Method::GET | Method::HEAD) {
         pages.page(request.uri().path()).await
     } else {
-        TextResponse::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")
+        TextResponse::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
     };
     let mut response = Response::new(Full::from(page.text));
     *response.status_mut() = page.status;
@@ -218,7 +218,7 @@ impl Pages {
                     content_type,
                     text,
                 },
-                None => TextResponse::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+                None => TextResponse::plain(StatusCode::NOT_FOUND, "page not found\n"),
             },
             (Self::Probes(health), "/healthz") => {
                 TextResponse::check(health.not_alive().into_iter())
@@ -226,7 +226,7 @@ impl Pages {
             (Self::Probes(health), "/readyz") => {
                 TextResponse::check(health.not_ready().into_iter())
             }
-            _ => TextResponse::plain(StatusCode::NOT_FOUND, "there is nothing here\n"),
+            _ => TextResponse::plain(StatusCode::NOT_FOUND, "page not found\n"),
         }
     }
 }

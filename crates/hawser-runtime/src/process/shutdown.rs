@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// The offset that shells add to the number of a signal for the exit code.
-const KILLED_BY: i32 = 128;
+const SIGNAL_EXIT_BASE: i32 = 128;
 
 /// Signals that ask a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn on_signal() -> io::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let stopping = stop.clone();
     tokio::spawn(async move {
-        let code = obey(asked, stopping).await;
+        let code = handle_signals(asked, stopping).await;
         // Whoever asks twice does not want to wait for destructors either.
         #[allow(clippy::exit)]
         std::process::exit(code);
@@ -57,7 +57,7 @@ pub async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = T
 }
 
 /// Cancels at the first signal; returns the exit code after the second one.
-async fn obey(
+async fn handle_signals(
     mut asked: impl Stream<Item = TerminationSignal> + Unpin,
     stop: CancellationToken,
 ) -> i32 {
@@ -70,7 +70,7 @@ async fn obey(
     stop.cancel();
     let second = next().await;
     tracing::warn!(signal = second.name(), "stopping immediately");
-    KILLED_BY + second.number()
+    SIGNAL_EXIT_BASE + second.number()
 }
 
 // === impl Asked ===
@@ -102,7 +102,7 @@ mod tests {
     async fn the_first_signal_stops_and_the_second_ends() {
         let (mut send, signals) = mpsc::channel(2);
         let stop = CancellationToken::new();
-        let obeyed = tokio::spawn(obey(signals, stop.clone()));
+        let obeyed = tokio::spawn(handle_signals(signals, stop.clone()));
         assert!(!stop.is_cancelled());
         send.send(TerminationSignal::Terminate).await.unwrap();
         stop.cancelled().await;

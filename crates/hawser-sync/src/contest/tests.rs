@@ -110,10 +110,7 @@ fn another_object_of_the_same_name_begins_anew() {
         let ours = status(&uid, json!({"phase": "ours"}));
         let live = object(&uid, json!({"phase": "theirs"}));
         assert_eq!(write(&mut contests, &ours, &live, at(tick)), None);
-        let gone = Request::Delete {
-            key: key("a"),
-            uid: uid.as_str().into(),
-        };
+        let gone = Request::delete(key("a"), uid.as_str());
         assert_eq!(write(&mut contests, &gone, &live, at(tick)), None);
         let made = Request::Create {
             key: key("a"),

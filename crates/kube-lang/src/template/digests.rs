@@ -91,7 +91,7 @@ fn b64dec(args: &[Value]) -> Answer {
     }
 }
 
-/// Decodes as Go does: lines may end anywhere, and bits that are left over are not looked at. An error is the place that it tells.
+/// Decodes as Go does: lines may end anywhere, and left-over bits are ignored. An error is the position that Go reports.
 fn from_base64(input: &[u8]) -> Result<Vec<u8>, usize> {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
@@ -176,7 +176,7 @@ fn b32dec(args: &[Value]) -> Answer {
     }
 }
 
-/// Decodes as Go does. An error is the place that it tells.
+/// Decodes as Go does. An error is the position that Go reports.
 fn from_base32(input: &[u8]) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::new();
     for (block, chunk) in input.chunks(8).enumerate() {

@@ -1,5 +1,5 @@
-//! Semantic versions and their constraints, in the tolerant form that Go's users know: a `v` in front,
-//! and parts left out, are forgiven.
+//! Semantic versions and their constraints, in the tolerant form of Masterminds/semver: a leading `v` and missing parts are
+//! accepted.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ struct Version {
 }
 
 impl Version {
-    /// Parts that are `x`, `X` or `*` count as not written; they are for constraints only.
+    /// Parts that are `x`, `X` or `*`, which only constraints may have, count as not written.
     fn parse(text: &str, wildcards: Wildcards) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let (text, metadata) = split(text, '+');
@@ -153,7 +153,7 @@ fn compare(constraint: &str, text: &str) -> Answer {
     Ok(Value::Bool(fits))
 }
 
-/// Checks all terms of one alternative; `None` if it is no constraint.
+/// Checks all terms of one alternative; `None` if the text is not a constraint.
 fn all_hold(alternative: &str, version: &Version) -> Option<bool> {
     let alternative = ranges(alternative)?;
     let mut rest = alternative.trim();

@@ -1,10 +1,10 @@
-//! Checks of blocks before parsing: a stray `end` or `else`, a nested `define`, and nesting that the parser would recurse
-//! into.
+//! Checks blocks before parsing: an `end` or `else` without a block, a nested `define`, and nesting that is too deep for the
+//! recursive parser.
 
 use super::CompileError;
 
 const MAX_NESTING: usize = 50;
-/// Every `else if` nests for the parser.
+/// The parser recurses for every `else if`.
 const MAX_CHAIN: usize = 100;
 
 /// Refuses blocks that do not match and nesting that is too deep.
@@ -100,7 +100,7 @@ fn too_long(text: &str, at: usize) -> CompileError {
     CompileError::at(text, at, message, None)
 }
 
-/// The end of the action that begins at `start`; the parser says what is wrong with an unclosed one.
+/// The end of the action that begins at `start`. The parser reports unclosed actions.
 fn action_end(text: &str, start: usize) -> Result<usize, CompileError> {
     let bytes = text.as_bytes();
     let (mut at, mut parens, mut elses) = (start, 0usize, 0usize);
@@ -135,7 +135,7 @@ fn action_end(text: &str, start: usize) -> Result<usize, CompileError> {
     Ok(text.len())
 }
 
-/// Refuses partials, which include themselves without end, and names no engine here offers.
+/// Refuses partials, which could include themselves for ever, and unknown names.
 pub(super) fn check_handlebars(text: &str) -> Result<(), CompileError> {
     let (mut at, mut depth) = (0, 0usize);
     let mut chains: Vec<usize> = Vec::new();

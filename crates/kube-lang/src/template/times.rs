@@ -477,8 +477,7 @@ fn time(value: &Value) -> Result<Time, String> {
         }
         .checked(),
         Value::String(text) => parse(text, PRINTED).ok_or_else(|| {
-            "a text is not a date, and templates have no clock: convert the text with toDate"
-                .to_owned()
+            "text is not a date, and templates have no clock: convert it with toDate".to_owned()
         }),
         _ => Err("the date is missing, and templates have no clock: pass a date".to_owned()),
     }

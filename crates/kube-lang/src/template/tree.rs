@@ -1,7 +1,8 @@
-//! Parsed Go templates made ready: refused functions, Go's printing, methods of `.Value`, and functions that change their argument.
+//! Prepares parsed Go templates: refuses functions, adds Go's printing and the methods of `.Value`, and rewrites functions that change
+//! their argument.
 //!
-//! Values of the engine are immutable. `set $d …` and its like as a whole action become an assignment to `$d`; where they would
-//! change something that is seen elsewhere they are refused rather than answered differently.
+//! Values of the engine are immutable. An action that is only `set $d …`, or a similar function, becomes an assignment to `$d`. Where
+//! the change would be visible elsewhere, the function is refused.
 
 use gotmpl::parse::{
     ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, SmolStr,
@@ -28,7 +29,7 @@ const METHODS: &[&str] = &[
     "Uint", "IsObject", "IsArray",
 ];
 
-/// Functions over maps, with the parameters that are maps. To them an absent field is an empty map, and a null is none.
+/// Functions over maps, with the parameters that are maps. They take an absent field as an empty map, and refuse a null.
 const OVER_MAPS: &[(&str, std::ops::Range<usize>)] = &[
     ("get", 0..1),
     ("hasKey", 0..1),
@@ -43,7 +44,7 @@ const OVER_MAPS: &[(&str, std::ops::Range<usize>)] = &[
     ("mustMergeOverwrite", 1..usize::MAX),
 ];
 
-/// The nulls at which reading a field fails.
+/// The nulls of which no field can be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Nulls {
     /// One that has a field read.
@@ -56,11 +57,11 @@ struct Walk<'a> {
     engine: Engine,
     text: &'a str,
     scope: Scope,
-    /// The text literal that comes next is written as it stands.
+    /// The next text literal is output unchanged.
     written: bool,
 }
 
-/// Makes the tree of the template of a name ready.
+/// Prepares the tree of a named template.
 pub(super) fn prepare(
     name: &str,
     tree: &ListNode,
@@ -303,7 +304,7 @@ impl Walk<'_> {
         command.args.iter_mut().try_for_each(|arg| self.expr(arg))
     }
 
-    /// Makes the reading of a field tell a null, of which no field can be read, from one that is absent.
+    /// Makes reading a field of null an error, unlike reading one of an absent value.
     fn field(&mut self, expr: &mut Expr, nulls: Nulls) -> Result<(), CompileError> {
         let least = |element: bool| usize::from(!element) + usize::from(nulls == Nulls::Within);
         let (pos, from, path, element) = match expr {
@@ -340,13 +341,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The parser lets `..field` pass.
+    /// Refuses `..field`, which the parser accepts.
     fn follows_a_dot(&self, pos: Pos) -> bool {
         let (before, after) = self.text.split_at_checked(pos.offset).unwrap_or_default();
         before.ends_with('.') || after.starts_with("..")
     }
 
-    /// Reads a text literal again, as Go does.
+    /// Decodes a text literal as Go does.
     fn string(&self, pos: Pos, text: &mut std::sync::Arc<str>) -> Result<(), CompileError> {
         let source = self.text.get(pos.offset..).unwrap_or_default();
         if !source.starts_with('"') {
@@ -415,7 +416,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A zero in front makes a number octal; one with other digits is none, though the parser lets it pass.
+    /// Refuses numbers with a leading zero and digits that are not octal, which the parser accepts.
     fn number(&self, pos: Pos) -> Result<(), CompileError> {
         let text = self.text.get(pos.offset..).unwrap_or_default();
         if text.starts_with('\'') {
@@ -507,7 +508,7 @@ fn method(expr: &Expr) -> Option<Expr> {
     known.then(|| Expr::Pipe(pos, pipe(pos, vec![call])))
 }
 
-/// `printf "%d" 1 .n` calls our own, with what Go knows and a value here does not: which arguments are
+/// Calls our own `printf` with one more argument, because values here do not have it: which arguments are
 /// literals, one bit each.
 fn formatting(command: &mut CommandNode, pos: Pos) {
     let literal = |arg: &Expr| matches!(arg, Expr::Number(_, Number::Int(_)));

@@ -233,7 +233,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     running.report("tabs", &with(2));
     let log = running.scene.ground.playground.requests();
     let noticed = async {
-        while running.conditions.desk.lock().drops == Drops::Nobody {
+        while running.conditions.state.lock().drops == Drops::Nobody {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -242,7 +242,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     running.report("tabs", &with(3));
     running.report("last", &with(3));
     assert!(
-        running.conditions.desk.lock().open.is_empty(),
+        running.conditions.state.lock().open.is_empty(),
         "nothing waits"
     );
     assert_eq!(log.count_since(mark, |_| true), 0);
@@ -255,7 +255,7 @@ async fn a_type_that_drops_conditions_is_noticed_once_and_asked_again_when_it_is
     });
     running.report("tabs", &with(4));
     assert_eq!(
-        running.conditions.desk.lock().open.len(),
+        running.conditions.state.lock().open.len(),
         1,
         "the new type may keep them"
     );

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{About, Note, Recorder, telling};
+use super::consumer_event;
 use crate::publish::agent::workspaces::Workspaces;
 use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
+
+/// As the original calls itself in events.
+const COMPONENT: &str = "syncagent-sync";
 
 /// Announces results of passes over the objects of workspaces.
 pub struct Announcer {
@@ -18,7 +22,7 @@ pub struct Announcer {
 impl Announcer {
     /// Announces the result of a pass over this object, if it is worth an event.
     pub fn announce(&self, own: Key, report: &Report) {
-        let Some(telling) = telling(report, &own) else {
+        let Some(event) = consumer_event(report, &own) else {
             return;
         };
         // A workspace that no longer takes part hears nothing.
@@ -31,8 +35,14 @@ impl Announcer {
         };
         self.recorder.record(Note {
             connection,
+            tenant: Arc::clone(&own.cluster),
             about: About { key: own, uid },
-            telling,
+            text: EventText {
+                component: COMPONENT.into(),
+                kind: event.reason.kind(),
+                reason: event.reason.as_str().into(),
+                message: event.message,
+            },
         });
     }
 }

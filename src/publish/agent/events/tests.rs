@@ -39,19 +39,19 @@ fn report(happened: &[(Option<&str>, Effect)], outcomes: &[(&str, Code, &str)]) 
 #[track_caller]
 fn check(happened: &[(Option<&str>, Effect)], expected: Option<Reason>) {
     let report = report(happened, &[(PRIMARY, Code::InStep, "")]);
-    let told = telling(&report, &own());
-    assert_eq!(told.map(|telling| telling.reason), expected);
+    let told = consumer_event(&report, &own());
+    assert_eq!(told.map(|event| event.reason), expected);
 }
 
 #[track_caller]
 fn check_refused(link: &str, code: Code, detail: &str, expected: &str) {
     let happened = [(None, Effect::Accepted)];
     let report = report(&happened, &[(link, code, detail)]);
-    let expected = Telling {
+    let expected = ConsumerEvent {
         reason: Reason::Refused,
         message: expected.to_owned(),
     };
-    assert_eq!(telling(&report, &own()), Some(expected));
+    assert_eq!(consumer_event(&report, &own()), Some(expected));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn every_entry_whose_objects_are_refused_is_told() {
             ("my: ca: entry", Code::ReferenceInvalid, "spec.ca"),
         ],
     );
-    let told = telling(&report, &own()).unwrap();
+    let told = consumer_event(&report, &own()).unwrap();
     assert_eq!(
         told.message,
         "An object that belongs to this one (credentials) cannot be processed: the service does not allow that namespace. An object that belongs to this one (my: ca) cannot be processed: \
@@ -160,7 +160,7 @@ fn whoever_has_not_accepted_a_claim_is_told_so() {
         )],
     );
     report.outcomes[0].copy = Some(own());
-    let told = telling(&report, &own()).unwrap();
+    let told = consumer_event(&report, &own()).unwrap();
     assert_eq!(
         told.message,
         "An object that belongs to this one (ca) cannot be processed: this workspace does not let the \
@@ -175,7 +175,7 @@ fn a_status_that_has_nowhere_to_go_is_told() {
         (PRIMARY, Code::InStep, ""),
         ("gadget: pair 0", Code::StatusNotServed, ""),
     ];
-    let told = telling(&report(&happened, &outcomes), &own()).unwrap();
+    let told = consumer_event(&report(&happened, &outcomes), &own()).unwrap();
     assert_eq!(
         (told.reason.as_str(), told.reason.kind(), &*told.message),
         (
@@ -226,7 +226,7 @@ fn no_detail_of_any_other_refusal_is_ever_told() {
     {
         let detail = "create service CronTab tenant-ns/tenant-mine: forbidden: user agent-7";
         let report = report(&[], &[(PRIMARY, *code, detail)]);
-        let told = telling(&report, &own()).unwrap();
+        let told = consumer_event(&report, &own()).unwrap();
         assert_eq!(
             (told.reason.as_str(), told.reason.kind()),
             ("ReconcilingError", "Warning")
@@ -252,6 +252,6 @@ fn what_waits_or_is_tried_again_is_no_refusal() {
         .filter(|code| code.class() != Class::Refused)
     {
         let report = report(&[], &[(PRIMARY, *code, "detail")]);
-        assert_eq!(telling(&report, &own()), None, "{code}");
+        assert_eq!(consumer_event(&report, &own()), None, "{code}");
     }
 }

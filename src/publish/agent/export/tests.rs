@@ -47,13 +47,13 @@ impl Running {
                 count.send_replace(selected);
             }),
         };
-        let wires = Wires {
+        let channels = ExportChannels {
             members: members_in,
             export: seen_in,
             standing: standing_out,
             stop: stop.clone(),
         };
-        let task = tokio::spawn(exporter.run(wires));
+        let task = tokio::spawn(exporter.run(channels));
         Self {
             members,
             seen,

@@ -22,7 +22,7 @@ const COMPONENT: &str = "syncagent-apiexport";
 const ATTEMPTS: usize = 5;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// After this time without a write, reverting counts from the beginning.
-const FORGIVEN: Duration = Duration::from_mins(5);
+const RESET_REVERTS_AFTER: Duration = Duration::from_mins(5);
 
 /// The end of an attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,7 +222,7 @@ impl<'e> Writer<'e> {
             return None;
         }
         let written = self.written.as_mut()?;
-        if written.at.elapsed() > FORGIVEN {
+        if written.at.elapsed() > RESET_REVERTS_AFTER {
             written.undone = 0;
         }
         // The first time it is put right at once.

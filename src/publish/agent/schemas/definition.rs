@@ -43,7 +43,7 @@ pub(super) struct KindDefinition {
 /// The fields of a CRD beside its spec.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Around {
+struct CrdOutsideSpec {
     metadata: Meta,
     status: CrdStatus,
 }
@@ -130,7 +130,7 @@ async fn find(discovery: &Discovery, group: &str, kind: &str) -> Result<Kind, Sc
 /// Reads a CRD from the response of an API server.
 fn read(body: &[u8]) -> Result<KindDefinition, CrdError> {
     let mut crd = Crd::from_json(body)?;
-    let around: Around = serde_json::from_slice(body)?;
+    let around: CrdOutsideSpec = serde_json::from_slice(body)?;
     let conditions = around.status.conditions.unwrap_or_default();
     let is_loose = conditions
         .iter()

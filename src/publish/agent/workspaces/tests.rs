@@ -8,9 +8,9 @@ use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::ground::Ground;
 use hawser_sync::Scope;
 
-struct Deaf;
+struct IgnoreEvents;
 
-impl EventHandler for Deaf {
+impl EventHandler for IgnoreEvents {
     fn changed(&self, _: &Arc<Table>, _: Change) {}
 }
 
@@ -25,7 +25,7 @@ impl Scene {
     async fn set() -> Self {
         let ground = Ground::start().await;
         let (sides, cache) = (Sides::default(), Cache::new());
-        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(Deaf));
+        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(IgnoreEvents));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
         Self {
             ground,

@@ -44,7 +44,8 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    fn accepts(&self, key: &Key, object: &Object) -> bool {
+    /// Whether a table covers an object.
+    pub(crate) fn accepts(&self, key: &Key, object: &Object) -> bool {
         let fits = |label: &Arc<str>| match (object.label(label), &self.value) {
             (Some(found), Some(only)) => found == &**only,
             (found, _) => found.is_some(),
@@ -172,7 +173,7 @@ pub struct Table {
     idle: AtomicUsize,
     state: RwLock<TableState>,
     /// The last time at which the server sent anything.
-    heard: Mutex<Instant>,
+    last_activity: Mutex<Instant>,
     /// The number of objects that were examined to find others.
     #[cfg(test)]
     pub(super) visits: AtomicUsize,
@@ -187,7 +188,7 @@ impl Table {
             idle: AtomicUsize::new(coverage.idle.unwrap_or(usize::MAX)),
             coverage,
             state: RwLock::default(),
-            heard: Mutex::new(Instant::now()),
+            last_activity: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
         }
@@ -229,13 +230,13 @@ impl Table {
             entries: state.entries.len(),
             bytes: state.bytes,
             fragments: state.fragments,
-            silence: self.heard.lock().elapsed(),
+            silence: self.last_activity.lock().elapsed(),
         }
     }
 
     /// Notes that the server sent something, even if nothing has changed.
-    pub fn heard(&self) {
-        *self.heard.lock() = Instant::now();
+    pub fn note_activity(&self) {
+        *self.last_activity.lock() = Instant::now();
     }
 
     pub fn keys(&self) -> Vec<Key> {
@@ -480,11 +481,6 @@ impl Table {
         }
     }
 
-    /// Whether the table covers the object, if its source serves what was requested.
-    pub fn accepts(&self, listed: &Listed) -> bool {
-        self.coverage.accepts(&listed.key, &listed.object)
-    }
-
     /// Takes in the event of an object that exists.
     pub fn upsert(&self, listed: &Listed) -> Option<Change> {
         let Listed {
@@ -580,12 +576,12 @@ impl Table {
     }
 
     /// Reports every object, as a first list does.
-    pub fn tell_all(&self, mut tell: impl FnMut(Change)) {
+    pub fn replay(&self, mut report: impl FnMut(Change)) {
         let keys: Vec<Key> = self.state.read().entries.keys().cloned().collect();
         for key in keys {
             let object = self.state.read().entries.get(&key).and_then(Entry::object);
             if let Some(object) = object {
-                tell(Change {
+                report(Change {
                     key,
                     object,
                     what: What::Initial,

@@ -67,7 +67,7 @@ impl Shelf {
         let finished = self.table.finish(&keys, as_of);
         if finished.first {
             changes.clear();
-            self.table.tell_all(|change| changes.push(change));
+            self.table.replay(|change| changes.push(change));
         }
         changes.extend(finished.gone);
         changes
@@ -178,10 +178,7 @@ fn what_changes_with_every_write_is_taken_in_but_not_told() {
 fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
     let shelf = shelf(Coverage::default());
     shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
-    let request = Request::Delete {
-        key: shelf.key("a"),
-        uid: "u1".into(),
-    };
+    let request = Request::delete(shelf.key("a"), "u1");
     shelf.cache.learn(&request, &Answer::Gone);
     assert_eq!(shelf.seen("a"), None);
     assert!(shelf.cache.saw_deletion(&shelf.key("a")));

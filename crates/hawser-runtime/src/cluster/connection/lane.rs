@@ -20,9 +20,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A shorter pause is waited out in line.
-const WAITED_OUT: Duration = Duration::from_millis(100);
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time that a call waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Concurrent calls for events. They take no turn from other calls.
 const EVENTS: usize = 16;
 
@@ -71,7 +71,7 @@ impl Drop for LinePosition<'_> {
     }
 }
 
-fn tell(admitted: Vec<oneshot::Sender<()>>) {
+fn wake_admitted(admitted: Vec<oneshot::Sender<()>>) {
     for waiter in admitted {
         // Who has stopped waiting gives the place back.
         let _ = waiter.send(());
@@ -165,7 +165,7 @@ impl Lane {
     /// Waits for a place whose turn has come.
     async fn place(&self, tenant: &Tenant) -> Result<LinePosition<'_>, CallError> {
         let (place, mut called) = self.enter(tenant);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let look = deadline.min(Instant::now() + SLOW);
             match timeout_at(look, &mut called).await {
@@ -199,7 +199,7 @@ impl Lane {
         let admitted = line.admit(now);
         let given_up = line.give_up(now);
         drop(line);
-        tell(admitted);
+        wake_admitted(admitted);
         for number in given_up {
             let ends = self.under_way.lock().remove(&number);
             // A call that has ended meanwhile need not be told.
@@ -211,7 +211,7 @@ impl Lane {
         let held = self.line.lock().held_for(tenant, self.now());
         match held {
             None => Ok(()),
-            Some(left) if left > WAITED_OUT => Err(CallError::Held(left)),
+            Some(left) if left > SHORT_PAUSE => Err(CallError::Held(left)),
             Some(left) => {
                 tokio::time::sleep(left).await;
                 Ok(())

@@ -60,7 +60,9 @@ impl Page {
                 }
             }
             if self.splitter.held() > LONGEST_ITEM {
-                return Err(CallError::Broken("an item without end".to_owned()));
+                return Err(CallError::Broken(
+                    "an item of the list is too large".to_owned(),
+                ));
             }
         }
     }
@@ -156,7 +158,7 @@ impl Splitter {
             metadata: PageEnd,
         }
         let list: Result<List, _> = serde_json::from_slice(&self.rest);
-        let said = |error| CallError::Broken(format!("no list: {error}"));
+        let said = |error| CallError::Broken(format!("the response is not a list: {error}"));
         Ok(list.map_err(said)?.metadata)
     }
 }

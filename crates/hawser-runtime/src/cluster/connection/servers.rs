@@ -13,7 +13,7 @@ use super::{CONNECT_TIMEOUT, Lane, Limits, Server};
 pub enum ConnectError {
     #[error("{url:?} is not the URL of a server: {problem}")]
     Address { url: String, problem: String },
-    #[error("no client for {url}: {problem}")]
+    #[error("cannot create a client for {url}: {problem}")]
     Client { url: String, problem: String },
 }
 

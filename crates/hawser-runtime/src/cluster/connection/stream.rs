@@ -40,7 +40,9 @@ impl Streamed {
             }
             self.searched = self.rest.len();
             if self.rest.len() > LONGEST_LINE {
-                return Err(CallError::Unreachable("an event without end".to_owned()));
+                return Err(CallError::Unreachable(
+                    "an event of the watch is too large".to_owned(),
+                ));
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {

@@ -16,7 +16,7 @@ const LANES: usize = 3;
 
 /// A lane that was passed over this often has the next turn: every eighth turn at least, or the ninth if both lower
 /// lanes are due.
-const PATIENCE: u32 = 7;
+const MAX_PASSED_OVER: u32 = 7;
 
 /// The position of a waiting key in the line of its tenant: the time at which it became ready, then the order of
 /// arrival.
@@ -285,7 +285,7 @@ impl Turns {
         let open = || (0..LANES).filter(|lane| self.first(*lane).is_some());
         let overdue = open()
             .rev()
-            .filter(|lane| self.lanes[*lane].passed_over >= PATIENCE)
+            .filter(|lane| self.lanes[*lane].passed_over >= MAX_PASSED_OVER)
             .max_by_key(|lane| self.lanes[*lane].passed_over);
         overdue.or_else(|| open().next())
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::cache::Cache;
 use crate::cluster::ground::{Ground, fault};
 use hawser_sync::Labels;
 use hawser_sync::Side;
@@ -19,7 +20,9 @@ impl Router for Plain {
 
 impl Plain {
     async fn send(&self, request: &Request) -> Answer {
-        send(self, None, &|| Ok(()), request).await
+        let client = GuardedClient::new(&Cache::new());
+        let sent = client.send(self, None, &|| Ok(()), request).await;
+        sent.expect("a new client knows no contest").0
     }
 }
 
@@ -88,6 +91,34 @@ fn paths_are_made_for_core_and_named_groups_and_nothing_in_a_name_leaves_its_seg
     assert_eq!(label_query(&labels), "labelSelector=a%2Fb%3Dc%2Cd%3De");
 }
 
+#[test]
+fn options_of_a_deletion_go_with_its_precondition() {
+    let sent = |options: Value| -> Value {
+        let Value::Object(options) = options else {
+            panic!("{options}")
+        };
+        let (key, uid) = (config("a"), "u".into());
+        let delete = Request::Delete { key, uid, options };
+        let call = call(&delete, &config("a"), "configmaps");
+        serde_json::from_slice(&call.body).unwrap()
+    };
+    let with = |more: &Value| {
+        let mut options = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
+        kube_lang::object::merge_patch::apply(&mut options, more);
+        options
+    };
+    let mine = json!({ "preconditions": { "uid": "u" } });
+    assert_eq!(sent(json!({})), with(&mine));
+    let orphans = json!({ "propagationPolicy": "Orphan", "preconditions": { "uid": "u" } });
+    assert_eq!(
+        sent(json!({ "propagationPolicy": "Orphan" })),
+        with(&orphans)
+    );
+    let other = json!({ "preconditions": { "resourceVersion": "7", "uid": "u" } });
+    let given = json!({ "preconditions": { "resourceVersion": "7" } });
+    assert_eq!(sent(given), with(&other));
+}
+
 #[tokio::test]
 async fn an_object_is_made_read_patched_replaced_and_deleted() {
     let wired = Wired::start().await;
@@ -115,10 +146,7 @@ async fn an_object_is_made_read_patched_replaced_and_deleted() {
     };
     assert!(matches!(wire.send(&replace).await, Answer::Object(_)));
     assert_eq!(wire.send(&replace).await, Answer::Failed(Failure::Conflict));
-    let delete = Request::Delete {
-        key: key.clone(),
-        uid: uid(&made),
-    };
+    let delete = Request::delete(key.clone(), uid(&made));
     assert_eq!(wire.send(&delete).await, Answer::Gone);
     assert_eq!(wire.send(&delete).await, Answer::Gone);
 }
@@ -139,14 +167,7 @@ async fn another_incarnation_is_told_apart_from_a_change() {
         .await,
         other
     );
-    assert_eq!(
-        wire.send(&Request::Delete {
-            key: key.clone(),
-            uid
-        })
-        .await,
-        other
-    );
+    assert_eq!(wire.send(&Request::delete(key.clone(), uid)).await, other);
     let patch = json!({ "metadata": { "resourceVersion": "1" }, "data": { "x": "y" } });
     let answer = wire.send(&Request::Patch { key, patch }).await;
     assert_eq!(answer, Answer::Failed(Failure::Conflict));
@@ -159,13 +180,7 @@ async fn a_deletion_that_waits_for_a_finalizer_answers_with_the_object() {
     let made = wired
         .made(&key, json!({ "metadata": { "finalizers": ["a/b"] } }))
         .await;
-    let answer = wired
-        .wire
-        .send(&Request::Delete {
-            key,
-            uid: uid(&made),
-        })
-        .await;
+    let answer = wired.wire.send(&Request::delete(key, uid(&made))).await;
     let Answer::Object(object) = answer else {
         panic!("{answer:?}")
     };
@@ -191,10 +206,7 @@ async fn what_stands_in_the_way_of_a_creation_is_told_apart() {
     wired
         .made(&key("ConfigMap", Some("going"), "held"), held)
         .await;
-    let delete = Request::Delete {
-        key: going,
-        uid: uid(&namespace),
-    };
+    let delete = Request::delete(going, uid(&namespace));
     assert!(matches!(wired.wire.send(&delete).await, Answer::Object(_)));
     let late = wired
         .create(&key("ConfigMap", Some("going"), "late"), json!({}))
@@ -210,10 +222,7 @@ async fn a_resource_that_is_not_served_is_unknown_and_not_absent() {
         Request::Read {
             key: nothing.clone(),
         },
-        Request::Delete {
-            key: nothing.clone(),
-            uid: "x".into(),
-        },
+        Request::delete(nothing.clone(), "x"),
         Request::Find {
             scope: nothing.scope(),
             labels: Labels::default(),

@@ -147,7 +147,7 @@ impl Term {
                 _ => return Err(reply.refusal().to_string()),
             }
         }
-        Err("it was changed again and again".to_owned())
+        Err("another process changed it during each attempt".to_owned())
     }
 
     async fn write_or_look(&mut self) -> AcquireResult {
@@ -277,8 +277,8 @@ pub(super) async fn announce(connection: &Connection, options: &LeaseOptions, wh
     let sent = timeout(terms.renew_deadline / 10, connection.ask(call)).await;
     match sent {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "nobody was told who leads"),
-        Err(_) => tracing::debug!("nobody was told in time who leads"),
+        Ok(Err(error)) => tracing::debug!(%error, "cannot send the event about the new leader"),
+        Err(_) => tracing::debug!("cannot send the event about the new leader in time"),
     }
 }
 

@@ -24,7 +24,7 @@ const SHORT: Terms = Terms {
     retry: Duration::from_millis(200),
 };
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/syncagent.one";
-const PATIENCE: Duration = Duration::from_secs(100);
+const MAX_WAIT: Duration = Duration::from_secs(100);
 /// Between two looks: whoever looks without end takes the time from what is looked at.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a server keeps silent that does not answer.
@@ -130,7 +130,7 @@ impl Scene {
 }
 
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work)
+    tokio::time::timeout(MAX_WAIT, work)
         .await
         .expect("takes too long")
 }
@@ -302,7 +302,7 @@ async fn a_release_does_not_wait_for_a_server_that_does_not_answer() {
     scene.struck().await;
     let begun = Instant::now();
     first.release().await;
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < MAX_WAIT, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

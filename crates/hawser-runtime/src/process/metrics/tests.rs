@@ -17,6 +17,11 @@ fn says(metrics: &Metrics, line: &str) {
 #[test]
 fn the_line_that_others_look_for_is_exactly_that() {
     let metrics = Metrics::new();
+    assert!(
+        !metrics.render().contains("sync_agent"),
+        "not every process publishes"
+    );
+    metrics.published(0);
     says(&metrics, "sync_agent_published_resource 0");
     metrics.published(2);
     says(&metrics, "sync_agent_published_resource 2");
@@ -59,7 +64,7 @@ fn counters_have_their_full_names_and_labels_in_order() {
     ] {
         says(&metrics, line);
     }
-    metrics.stands_by("syncagent.one");
+    metrics.set_standby("syncagent.one");
     says(
         &metrics,
         "leader_election_master_status{name=\"syncagent.one\"} 0",

@@ -65,14 +65,19 @@ pub struct Family<N> {
 
 impl<N: Number> Family<N> {
     pub fn new(name: Name) -> Self {
-        let family = Self {
-            name,
-            series: RwLock::default(),
-        };
+        let family = Self::unused(name);
         if name.labels.is_empty() {
             family.of(&[]);
         }
         family
+    }
+
+    /// A metric that is not exported before it is used, whatever its labels.
+    pub fn unused(name: Name) -> Self {
+        Self {
+            name,
+            series: RwLock::default(),
+        }
     }
 
     /// The number with these label values, in the order of the labels.

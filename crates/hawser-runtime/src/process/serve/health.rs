@@ -24,7 +24,7 @@ impl Health {
     pub fn missing<'a>(gates: impl IntoIterator<Item = &'a str>) -> Self {
         let missing = gates
             .into_iter()
-            .map(|gate| (gate.to_owned(), "not yet".to_owned()));
+            .map(|gate| (gate.to_owned(), "not ready yet".to_owned()));
         Self {
             missing: Mutex::new(missing.collect()),
             beaten: Mutex::new(Instant::now()),

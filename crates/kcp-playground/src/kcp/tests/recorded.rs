@@ -328,7 +328,7 @@ async fn metadata_across_clusters_says_the_version_of_the_object() {
     }
 }
 
-/// What a running kcp does otherwise, as the table in docs/playground.md says, and that it still is otherwise here.
+/// What a running kcp does otherwise, as the table in DIFFERENCES.md says, and that it still is otherwise here.
 #[tokio::test]
 async fn the_docs_have_what_differs_from_a_running_kcp() {
     let (world, org, team) = selected(json!({"matchAll": true})).await;
@@ -441,7 +441,7 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
         ),
         ("a changed schema", "422", "403", changed.code == 403),
     ];
-    let docs = include_str!("../../../../../docs/playground.md");
+    let docs = include_str!("../../../DIFFERENCES.md");
     let wrong: Vec<_> = rows
         .iter()
         .filter(|(what, kcp, here, still)| {

@@ -4,19 +4,19 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::publish::agent::events::line;
 use crate::publish::rules::Sides;
 use hawser_runtime::cluster::cache::{Change, Coverage, Table};
 use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::events::line;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::ground::Ground;
 use hawser_runtime::controller::WatchRegistry;
 use hawser_sync::{Answer, Effect, Request, Scope};
 use kube_lang::object::{Gvk, Object};
 
-struct Deaf;
+struct IgnoreEvents;
 
-impl EventHandler for Deaf {
+impl EventHandler for IgnoreEvents {
     fn changed(&self, _: &Arc<Table>, _: Change) {}
 }
 
@@ -47,7 +47,7 @@ async fn events(ground: &Ground) -> Vec<Value> {
 async fn what_came_of_a_pass_is_announced_where_its_object_is() {
     let ground = Ground::start().await;
     let (sides, cache) = (Sides::default(), Cache::new());
-    let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(Deaf));
+    let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(IgnoreEvents));
     let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
     let url = ground.kcp.url().replace("/clusters/root", "");
     let slice = json!({

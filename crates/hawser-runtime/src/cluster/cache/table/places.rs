@@ -10,7 +10,7 @@ use hawser_sync::{Key, Scope};
 use kube_lang::object::Object;
 
 /// The number of indexed labels. A search by other labels examines all objects of a cluster.
-const SOUGHT: usize = 16;
+const MAX_INDEXED_LABELS: usize = 16;
 
 /// Cluster, name and value of a label, hashed. A match has to be confirmed by the labels of the object.
 pub(super) type Labelled = u64;
@@ -85,7 +85,7 @@ impl Places {
     pub(super) fn unindexed(&self, labels: &Labels) -> Vec<Box<str>> {
         let names = labels.iter().map(|(name, _)| name);
         let new = names.filter(|name| !self.sought.contains(*name));
-        let room = SOUGHT.saturating_sub(self.sought.len());
+        let room = MAX_INDEXED_LABELS.saturating_sub(self.sought.len());
         new.take(room).map(Into::into).collect()
     }
 

@@ -17,47 +17,47 @@ const KEPT: Duration = Duration::from_mins(1);
 
 /// The time since which each object is unchanged, for objects of recent questions.
 #[derive(Debug)]
-pub(super) struct Quieting(Mutex<Minds>);
+pub(super) struct QuietTracker(Mutex<Generations>);
 
-type Mind = HashMap<Key, (String, Instant)>;
+type UnchangedSince = HashMap<Key, (String, Instant)>;
 
 /// The objects of questions since the last turn, and before it. Older ones are dropped together.
 #[derive(Debug)]
-struct Minds {
-    new: Mind,
-    old: Mind,
+struct Generations {
+    new: UnchangedSince,
+    old: UnchangedSince,
     turned: Instant,
 }
 
-impl Default for Quieting {
+impl Default for QuietTracker {
     fn default() -> Self {
-        Self(Mutex::new(Minds {
-            new: Mind::new(),
-            old: Mind::new(),
+        Self(Mutex::new(Generations {
+            new: UnchangedSince::new(),
+            old: UnchangedSince::new(),
             turned: Instant::now(),
         }))
     }
 }
 
-impl Quiet for Quieting {
+impl Quiet for QuietTracker {
     fn is_quiet(&self, key: &Key, object: &Object) -> bool {
         let version = object.resource_version().unwrap_or_default();
-        let mut minds = self.0.lock();
-        if minds.turned.elapsed() >= KEPT {
-            minds.old = std::mem::take(&mut minds.new);
-            minds.turned = Instant::now();
+        let mut generations = self.0.lock();
+        if generations.turned.elapsed() >= KEPT {
+            generations.old = std::mem::take(&mut generations.new);
+            generations.turned = Instant::now();
         }
-        if let Some(known) = minds.old.remove(key) {
-            minds.new.entry(key.clone()).or_insert(known);
+        if let Some(known) = generations.old.remove(key) {
+            generations.new.entry(key.clone()).or_insert(known);
         }
         // It stays until it is forgotten: the same pass asks again.
-        if let Some((known, since)) = minds.new.get(key)
+        if let Some((known, since)) = generations.new.get(key)
             && known == version
         {
             return since.elapsed() >= MOMENT;
         }
         let now = (version.to_owned(), Instant::now());
-        minds.new.insert(key.clone(), now);
+        generations.new.insert(key.clone(), now);
         false
     }
 }
@@ -79,14 +79,14 @@ mod tests {
         let object = |version: &str| {
             Object::new(json!({"metadata": {"name": "a", "resourceVersion": version}})).unwrap()
         };
-        let quieting = Quieting::default();
-        assert!(!quieting.is_quiet(&key, &object("1")));
+        let quiet = QuietTracker::default();
+        assert!(!quiet.is_quiet(&key, &object("1")));
         tokio::time::advance(MOMENT / 2).await;
-        assert!(!quieting.is_quiet(&key, &object("2")));
+        assert!(!quiet.is_quiet(&key, &object("2")));
         tokio::time::advance(MOMENT / 2).await;
-        assert!(!quieting.is_quiet(&key, &object("2")));
+        assert!(!quiet.is_quiet(&key, &object("2")));
         tokio::time::advance(MOMENT / 2).await;
-        assert!(quieting.is_quiet(&key, &object("2")));
+        assert!(quiet.is_quiet(&key, &object("2")));
     }
 
     #[tokio::test(start_paused = true)]
@@ -95,11 +95,11 @@ mod tests {
         let scope = Scope::new(&Side::new("kcp"), &kind, "c");
         let object = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
         let object = Object::new(object).unwrap();
-        let quieting = Quieting::default();
+        let quiet = QuietTracker::default();
         let ask_all = |wanted: bool| {
             for i in 0..30_000 {
                 let key = scope.key(None, &i.to_string());
-                assert_eq!(quieting.is_quiet(&key, &object), wanted, "{i}");
+                assert_eq!(quiet.is_quiet(&key, &object), wanted, "{i}");
             }
         };
         ask_all(false);
@@ -109,9 +109,9 @@ mod tests {
         ask_all(true);
         for _ in 0..2 {
             tokio::time::advance(KEPT).await;
-            quieting.is_quiet(&scope.key(None, "other"), &object);
+            quiet.is_quiet(&scope.key(None, "other"), &object);
         }
-        let minds = quieting.0.lock();
-        assert_eq!((minds.new.len(), minds.old.len()), (1, 0));
+        let generations = quiet.0.lock();
+        assert_eq!((generations.new.len(), generations.old.len()), (1, 0));
     }
 }

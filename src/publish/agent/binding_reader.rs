@@ -24,9 +24,9 @@ const FRESH: Duration = Duration::from_secs(2);
 /// The number of workspaces whose answers are kept.
 const WORKSPACES: usize = 1024;
 
-/// The bond between a workspace and the API.
+/// Whether a workspace binds the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bond {
+pub enum BindingState {
     Bound,
     /// All bindings are in deletion or gone.
     Unbinding,
@@ -35,16 +35,16 @@ pub enum Bond {
 }
 
 /// Reads the bindings of workspaces, once for all concurrent questions.
-pub struct Bonds {
+pub struct BindingReader {
     workspaces: Arc<Workspaces>,
-    known: Mutex<HashMap<Arc<str>, Arc<sync::Mutex<WorkspaceBond>>>>,
+    known: Mutex<HashMap<Arc<str>, Arc<sync::Mutex<LastBindingState>>>>,
 }
 
-/// The last known bond of a workspace.
+/// The last known binding state of a workspace.
 #[derive(Default)]
-struct WorkspaceBond {
+struct LastBindingState {
     bound: Option<StillBound>,
-    end: Option<(Instant, Bond)>,
+    end: Option<(Instant, BindingState)>,
 }
 
 /// A list with a binding that stays.
@@ -64,7 +64,7 @@ impl StillBound {
     }
 }
 
-impl Bonds {
+impl BindingReader {
     pub fn new(workspaces: &Arc<Workspaces>) -> Self {
         Self {
             workspaces: Arc::clone(workspaces),
@@ -73,14 +73,18 @@ impl Bonds {
     }
 
     /// The bond of a workspace, read after this call, or after the given version of an object.
-    pub async fn ask(&self, cluster: &Arc<str>, version: Option<u64>) -> Result<Bond, String> {
+    pub async fn ask(
+        &self,
+        cluster: &Arc<str>,
+        version: Option<u64>,
+    ) -> Result<BindingState, String> {
         let seen = Instant::now();
         let known = self.known(cluster);
         let mut known = known.lock().await;
         if let Some(bound) = &known.bound
             && bound.is_after(seen, version)
         {
-            return Ok(Bond::Bound);
+            return Ok(BindingState::Bound);
         }
         known.bound = None;
         let asked = Instant::now();
@@ -96,11 +100,11 @@ impl Bonds {
         let version = list["metadata"]["resourceVersion"].as_str();
         let version = version.and_then(|version| version.parse().ok());
         known.bound = version.map(|version| StillBound { asked, version });
-        Ok(Bond::Bound)
+        Ok(BindingState::Bound)
     }
 
     /// The bond of a workspace whose bindings are all in deletion.
-    pub async fn end(&self, cluster: &Arc<str>) -> Result<Bond, String> {
+    pub async fn end(&self, cluster: &Arc<str>) -> Result<BindingState, String> {
         let known = self.known(cluster);
         let mut known = known.lock().await;
         known.end(&self.connection(cluster)?).await
@@ -111,7 +115,7 @@ impl Bonds {
         connection.ok_or_else(|| "no endpoint serves the workspace".to_owned())
     }
 
-    fn known(&self, cluster: &Arc<str>) -> Arc<sync::Mutex<WorkspaceBond>> {
+    fn known(&self, cluster: &Arc<str>) -> Arc<sync::Mutex<LastBindingState>> {
         let mut all = self.known.lock();
         if all.len() >= WORKSPACES && !all.contains_key(cluster) {
             all.retain(|_, known| Arc::strong_count(known) > 1);
@@ -120,18 +124,18 @@ impl Bonds {
     }
 }
 
-impl WorkspaceBond {
+impl LastBindingState {
     /// Whether the workspace itself is in deletion. If the agent cannot see that, it counts as unbinding.
-    async fn end(&mut self, at: &Connection) -> Result<Bond, String> {
+    async fn end(&mut self, at: &Connection) -> Result<BindingState, String> {
         if let Some((found, bond)) = self.end
             && found.elapsed() < FRESH
         {
             return Ok(bond);
         }
         let bond = match at.ask(Call::get(LOGICAL_CLUSTER)).await {
-            Ok(cluster) if is_in_deletion(&cluster) => Bond::Deleted,
-            Ok(_) => Bond::Unbinding,
-            Err(error) if matches!(error.code(), Some(403 | 404)) => Bond::Unbinding,
+            Ok(cluster) if is_in_deletion(&cluster) => BindingState::Deleted,
+            Ok(_) => BindingState::Unbinding,
+            Err(error) if matches!(error.code(), Some(403 | 404)) => BindingState::Unbinding,
             Err(error) => return Err(error.to_string()),
         };
         self.end = Some((Instant::now(), bond));
@@ -161,16 +165,16 @@ mod tests {
 
     const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
-    struct Deaf;
+    struct IgnoreEvents;
 
-    impl EventHandler for Deaf {
+    impl EventHandler for IgnoreEvents {
         fn changed(&self, _: &Arc<Table>, _: Change) {}
     }
 
     /// A connection to a workspace at its own server, not at the endpoint.
     fn served(ground: &Ground, cluster: &str) -> Arc<Workspaces> {
         let (sides, cache) = (Sides::default(), Cache::new());
-        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(Deaf));
+        let feeds = WatchRegistry::new(&cache, Pace::default(), Arc::new(IgnoreEvents));
         let workspaces = Workspaces::new(&sides, &cache, &feeds, ground.kcp.clone());
         let base = ground.kcp.url().replace("/clusters/root", "");
         let slice =
@@ -198,19 +202,19 @@ mod tests {
         let at = format!("{WORKSPACES}/team");
         let ready = until(kcp, &at, |team| team["status"]["phase"] == "Ready").await;
         let cluster: Arc<str> = ready["spec"]["cluster"].as_str().unwrap().into();
-        let bonds = Bonds::new(&served(&ground, &cluster));
+        let reader = BindingReader::new(&served(&ground, &cluster));
         // Something keeps the workspace when it is deleted.
         let held = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "held", "finalizers": ["example.com/held"]},
         });
-        let workspace = bonds.connection(&cluster).unwrap();
+        let workspace = reader.connection(&cluster).unwrap();
         let maps = "/api/v1/namespaces/default/configmaps";
         workspace.ask(Call::post(maps, &held)).await.unwrap();
-        assert_eq!(bonds.end(&cluster).await, Ok(Bond::Unbinding));
+        assert_eq!(reader.end(&cluster).await, Ok(BindingState::Unbinding));
         kcp.ask(Call::delete(&*at, &json!({}))).await.unwrap();
-        let bonds = Bonds::new(&bonds.workspaces);
-        assert_eq!(bonds.ask(&cluster, None).await, Ok(Bond::Deleted));
+        let reader = BindingReader::new(&reader.workspaces);
+        assert_eq!(reader.ask(&cluster, None).await, Ok(BindingState::Deleted));
         let action = Action::Status {
             code: 503,
             when: When::Before,
@@ -219,7 +223,7 @@ mod tests {
             .playground
             .faults()
             .add(fault("list", "apibindings", action));
-        assert!(bonds.ask(&cluster, None).await.is_err());
+        assert!(reader.ask(&cluster, None).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

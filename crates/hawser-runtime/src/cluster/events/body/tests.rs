@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::publish::agent::events::Reason;
 use hawser_sync::{Scope, Side};
 use kube_lang::object::Gvk;
 
@@ -14,13 +13,15 @@ fn about(namespace: Option<&str>, name: &str) -> About {
 }
 
 fn event(about: &About, first: Duration) -> Value {
-    let telling = Telling {
-        reason: Reason::Refused,
+    let text = EventText {
+        component: "some-agent".into(),
+        kind: "Warning",
+        reason: "ReconcilingError".into(),
         message: "No.".to_owned(),
     };
     let draft = Draft {
         about,
-        telling: &telling,
+        text: &text,
         counted: Counted { count: 3, first },
         now: "2026-01-02T12:00:00.999Z".parse().unwrap(),
         unique: "0123",
@@ -43,8 +44,8 @@ fn an_event_is_what_the_original_writes() {
             "reason": "ReconcilingError",
             "message": "No.",
             "type": "Warning",
-            "source": { "component": "syncagent-sync" },
-            "reportingComponent": "syncagent-sync",
+            "source": { "component": "some-agent" },
+            "reportingComponent": "some-agent",
             "reportingInstance": "",
             "firstTimestamp": "2026-01-02T11:50:00Z",
             "lastTimestamp": "2026-01-02T12:00:00Z",

@@ -11,12 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A thread with a runtime of its own, which ends with the last clone. Long computations do not belong there.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct DedicatedThread {
     handle: Handle,
     _end: Arc<DropGuard>,
 }
 
-impl Apart {
+impl DedicatedThread {
     pub fn start(name: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_apart_goes_on_while_everything_else_computes() {
-        let apart = Apart::start("apart").unwrap();
+        let apart = DedicatedThread::start("apart").unwrap();
         let (say, said) = mpsc::channel();
         let speaking = apart.spawn(async move {
             tokio::task::yield_now().await;
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_ends_with_whoever_has_use_for_it() {
-        let apart = Apart::start("apart").unwrap();
+        let apart = DedicatedThread::start("apart").unwrap();
         let (held, end) = tokio::sync::oneshot::channel::<()>();
         let _waits = apart.spawn(async move {
             let _held = held;

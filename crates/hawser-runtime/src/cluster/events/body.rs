@@ -7,15 +7,14 @@ use serde_json::{Value, json};
 
 use hawser_sync::Key;
 
-use super::Telling;
+use super::EventText;
 use super::rates::Counted;
 
-const COMPONENT: &str = "syncagent-sync";
 /// Events of cluster-scoped objects are in this namespace.
 const CLUSTER_WIDE: &str = "default";
 const LONGEST_NAME: usize = 253;
 
-/// The object of the event. The key's cluster is its tenant.
+/// The object of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub key: Key,
@@ -31,7 +30,7 @@ impl About {
 /// The data of an event.
 pub(super) struct Draft<'a> {
     pub(super) about: &'a About,
-    pub(super) telling: &'a Telling,
+    pub(super) text: &'a EventText,
     pub(super) counted: Counted,
     pub(super) now: Timestamp,
     /// Unique for each event.
@@ -40,7 +39,7 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     pub(super) fn object(&self) -> Value {
-        let Self { about, telling, .. } = self;
+        let Self { about, text, .. } = self;
         let key = &about.key;
         let mut involved = json!({
             "apiVersion": key.kind.api_version(),
@@ -64,11 +63,11 @@ impl Draft<'_> {
                 "name": name(&key.name, self.unique),
             },
             "involvedObject": involved,
-            "reason": telling.reason.as_str(),
-            "message": telling.message,
-            "type": telling.reason.kind(),
-            "source": { "component": COMPONENT },
-            "reportingComponent": COMPONENT,
+            "reason": text.reason,
+            "message": text.message,
+            "type": text.kind,
+            "source": { "component": text.component },
+            "reportingComponent": text.component,
             "reportingInstance": "",
             "firstTimestamp": seconds(first.unwrap_or(self.now)),
             "lastTimestamp": seconds(self.now),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::*;
-use crate::publish::agent::events::Reason;
-use hawser_runtime::cluster::ground::{Ground, fault};
+use crate::cluster::ground::{Ground, fault};
 use hawser_sync::{Scope, Side};
 use kcp_playground::server::{Action, When};
 
@@ -38,8 +37,11 @@ impl Office {
                 key: Scope::new(&Side::new("kcp"), &kind, cluster).key(Some("default"), name),
                 uid: Some("some-uid".into()),
             },
-            telling: Telling {
-                reason: Reason::Placed,
+            tenant: cluster.into(),
+            text: EventText {
+                component: "some-agent".into(),
+                kind: "Normal",
+                reason: "ObjectPlaced".into(),
                 message: "The object was handed over.".to_owned(),
             },
         }
@@ -57,7 +59,7 @@ impl Office {
         let Value::Array(events) = list["items"].take() else {
             panic!("no list: {list}");
         };
-        let of_ours = |event: &Value| event["source"]["component"] == "syncagent-sync";
+        let of_ours = |event: &Value| event["source"]["component"] == "some-agent";
         events.into_iter().filter(of_ours).collect()
     }
 

@@ -1,5 +1,7 @@
-//! Sends events to the servers: a bounded queue, and one event of a tenant at a time.
+//! Events about objects, for whoever owns them. They are not important: they use a lane of their own, one event of a
+//! tenant at a time, with a rate for each object and each tenant, and any failure drops them.
 
+use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,13 +19,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use hawser_runtime::cluster::connection::{Call, CallClass, Connection, Refusal, StatusCause};
-use hawser_runtime::cluster::wire::collection;
+use super::connection::{Call, CallClass, Connection, Refusal, StatusCause};
+use super::wire::collection;
 use kube_lang::object::Gvk;
 
-use super::Telling;
-use super::body::{About, Draft};
-use super::rates::{Counted, Rates};
+mod body;
+mod rates;
+
+pub use body::About;
+use body::Draft;
+use rates::{Counted, Rates};
 
 /// The length of the queue. With the burst of a tenant, it takes twenty tenants in trouble to fill it.
 const LINE: usize = 512;
@@ -35,10 +40,23 @@ const AT_ONCE: usize = 16;
 /// An event to be sent.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// At the workspace of the object.
+    /// To the cluster of the object.
     pub connection: Connection,
+    /// Whose events are sent one after the other, and counted together.
+    pub tenant: Arc<str>,
     pub about: About,
-    pub telling: Telling,
+    pub text: EventText,
+}
+
+/// The content of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EventText {
+    /// Who says it.
+    pub component: Cow<'static, str>,
+    /// `Normal` or `Warning`.
+    pub kind: &'static str,
+    pub reason: Cow<'static, str>,
+    pub message: String,
 }
 
 /// Accepts events and never waits. Clones share the queue and the rates.
@@ -117,9 +135,9 @@ impl Recorder {
     pub fn record(&self, note: Note) {
         let shared = &self.shared;
         let About { key, uid } = &note.about;
-        let print = shared.random.hash_one((key, uid, &note.telling));
-        let tenant = &key.cluster;
-        let allowed = shared.rates.lock().allow(tenant, print, shared.now());
+        let print = shared.random.hash_one((key, uid, &note.text));
+        let now = shared.now();
+        let allowed = shared.rates.lock().allow(&note.tenant, print, now);
         let counter = match allowed {
             None => &shared.held_back,
             Some(counted) if self.line.try_send((note, counted)).is_err() => &shared.overflowed,
@@ -183,7 +201,7 @@ impl Sender {
     }
 
     fn take(&mut self, note: Note, counted: Counted) {
-        match self.behind.entry(Arc::clone(&note.about.key.cluster)) {
+        match self.behind.entry(Arc::clone(&note.tenant)) {
             Entry::Occupied(mut behind) => behind.get_mut().push_back((note, counted)),
             Entry::Vacant(first) => {
                 first.insert(VecDeque::new());
@@ -196,7 +214,7 @@ impl Sender {
         let clock = self.clock;
         let sent = async move {
             let delivery = deliver(&note, counted, clock()).await;
-            (note.about.key.cluster, delivery)
+            (note.tenant, delivery)
         };
         self.under_way.push(sent.boxed());
     }
@@ -230,7 +248,7 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
     let unique = Uuid::new_v4().simple().to_string();
     let draft = Draft {
         about: &note.about,
-        telling: &note.telling,
+        text: &note.text,
         counted,
         now,
         unique: &unique[..16],
@@ -241,7 +259,7 @@ async fn deliver(note: &Note, counted: Counted, now: Timestamp) -> Delivery {
         "events",
     );
     let call = Call::post(path, &draft.object()).class(CallClass::Event);
-    let connection = note.connection.of(&note.about.key.cluster);
+    let connection = note.connection.of(&note.tenant);
     match tokio::time::timeout(TIMEOUT, connection.call(call)).await {
         Ok(Ok(reply)) if reply.is_success() => Delivery::Sent,
         Ok(Ok(reply)) if reply.status == 429 => Delivery::Late,
