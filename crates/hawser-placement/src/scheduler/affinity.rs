@@ -66,7 +66,7 @@ struct Sorter {
 
 /// A property of a member that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PropertyFault {
+pub(super) struct PropertyFault {
     name: String,
     value: String,
 }

@@ -25,7 +25,7 @@ pub(super) struct Fleet<'a> {
 
 /// Why a cluster cannot be picked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refusal<'a> {
+pub(super) enum Refusal<'a> {
     NotListed,
     Affinity,
     Property(PropertyFault),

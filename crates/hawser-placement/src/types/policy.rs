@@ -116,7 +116,7 @@ pub struct PreferredClusterSelector {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSelectorTerm {
     /// Selects by labels of the `MemberCluster`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::label_selector")]
     pub label_selector: Option<LabelSelector>,
     /// Selects by properties that the member reports.
@@ -246,7 +246,7 @@ pub struct ResourceSelectorTerm {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Selects objects by labels.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::label_selector")]
     pub label_selector: Option<LabelSelector>,
     /// The part of a Namespace that is selected.

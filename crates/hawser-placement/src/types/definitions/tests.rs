@@ -203,7 +203,6 @@ fn a_policy_has_the_fields_of_its_type() {
             json!({"tolerations": [{"value": "v"}]}),
             "operator needs to be Exists, when toleration key is empty",
         ),
-        (json!({"placementType": "PickSome"}), "Unsupported value"),
     ] {
         assert_says(&messages(&version, &placement(policy), None), wanted);
     }
