@@ -70,7 +70,7 @@ pub fn check_placement(
         check_labels(selector.label_selector.as_ref(), &mut problems);
         match scope_of(selector) {
             KindScope::Unknown => {
-                problems.push(format!("failed to get GVR of the selector {kind}"))
+                problems.push(format!("failed to get GVR of the selector {kind}"));
             }
             scope if scope == wanted.0 || has_inner_selectors => {}
             _ => problems.push(format!(
@@ -165,7 +165,8 @@ fn check_policy(policy: &PlacementPolicy, problems: &mut Problems) {
             refuse(!policy.cluster_names.is_empty(), "cluster names");
             match policy.number_of_clusters {
                 None => {
-                    problems.push("number of clusters must be set for policy type PickN".to_owned())
+                    problems
+                        .push("number of clusters must be set for policy type PickN".to_owned());
                 }
                 Some(number) if number < 0 => {
                     problems.push(

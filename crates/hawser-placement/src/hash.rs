@@ -1,6 +1,8 @@
 //! Hashes of policies, resources and overrides, equal to those of the original: a different hash would cut new
 //! snapshots on a hub that is taken over.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -39,7 +41,16 @@ pub fn hash_of<T: Serialize>(value: &T) -> String {
 
 fn hex(text: &str) -> String {
     let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex_digits(&digest)
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex_digits(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in bytes {
+        write!(out, "{byte:02x}").expect("writing to a String does not fail");
+    }
+    out
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ pub fn work(prefix: &str, sub: Option<usize>) -> String {
 /// each restart here.
 pub fn envelope_work(prefix: &str, type_: EnvelopeType, namespace: &str, name: &str) -> String {
     let digest = Sha256::digest(format!("{}/{namespace}/{name}", type_.as_str()));
-    let hex: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let hex: String = crate::hash::hex_digits(&digest[..8]);
     match type_ {
         EnvelopeType::ConfigMap => format!("{prefix}-configmap-{hex}"),
         _ => format!("{prefix}-envelope-{hex}"),

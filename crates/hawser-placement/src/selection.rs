@@ -53,7 +53,10 @@ pub enum SelectionError {
         name: String,
     },
     #[error("label selector of {kind}: {source}")]
-    Labels { kind: Gvk, source: SelectorError },
+    Labels {
+        kind: Gvk,
+        source: Box<SelectorError>,
+    },
 }
 
 impl SelectionError {
@@ -88,7 +91,7 @@ pub fn select(
         match (&placement.metadata.namespace, hub.scope(&kind)) {
             (_, KindScope::Unknown) => return Err(SelectionError::UnknownKind(kind)),
             (Some(namespace), KindScope::Namespaced) => {
-                selection.add(&kind, term, Some(namespace))?
+                selection.add(&kind, term, Some(namespace))?;
             }
             (Some(_), KindScope::Cluster) => return Err(SelectionError::ClusterScoped(kind)),
             (None, KindScope::Namespaced) => match parts_of {
@@ -96,7 +99,7 @@ pub fn select(
                 None => return Err(SelectionError::Namespaced(kind)),
             },
             (None, KindScope::Cluster) if term.is_namespace() => {
-                selection.add_namespaces(&kind, term)?
+                selection.add_namespaces(&kind, term)?;
             }
             (None, KindScope::Cluster) => selection.add(&kind, term, None)?,
         }
@@ -174,7 +177,7 @@ impl<'a, H: Hub> Selection<'a, H> {
             .transpose();
         let labels = labels.map_err(|source| SelectionError::Labels {
             kind: kind.clone(),
-            source,
+            source: Box::new(source),
         })?;
         let mut objects = self.placed(kind, namespace)?;
         objects.retain(|object| {
