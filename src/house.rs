@@ -59,6 +59,11 @@ const RULES: &[Rule] = &[
         must_not_know: IMPURE,
     },
     Rule {
+        room: "crates/hawser-placement/src",
+        except: &[],
+        must_not_know: IMPURE,
+    },
+    Rule {
         room: "crates/hawser-sync/src",
         except: &[],
         must_not_know: IMPURE,

@@ -25,7 +25,7 @@ pub use self::{
     check::Variables,
     escape::escape,
     fault::{Answer, Fault, Meter},
-    libraries::quantity::check_quantity,
+    libraries::quantity::{check_quantity, quantity_in_billionths},
     parse::with_stack,
     problem::{Problem, show},
     shape::{Content, Format, Listing, Member, Numbers, Shape},

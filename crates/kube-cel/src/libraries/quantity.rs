@@ -25,6 +25,11 @@ pub fn check_quantity(text: &str) -> Result<(), String> {
     parse(text).map(drop)
 }
 
+/// The value of a quantity in units of 10⁻⁹, rounded up.
+pub fn quantity_in_billionths(text: &str) -> Result<i128, String> {
+    parse(text).map(|quantity| quantity.0)
+}
+
 fn parse(text: &str) -> Result<Quantity, String> {
     let wrong = || {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

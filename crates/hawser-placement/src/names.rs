@@ -1,0 +1,125 @@
+//! Names, labels, annotations and finalizers of the API.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::types::placement::EnvelopeType;
+
+pub const PLACEMENT_FINALIZER: &str = "kubernetes-fleet.io/crp-cleanup";
+pub const SCHEDULER_FINALIZER: &str = "kubernetes-fleet.io/scheduler-cleanup";
+pub const BINDING_FINALIZER: &str = "kubernetes-fleet.io/scheduler-crb-cleanup";
+pub const WORK_FINALIZER: &str = "kubernetes-fleet.io/work-cleanup";
+pub const OVERRIDE_FINALIZER: &str = "kubernetes-fleet.io/override-cleanup";
+pub const MEMBER_FINALIZER: &str = "kubernetes-fleet.io/membercluster-finalizer";
+
+/// The label with the name of the placement, also of a `ResourcePlacement`.
+pub const PARENT_PLACEMENT: &str = "kubernetes-fleet.io/parent-CRP";
+pub const PARENT_NAMESPACE: &str = "kubernetes-fleet.io/parent-placement-namespace";
+pub const PARENT_BINDING: &str = "kubernetes-fleet.io/parent-resource-binding";
+pub const PARENT_SNAPSHOT_INDEX: &str = "kubernetes-fleet.io/parent-resource-snapshot-index";
+pub const PARENT_OVERRIDE: &str = "kubernetes-fleet.io/parent-resource-override";
+pub const IS_LATEST: &str = "kubernetes-fleet.io/is-latest-snapshot";
+pub const RESOURCE_INDEX: &str = "kubernetes-fleet.io/resource-index";
+pub const POLICY_INDEX: &str = "kubernetes-fleet.io/policy-index";
+pub const OVERRIDE_INDEX: &str = "kubernetes-fleet.io/override-index";
+pub const ENVELOPE_TYPE: &str = "kubernetes-fleet.io/envelope-work";
+pub const ENVELOPE_NAME: &str = "kubernetes-fleet.io/envelope-name";
+pub const ENVELOPE_NAMESPACE: &str = "kubernetes-fleet.io/envelope-namespace";
+pub const IS_FLEET_RESOURCE: &str = "kubernetes-fleet.io/is-fleet-resource";
+pub const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
+
+pub const RESOURCE_HASH: &str = "kubernetes-fleet.io/resource-hash";
+pub const NUMBER_OF_ENVELOPES: &str = "kubernetes-fleet.io/number-of-enveloped-object";
+pub const NUMBER_OF_SNAPSHOTS: &str = "kubernetes-fleet.io/number-of-resource-snapshots";
+pub const SNAPSHOT_SUBINDEX: &str = "kubernetes-fleet.io/subindex-of-resource-snapshot";
+/// The annotation with the time when a change of the resources was first seen.
+pub const CANDIDATE_TIME: &str =
+    "kubernetes-fleet.io/next-resource-snapshot-candidate-detection-time";
+pub const PLACEMENT_GENERATION: &str = "kubernetes-fleet.io/CRP-generation";
+pub const NUMBER_OF_CLUSTERS: &str = "kubernetes-fleet.io/number-of-clusters";
+/// The annotation of a ConfigMap that holds other objects.
+pub const ENVELOPE_CONFIG_MAP: &str = "kubernetes-fleet.io/envelope-configmap";
+pub const PREVIOUS_STATE: &str = "kubernetes-fleet.io/previous-binding-state";
+pub const PARENT_SNAPSHOT: &str = "kubernetes-fleet.io/parent-resource-snapshot-name";
+pub const RESOURCE_OVERRIDES_HASH: &str =
+    "kubernetes-fleet.io/parent-resource-override-snapshot-hash";
+pub const CLUSTER_OVERRIDES_HASH: &str =
+    "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
+
+/// The longest part of a name in the name of a binding.
+const BINDING_PART: usize = 26;
+
+/// The namespace on the hub that belongs to a member.
+pub fn member_namespace(member: &str) -> String {
+    format!("fleet-member-{member}")
+}
+
+pub fn policy_snapshot(placement: &str, index: u64) -> String {
+    format!("{placement}-{index}")
+}
+
+/// The name of a resource snapshot: the master, or one of the others, numbered from 0.
+pub fn resource_snapshot(placement: &str, index: u64, sub: Option<usize>) -> String {
+    match sub {
+        None => format!("{placement}-{index}-snapshot"),
+        Some(sub) => format!("{placement}-{index}-{sub}"),
+    }
+}
+
+/// The name of a binding. `random` makes it unique: eight characters of a UUID.
+pub fn binding(placement: &str, cluster: &str, random: &str) -> String {
+    let part = |name: &str| {
+        let cut: String = name.chars().take(BINDING_PART).collect();
+        cut.replace('.', "-")
+    };
+    format!("{}-{}-{random}", part(placement), part(cluster))
+}
+
+/// The prefix of the names of a placement's Works.
+pub fn work_prefix(namespace: Option<&str>, placement: &str) -> String {
+    match namespace {
+        None => placement.to_owned(),
+        Some(namespace) => format!("{namespace}.{placement}"),
+    }
+}
+
+/// The name of the Work of a resource snapshot.
+pub fn work(prefix: &str, sub: Option<usize>) -> String {
+    match sub {
+        None => format!("{prefix}-work"),
+        Some(sub) => format!("{prefix}-{sub}"),
+    }
+}
+
+/// The name of the Work of an envelope. The original names those of `ConfigMap`s at random; the name is the same after
+/// each restart here.
+pub fn envelope_work(prefix: &str, type_: EnvelopeType, namespace: &str, name: &str) -> String {
+    let digest = Sha256::digest(format!("{}/{namespace}/{name}", type_.as_str()));
+    let hex: String = crate::hash::hex_digits(&digest[..8]);
+    match type_ {
+        EnvelopeType::ConfigMap => format!("{prefix}-configmap-{hex}"),
+        _ => format!("{prefix}-envelope-{hex}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_original() {
+        assert_eq!(resource_snapshot("crp-1", 4, None), "crp-1-4-snapshot");
+        assert_eq!(resource_snapshot("crp-1", 4, Some(0)), "crp-1-4-0");
+        assert_eq!(work(&work_prefix(None, "p"), None), "p-work");
+        assert_eq!(work(&work_prefix(Some("ns"), "p"), Some(0)), "ns.p-0");
+        let long = "a".repeat(40);
+        assert_eq!(binding(&long, &long, "12345678").len(), 62);
+    }
+
+    #[test]
+    fn the_work_of_an_envelope_is_named_by_its_identity() {
+        let name = envelope_work("p", EnvelopeType::ResourceEnvelope, "ns", "e");
+        assert_eq!(name.len(), "p-envelope-".len() + 16);
+        let other = envelope_work("p", EnvelopeType::ResourceEnvelope, "ns", "f");
+        assert_ne!(name, other);
+    }
+}

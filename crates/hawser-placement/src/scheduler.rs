@@ -1,0 +1,427 @@
+//! The scheduler: which clusters a placement is bound to, and why.
+//!
+//! [`schedule`] runs as many cycles as the original would run one after the other, over bindings that it changes in
+//! memory, and returns what is different in the end. A binding that one cycle drops and the next restores is so
+//! written once, or not at all.
+//!
+//! | file | step |
+//! |---|---|
+//! | `eligibility`, `affinity`, `taints`, `spread` | the plugins |
+//! | `fleet` | Filter and Score: what the plugins say about each cluster |
+//! | `held` | Bind: bindings, and what changes of them |
+//!
+//! Differences from the original, on purpose: a member that reports a property that is no quantity is filtered, it
+//! does not end the cycle for all others; a listed cluster of a `PickFixed` placement keeps its binding while it is
+//! not eligible.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::types::binding::{Binding, BindingState, ClusterDecision, ClusterScore};
+use crate::types::cluster::MemberCluster;
+use crate::types::policy::{PlacementPolicy, PlacementType};
+
+mod affinity;
+mod eligibility;
+mod fleet;
+mod held;
+mod spread;
+mod taints;
+#[cfg(test)]
+mod tests;
+
+pub use affinity::AffinityError;
+pub(crate) use affinity::check_property_name;
+use fleet::{Fleet, Refusal, Verdict};
+use held::Bindings;
+
+/// The most decisions in a status.
+const MAX_DECISIONS: usize = 1000;
+/// The most decisions about clusters that were not picked.
+const MAX_UNSELECTED: usize = 20;
+
+/// Everything that a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The policy of the latest policy snapshot.
+    pub policy: Option<&'a PlacementPolicy>,
+    /// The name of this snapshot.
+    pub policy_snapshot: &'a str,
+    /// The number of clusters that the snapshot is annotated with; for `PickN`.
+    pub number_of_clusters: Option<i32>,
+    /// The namespace of a `ResourcePlacement`.
+    pub namespace: Option<&'a str>,
+    pub clusters: &'a [MemberCluster],
+    /// The bindings of the placement.
+    pub bindings: &'a [Binding],
+    pub now: Timestamp,
+    pub windows: Windows,
+}
+
+/// The patience with members that are not well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// The age from which a heartbeat counts as lost.
+    pub heartbeat: SignedDuration,
+    /// The time for which a member may be unhealthy.
+    pub health: SignedDuration,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        let five_minutes = SignedDuration::from_mins(5);
+        Self {
+            heartbeat: five_minutes,
+            health: five_minutes,
+        }
+    }
+}
+
+/// The steps of the scheduler, by the names of the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plugin {
+    ClusterAffinity,
+    ClusterEligibility,
+    NamespaceAffinity,
+    TaintToleration,
+    SamePlacementAntiAffinity,
+    TopologySpread,
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The scores of a cluster, in the order in which they are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scores {
+    pub topology_spread: i32,
+    pub affinity: i32,
+    /// 1 if the placement is already there by an older policy.
+    pub already_there: i32,
+}
+
+/// What has to be written: creations first, then changes, then unscheduled bindings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Bindings in deletion that the scheduler lets go.
+    pub release: Vec<String>,
+    pub create: Vec<ClusterDecision>,
+    pub change: Vec<ChangedBinding>,
+    pub unschedule: Vec<UnscheduledBinding>,
+    /// Whether the policy is fulfilled.
+    pub fulfilled: bool,
+    /// The decisions for the status of the policy snapshot.
+    pub decisions: Vec<ClusterDecision>,
+}
+
+/// A binding that moves to the current policy, and is restored if it was unscheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedBinding {
+    pub name: String,
+    pub state: BindingState,
+    pub decision: ClusterDecision,
+}
+
+/// A binding whose cluster is not picked any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnscheduledBinding {
+    pub name: String,
+    /// For the annotation that a restored binding is read from.
+    pub previous: BindingState,
+}
+
+/// What the scheduler says about a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub cluster: String,
+    pub selected: bool,
+    /// The plugin that refused the cluster.
+    pub plugin: Option<Plugin>,
+    pub scores: Option<Scores>,
+    pub reason: String,
+}
+
+/// Why nothing can be decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error(transparent)]
+    Policy(#[from] AffinityError),
+    #[error(
+        "policy snapshot {0} of a PickN placement has no valid number of clusters: annotate it with {key}",
+        key = crate::names::NUMBER_OF_CLUSTERS
+    )]
+    NumberOfClusters(String),
+    #[error(
+        "binding {0} is unscheduled and names no previous state: annotate it with {key}",
+        key = crate::names::PREVIOUS_STATE
+    )]
+    PreviousState(String),
+}
+
+/// Decides about all clusters.
+pub fn schedule(request: &Request<'_>) -> Result<Plan, ScheduleError> {
+    let mut cycles = Cycles::new(request)?;
+    cycles.run()?;
+    Ok(cycles.plan())
+}
+
+/// Decides, and says about each cluster why it is picked or not.
+pub fn explain(request: &Request<'_>) -> Result<Vec<Explanation>, ScheduleError> {
+    let mut cycles = Cycles::new(request)?;
+    cycles.run()?;
+    Ok(cycles.explanations())
+}
+
+struct Cycles<'a> {
+    request: &'a Request<'a>,
+    kind: PlacementType,
+    fleet: Fleet<'a>,
+    bindings: Bindings<'a>,
+    fulfilled: bool,
+    /// What the last cycle found of each cluster; empty if no cycle had to run.
+    verdicts: Vec<Verdict<'a>>,
+    /// Clusters of the policy that do not exist.
+    unknown: Vec<&'a str>,
+}
+
+impl<'a> Cycles<'a> {
+    fn new(request: &'a Request<'a>) -> Result<Self, ScheduleError> {
+        let kind = request
+            .policy
+            .map_or(PlacementType::PickAll, |policy| policy.placement_type);
+        let fleet = Fleet::new(request, kind)?;
+        let bindings = Bindings::new(request, &fleet);
+        Ok(Self {
+            request,
+            kind,
+            fleet,
+            bindings,
+            fulfilled: true,
+            verdicts: Vec::new(),
+            unknown: Vec::new(),
+        })
+    }
+
+    fn run(&mut self) -> Result<(), ScheduleError> {
+        match self.kind {
+            PlacementType::PickAll => self.pick_all(),
+            PlacementType::PickFixed => self.pick_fixed(),
+            PlacementType::PickN => self.pick_n(),
+        }
+    }
+
+    fn pick_all(&mut self) -> Result<(), ScheduleError> {
+        self.verdicts = self.fleet.evaluate(&self.bindings);
+        for (cluster, verdict) in self.verdicts.iter().enumerate() {
+            if verdict.is_ok() {
+                let name = self.fleet.name(cluster);
+                let decision = selected(name, Some(Scores::default()));
+                self.bindings.bind(name, decision)?;
+            }
+        }
+        self.bindings.unschedule_obsolete(|_| true);
+        Ok(())
+    }
+
+    fn pick_fixed(&mut self) -> Result<(), ScheduleError> {
+        let names = self.request.policy.map(|policy| &policy.cluster_names);
+        let wanted: BTreeSet<&str> = names.into_iter().flatten().map(String::as_str).collect();
+        self.verdicts = vec![Err(Refusal::NotListed); self.request.clusters.len()];
+        for name in wanted.iter().copied() {
+            let Some(cluster) = self.fleet.find(name) else {
+                self.unknown.push(name);
+                continue;
+            };
+            let verdict = self.fleet.eligible(cluster);
+            if verdict.is_ok() && !self.bindings.is_current(name) {
+                self.bindings.bind(name, selected(name, None))?;
+            }
+            self.fulfilled &= verdict.is_ok();
+            self.verdicts[cluster] = verdict;
+        }
+        self.fulfilled &= self.unknown.is_empty();
+        self.bindings
+            .unschedule_obsolete(|cluster| !wanted.contains(cluster));
+        Ok(())
+    }
+
+    fn pick_n(&mut self) -> Result<(), ScheduleError> {
+        let wanted = self.request.number_of_clusters;
+        let wanted = wanted.and_then(|number| usize::try_from(number).ok());
+        let wanted = wanted.ok_or_else(|| {
+            ScheduleError::NumberOfClusters(self.request.policy_snapshot.to_owned())
+        })?;
+        loop {
+            let present = self.bindings.current();
+            let Some(desired) = wanted.checked_sub(present).filter(|desired| *desired > 0) else {
+                self.bindings.unschedule_obsolete(|_| true);
+                self.bindings.drop_worst(present - wanted);
+                return Ok(());
+            };
+            // A pick changes the skew for the next one.
+            let limit = if self.fleet.spreads() { 1 } else { desired };
+            let verdicts = self.fleet.evaluate(&self.bindings);
+            let picks = self.best(&verdicts, limit);
+            let picked = picks.len();
+            for (cluster, scores) in picks {
+                let name = self.fleet.name(cluster);
+                self.bindings.bind(name, selected(name, Some(scores)))?;
+            }
+            self.bindings.unschedule_obsolete(|_| true);
+            if limit < desired && picked == limit {
+                continue;
+            }
+            self.verdicts = verdicts;
+            self.fulfilled = self.bindings.current() == wanted;
+            return Ok(());
+        }
+    }
+
+    /// The best clusters, best first. The last name wins among equals, as in the original.
+    fn best(&self, verdicts: &[Verdict<'a>], limit: usize) -> Vec<(usize, Scores)> {
+        let scored = verdicts.iter().enumerate();
+        let scored =
+            scored.filter_map(|(cluster, verdict)| Some((cluster, *verdict.as_ref().ok()?)));
+        let mut scored: Vec<(usize, Scores)> = scored.collect();
+        scored.sort_by_key(|(cluster, scores)| Reverse((*scores, self.fleet.name(*cluster))));
+        scored.truncate(limit);
+        scored
+    }
+
+    fn plan(self) -> Plan {
+        let decisions = self.decisions();
+        let mut plan = self.bindings.plan();
+        plan.fulfilled = self.fulfilled;
+        plan.decisions = decisions;
+        plan
+    }
+
+    /// Selected clusters, then a few of the others with the reason.
+    fn decisions(&self) -> Vec<ClusterDecision> {
+        let mut decisions: Vec<ClusterDecision> = self.bindings.decisions().cloned().collect();
+        decisions.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+        decisions.truncate(MAX_DECISIONS);
+        let room = MAX_UNSELECTED.min(MAX_DECISIONS - decisions.len());
+        let chosen: BTreeSet<&str> = self.bindings.clusters().collect();
+        let losers = self.best(&self.verdicts, self.verdicts.len()).into_iter();
+        let losers = losers.filter(|(cluster, _)| !chosen.contains(self.fleet.name(*cluster)));
+        let losers = losers.map(|(cluster, scores)| {
+            let name = self.fleet.name(cluster);
+            unselected(name, Some(scores), low_score(name, scores))
+        });
+        let verdicts = self.verdicts.iter().enumerate();
+        let mut filtered: Vec<(&str, &Refusal<'a>)> = verdicts
+            .filter_map(|(cluster, verdict)| {
+                Some((self.fleet.name(cluster), verdict.as_ref().err()?))
+            })
+            .filter(|(_, refusal)| !refusal.is_silent())
+            .collect();
+        filtered.sort_by_key(|(name, _)| *name);
+        let filtered = filtered
+            .into_iter()
+            .map(|(name, refusal)| unselected(name, None, refusal.explain(name)));
+        let unknown = self.unknown.iter();
+        let unknown = unknown.map(|name| unselected(name, None, not_found(name)));
+        decisions.extend(losers.chain(filtered).chain(unknown).take(room));
+        decisions
+    }
+
+    fn explanations(&mut self) -> Vec<Explanation> {
+        if self.verdicts.is_empty() {
+            self.verdicts = self.fleet.evaluate(&self.bindings);
+        }
+        let decisions = self.bindings.decisions();
+        let selected: HashMap<&str, &ClusterDecision> = decisions
+            .map(|decision| (decision.cluster_name.as_str(), decision))
+            .collect();
+        let mut all = Vec::new();
+        for (cluster, verdict) in self.verdicts.iter().enumerate() {
+            let name = self.fleet.name(cluster);
+            let decision = selected.get(name);
+            let (plugin, scores, reason) = match (decision, verdict) {
+                (Some(decision), _) => (None, scores_of(decision), decision.reason.clone()),
+                (None, Ok(scores)) => (None, Some(*scores), low_score(name, *scores)),
+                (None, Err(refusal)) => (refusal.plugin(), None, refusal.explain(name)),
+            };
+            all.push(Explanation {
+                cluster: name.to_owned(),
+                selected: decision.is_some(),
+                plugin,
+                scores,
+                reason,
+            });
+        }
+        all.extend(self.unknown.iter().map(|name| Explanation {
+            cluster: (*name).to_owned(),
+            selected: false,
+            plugin: None,
+            scores: None,
+            reason: not_found(name),
+        }));
+        all.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        all
+    }
+}
+
+fn selected(name: &str, scores: Option<Scores>) -> ClusterDecision {
+    let about = scores.map_or_else(String::new, |scores| format!(" ({scores})"));
+    ClusterDecision {
+        cluster_name: name.to_owned(),
+        selected: true,
+        cluster_score: scores.map(Scores::stored),
+        reason: format!(
+            "Successfully scheduled resources for placement in {name}{about}: picked by scheduling policy"
+        ),
+    }
+}
+
+fn unselected(name: &str, scores: Option<Scores>, reason: String) -> ClusterDecision {
+    ClusterDecision {
+        cluster_name: name.to_owned(),
+        selected: false,
+        cluster_score: scores.map(Scores::stored),
+        reason,
+    }
+}
+
+fn low_score(name: &str, scores: Scores) -> String {
+    format!("cluster \"{name}\" does not score high enough ({scores})")
+}
+
+fn not_found(name: &str) -> String {
+    format!("specified cluster \"{name}\" is not found")
+}
+
+fn scores_of(decision: &ClusterDecision) -> Option<Scores> {
+    let stored = decision.cluster_score?;
+    Some(Scores {
+        topology_spread: stored.topology_spread_score.unwrap_or_default(),
+        affinity: stored.affinity_score.unwrap_or_default(),
+        already_there: 0,
+    })
+}
+
+impl Scores {
+    fn stored(self) -> ClusterScore {
+        ClusterScore {
+            affinity_score: Some(self.affinity),
+            topology_spread_score: Some(self.topology_spread),
+        }
+    }
+}
+
+impl fmt::Display for Scores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "affinity score: {}, topology spread score: {}",
+            self.affinity, self.topology_spread
+        )
+    }
+}

@@ -1,0 +1,52 @@
+//! Members that are joined, alive and healthy.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Windows;
+use super::fleet::Refusal;
+use crate::types::cluster::MemberCluster;
+use crate::types::{Truth, condition};
+
+pub(super) struct Eligibility {
+    now: Timestamp,
+    windows: Windows,
+}
+
+impl Eligibility {
+    pub(super) fn new(now: Timestamp, windows: Windows) -> Self {
+        Self { now, windows }
+    }
+
+    pub(super) fn check<'a>(&self, cluster: &MemberCluster) -> Result<(), Refusal<'a>> {
+        if cluster.metadata.in_deletion() {
+            return Err(Refusal::Leaving);
+        }
+        let Some(agent) = cluster.status.member_agent() else {
+            return Err(Refusal::NoAgentStatus);
+        };
+        let heartbeat = agent.last_received_heartbeat.as_deref();
+        if !heartbeat.is_some_and(|time| self.is_within(time, self.windows.heartbeat)) {
+            return Err(Refusal::HeartbeatLost);
+        }
+        let joined = condition(&agent.conditions, "Joined");
+        if joined.is_none_or(|joined| joined.status != Truth::True) {
+            return Err(Refusal::NotJoined);
+        }
+        let Some(health) = condition(&agent.conditions, "Healthy") else {
+            return Err(Refusal::NoHealth);
+        };
+        // A member that became unhealthy a moment ago may be well again in the next.
+        let is_well = health.status == Truth::True
+            || self.is_within(&health.last_transition_time, self.windows.health);
+        if is_well {
+            Ok(())
+        } else {
+            Err(Refusal::Unhealthy)
+        }
+    }
+
+    fn is_within(&self, time: &str, window: SignedDuration) -> bool {
+        let time: Result<Timestamp, _> = time.parse();
+        time.is_ok_and(|time| self.now.duration_since(time) <= window)
+    }
+}

@@ -1,0 +1,216 @@
+//! What the plugins say about each cluster. All but two of them say the same in every cycle and are asked once.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use super::affinity::{CompiledAffinity, PropertyFault};
+use super::held::Bindings;
+use super::spread::Spreads;
+use super::{Plugin, Request, ScheduleError, Scores, eligibility, taints};
+use crate::types::Truth;
+use crate::types::cluster::{MemberCluster, Taint};
+use crate::types::policy::PlacementType;
+
+/// Scores, or the first plugin that refuses the cluster.
+pub(super) type Verdict<'a> = Result<Scores, Refusal<'a>>;
+
+pub(super) struct Fleet<'a> {
+    clusters: &'a [MemberCluster],
+    by_name: HashMap<&'a str, usize>,
+    /// Verdicts that do not depend on bindings, with the affinity score. Empty for `PickFixed`.
+    lasting: Vec<Verdict<'a>>,
+    eligibility: eligibility::Eligibility,
+    spreads: Spreads<'a>,
+}
+
+/// Why a cluster cannot be picked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Refusal<'a> {
+    NotListed,
+    Affinity,
+    Property(PropertyFault),
+    Leaving,
+    NoAgentStatus,
+    HeartbeatLost,
+    NotJoined,
+    NoHealth,
+    Unhealthy,
+    NamespaceMissing(&'a str),
+    Taint(&'a Taint),
+    AlreadySelected,
+    Skew { key: &'a str, max: i32 },
+}
+
+impl Refusal<'_> {
+    pub(super) fn plugin(&self) -> Option<Plugin> {
+        Some(match self {
+            Self::NotListed => return None,
+            Self::Affinity | Self::Property(_) => Plugin::ClusterAffinity,
+            Self::Leaving
+            | Self::NoAgentStatus
+            | Self::HeartbeatLost
+            | Self::NotJoined
+            | Self::NoHealth
+            | Self::Unhealthy => Plugin::ClusterEligibility,
+            Self::NamespaceMissing(_) => Plugin::NamespaceAffinity,
+            Self::Taint(_) => Plugin::TaintToleration,
+            Self::AlreadySelected => Plugin::SamePlacementAntiAffinity,
+            Self::Skew { .. } => Plugin::TopologySpread,
+        })
+    }
+
+    /// True if the status does not list the cluster.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self, Self::AlreadySelected | Self::NotListed)
+    }
+
+    /// The reason of a decision.
+    pub(super) fn explain(&self, cluster: &str) -> String {
+        match self {
+            Self::NotListed => format!("cluster \"{cluster}\" is not listed in the policy"),
+            other => format!("ClusterUnschedulable, {other}"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListed => f.write_str("cluster is not listed in the policy"),
+            Self::Affinity => f.write_str(
+                "cluster does not match with any of the required cluster affinity terms",
+            ),
+            Self::Property(fault) => fault.fmt(f),
+            Self::Leaving => f.write_str("cluster has left the fleet"),
+            Self::NoAgentStatus => {
+                f.write_str("cluster is not connected to the fleet: member agent not online yet")
+            }
+            Self::HeartbeatLost => {
+                f.write_str("cluster is not connected to the fleet: no recent heartbeat signals")
+            }
+            Self::NotJoined => {
+                f.write_str("cluster is not connected to the fleet: member agent not joined yet")
+            }
+            Self::NoHealth => f.write_str(
+                "cluster is not connected to the fleet: health condition not available yet",
+            ),
+            Self::Unhealthy => f.write_str("cluster is not connected to the fleet: unhealthy"),
+            Self::NamespaceMissing(namespace) => {
+                write!(f, "namespace \"{namespace}\" does not exist in the cluster")
+            }
+            Self::Taint(Taint { key, value, .. }) => {
+                write!(f, "taint {key}={value}:NoSchedule cannot be tolerated")
+            }
+            Self::AlreadySelected => f.write_str("cluster is already selected"),
+            Self::Skew { key, max } => write!(
+                f,
+                "violated doNotSchedule topology spread constraint \"{key}\" (max skew {max})"
+            ),
+        }
+    }
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) fn new(request: &Request<'a>, kind: PlacementType) -> Result<Self, ScheduleError> {
+        let clusters = request.clusters;
+        let names = clusters.iter().enumerate();
+        let by_name = names.map(|(index, cluster)| (cluster.metadata.name.as_str(), index));
+        let mut fleet = Self {
+            clusters,
+            by_name: by_name.collect(),
+            lasting: Vec::new(),
+            eligibility: eligibility::Eligibility::new(request.now, request.windows),
+            spreads: Spreads::default(),
+        };
+        if kind == PlacementType::PickFixed {
+            return Ok(fleet);
+        }
+        let scores = kind == PlacementType::PickN;
+        let affinity = CompiledAffinity::compile(request.policy, clusters, scores)?;
+        let tolerations = request.policy.map_or(&[][..], |policy| &policy.tolerations);
+        fleet.lasting = clusters
+            .iter()
+            .map(|cluster| {
+                affinity.filter(cluster)?;
+                fleet.eligibility.check(cluster)?;
+                check_namespace(cluster, request.namespace)?;
+                taints::check(&cluster.spec.taints, tolerations)?;
+                Ok(Scores {
+                    affinity: affinity.score(cluster),
+                    ..Scores::default()
+                })
+            })
+            .collect();
+        if let (true, Some(policy)) = (scores, request.policy) {
+            fleet.spreads = Spreads::new(&policy.topology_spread_constraints, clusters);
+        }
+        Ok(fleet)
+    }
+
+    pub(super) fn name(&self, cluster: usize) -> &'a str {
+        &self.clusters[cluster].metadata.name
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// True for a cluster that exists and is not in deletion.
+    pub(super) fn is_staying(&self, name: &str) -> bool {
+        let cluster = self.find(name);
+        cluster.is_some_and(|cluster| !self.clusters[cluster].metadata.in_deletion())
+    }
+
+    /// True if there are spread constraints, so that clusters are picked one by one.
+    pub(super) fn spreads(&self) -> bool {
+        !self.spreads.is_empty()
+    }
+
+    /// What the plugin of eligibility alone says.
+    pub(super) fn eligible(&self, cluster: usize) -> Verdict<'a> {
+        self.eligibility.check(&self.clusters[cluster])?;
+        Ok(Scores::default())
+    }
+
+    /// What all plugins say about all clusters.
+    pub(super) fn evaluate(&self, bindings: &Bindings<'a>) -> Vec<Verdict<'a>> {
+        let current: HashSet<&str> = bindings.clusters().collect();
+        let obsolete: HashSet<&str> = bindings.obsolete_clusters().collect();
+        let bound = bindings.clusters().filter_map(|name| self.find(name));
+        let bound: Vec<usize> = bound.collect();
+        let skews = self.spreads.count(&bound);
+        let lasting = self.lasting.iter().enumerate();
+        lasting
+            .map(|(index, verdict)| {
+                let scores = verdict.clone()?;
+                let name = self.name(index);
+                if current.contains(name) {
+                    return Err(Refusal::AlreadySelected);
+                }
+                Ok(Scores {
+                    topology_spread: skews.check(index)?,
+                    already_there: i32::from(obsolete.contains(name)),
+                    ..scores
+                })
+            })
+            .collect()
+    }
+}
+
+/// A `ResourcePlacement` goes only to clusters that have its namespace, if they report namespaces.
+fn check_namespace<'a>(
+    cluster: &MemberCluster,
+    namespace: Option<&'a str>,
+) -> Result<(), Refusal<'a>> {
+    let Some(namespace) = namespace else {
+        return Ok(());
+    };
+    let mut conditions = cluster.status.conditions.iter();
+    let collected =
+        conditions.any(|c| c.type_ == "NamespaceCollectionSucceeded" && c.status != Truth::Unknown);
+    let known = cluster.status.namespaces.as_ref();
+    if !collected || known.is_some_and(|known| known.contains_key(namespace)) {
+        return Ok(());
+    }
+    Err(Refusal::NamespaceMissing(namespace))
+}

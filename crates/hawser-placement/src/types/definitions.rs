@@ -1,0 +1,562 @@
+//! The definitions of the types, made from the Rust types.
+//!
+//! `v1beta1` is stored; `v1` and `v1alpha1` are served with the same schema or fewer fields.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::binding::{
+    BindingSpec, BindingStatus, PolicySnapshotSpec, PolicySnapshotStatus, ResourceSnapshotSpec,
+};
+use super::cluster::{InternalMemberClusterSpec, MemberClusterSpec, MemberClusterStatus};
+use super::overrides::{
+    ClusterResourceOverrideSnapshotSpec, ClusterResourceOverrideSpec, EnvelopeData,
+    ResourceOverrideSnapshotSpec, ResourceOverrideSpec,
+};
+use super::placement::{PlacementSpec, PlacementStatus};
+use super::work::{AppliedWorkSpec, AppliedWorkStatus, WorkSpec, WorkStatus};
+use super::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
+
+const HEADER: &str = "# Generated from the types in crates/hawser-placement; do not edit.\n\
+# To write it anew: HAWSER_WRITE_GENERATED=1 cargo test -p hawser-placement generated_\n";
+
+/// The path of the manifest, below the root of the project.
+pub const PATH: &str = "crds/kubernetes-fleet.io.yaml";
+
+const V1: &[&str] = &["v1", "v1beta1"];
+const V1_BETA_ONLY: &[&str] = &["v1beta1"];
+const ALL: &[&str] = &["v1", "v1alpha1", "v1beta1"];
+
+/// Fields that `v1` does not have.
+const NOT_IN_V1: &[&str] = &[
+    "/properties/spec/properties/strategy/properties/deleteStrategy",
+    "/properties/spec/properties/strategy/properties/reportBackStrategy",
+    "/properties/spec/properties/reportBackStrategy",
+    "/properties/spec/properties/deleteOptions",
+    "/properties/status/properties/namespaces",
+    "/properties/status/properties/manifestConditions/items/properties/backReportedStatus",
+];
+
+const SCOPE_RULE: (&str, &str) = (
+    "!(has(self.statusReportingScope) && self.statusReportingScope == 'NamespaceAccessible') || size(self.resourceSelectors.filter(x, x.kind == 'Namespace')) == 1",
+    "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind 'Namespace' is required",
+);
+const NAME_RULE: (&str, &str) = (
+    "size(self.metadata.name) < 64",
+    "metadata.name max length is 63",
+);
+
+/// A kind before its versions are made.
+struct Kind {
+    kind: &'static str,
+    short: Option<&'static str>,
+    namespaced: bool,
+    versions: &'static [&'static str],
+    columns: Value,
+    schema: Value,
+    /// False if the status, if there is one, is an ordinary field.
+    status_subresource: bool,
+}
+
+/// All definitions, sorted by group and name.
+pub fn definitions() -> Vec<Value> {
+    let mut all: Vec<Value> = cluster_kinds()
+        .into_iter()
+        .map(|kind| definition(CLUSTER_GROUP, kind))
+        .collect();
+    all.extend(
+        placement_kinds()
+            .into_iter()
+            .map(|kind| definition(PLACEMENT_GROUP, kind)),
+    );
+    all.sort_by_key(|definition| {
+        let text = |pointer| definition.pointer(pointer).map(Value::to_string);
+        (text("/spec/group"), text("/metadata/name"))
+    });
+    all
+}
+
+/// All definitions as YAML, as checked in.
+pub fn yaml() -> String {
+    let mut text = HEADER.to_owned();
+    for definition in definitions() {
+        text.push_str("---\n");
+        let body = serde_saphyr::to_string(&definition);
+        text.push_str(&body.expect("a definition is made of maps with string keys"));
+    }
+    text
+}
+
+fn cluster_kinds() -> Vec<Kind> {
+    let mut member = with_status::<MemberClusterSpec, MemberClusterStatus>();
+    add_rule(&mut member, NAME_RULE);
+    vec![
+        Kind {
+            columns: json!([
+                column(
+                    "Joined",
+                    "string",
+                    ".status.conditions[?(@.type==\"Joined\")].status"
+                ),
+                age(),
+                column(
+                    "Member-Agent-Last-Seen",
+                    "date",
+                    ".status.agentStatus[?(@.type==\"MemberAgent\")].lastReceivedHeartbeat"
+                ),
+                column(
+                    "Node-Count",
+                    "string",
+                    ".status.properties.kubernetes-fleet\\.io/node-count.value"
+                ),
+                column(
+                    "Available-CPU",
+                    "string",
+                    ".status.resourceUsage.available.cpu"
+                ),
+                column(
+                    "Available-Memory",
+                    "string",
+                    ".status.resourceUsage.available.memory"
+                ),
+                minor(column(
+                    "Allocatable-CPU",
+                    "string",
+                    ".status.resourceUsage.allocatable.cpu"
+                )),
+                minor(column(
+                    "Allocatable-Memory",
+                    "string",
+                    ".status.resourceUsage.allocatable.memory"
+                )),
+            ]),
+            ..cluster_scoped("MemberCluster", Some("cluster"), V1, member)
+        },
+        Kind {
+            columns: json!([age()]),
+            ..namespaced(
+                "InternalMemberCluster",
+                Some("imc"),
+                V1,
+                with_status::<InternalMemberClusterSpec, MemberClusterStatus>(),
+            )
+        },
+    ]
+}
+
+fn placement_kinds() -> Vec<Kind> {
+    let placement = with_status::<PlacementSpec, PlacementStatus>();
+    let mut cluster_placement = placement.clone();
+    add_rule(&mut cluster_placement["properties"]["spec"], SCOPE_RULE);
+    let policies = with_status::<PolicySnapshotSpec, PolicySnapshotStatus>();
+    let mut resources = spec_only::<ResourceSnapshotSpec>();
+    resources["properties"]["status"] = json!({
+        "type": "object",
+        "properties": {"conditions": json!({"type": "array", "items": schema::<super::Condition>(),
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})},
+    });
+    let bindings = with_status::<BindingSpec, BindingStatus>();
+    let snapshot_columns = || json!([column("Gen", "string", ".metadata.generation"), age()]);
+    let mut kinds = vec![
+        Kind {
+            columns: placement_columns("ClusterResourcePlacement"),
+            ..cluster_scoped(
+                "ClusterResourcePlacement",
+                Some("crp"),
+                V1,
+                cluster_placement,
+            )
+        },
+        Kind {
+            columns: placement_columns("ResourcePlacement"),
+            ..namespaced("ResourcePlacement", Some("rp"), V1, placement)
+        },
+        Kind {
+            columns: json!([
+                column(
+                    "Resource-Index",
+                    "string",
+                    ".sourceStatus.observedResourceIndex"
+                ),
+                column("Last-Updated", "date", ".lastUpdatedTime"),
+                age(),
+            ]),
+            status_subresource: false,
+            ..namespaced(
+                "ClusterResourcePlacementStatus",
+                Some("crps"),
+                V1,
+                object(
+                    json!({
+                        "sourceStatus": schema::<PlacementStatus>(),
+                        "lastUpdatedTime": {"type": "string", "format": "date-time"},
+                    }),
+                    &["lastUpdatedTime", "sourceStatus"],
+                ),
+            )
+        },
+        Kind {
+            columns: snapshot_columns(),
+            ..cluster_scoped(
+                "ClusterSchedulingPolicySnapshot",
+                Some("csps"),
+                V1,
+                policies.clone(),
+            )
+        },
+        Kind {
+            columns: snapshot_columns(),
+            ..namespaced(
+                "SchedulingPolicySnapshot",
+                Some("sps"),
+                V1_BETA_ONLY,
+                policies,
+            )
+        },
+        Kind {
+            columns: snapshot_columns(),
+            ..cluster_scoped(
+                "ClusterResourceSnapshot",
+                Some("crs"),
+                V1,
+                resources.clone(),
+            )
+        },
+        Kind {
+            columns: snapshot_columns(),
+            ..namespaced("ResourceSnapshot", Some("rs"), V1_BETA_ONLY, resources)
+        },
+        Kind {
+            columns: binding_columns(),
+            ..cluster_scoped("ClusterResourceBinding", Some("crb"), V1, bindings.clone())
+        },
+        Kind {
+            columns: binding_columns(),
+            ..namespaced("ResourceBinding", Some("rb"), V1_BETA_ONLY, bindings)
+        },
+        namespaced(
+            "Work",
+            Some("work"),
+            V1,
+            with_status::<WorkSpec, WorkStatus>(),
+        ),
+        cluster_scoped(
+            "AppliedWork",
+            Some("appliedwork"),
+            V1,
+            with_status::<AppliedWorkSpec, AppliedWorkStatus>(),
+        ),
+    ];
+    kinds.extend(plain_kinds());
+    kinds
+}
+
+/// Kinds without a status.
+fn plain_kinds() -> Vec<Kind> {
+    let envelope = || {
+        let data = schema::<EnvelopeData>()["properties"]["data"].take();
+        object(json!({"data": data}), &["data"])
+    };
+    let mut kinds = vec![
+        cluster_scoped(
+            "ClusterResourceOverride",
+            None,
+            ALL,
+            spec_only::<ClusterResourceOverrideSpec>(),
+        ),
+        cluster_scoped(
+            "ClusterResourceOverrideSnapshot",
+            None,
+            ALL,
+            spec_only::<ClusterResourceOverrideSnapshotSpec>(),
+        ),
+        namespaced(
+            "ResourceOverride",
+            None,
+            ALL,
+            spec_only::<ResourceOverrideSpec>(),
+        ),
+        namespaced(
+            "ResourceOverrideSnapshot",
+            None,
+            ALL,
+            spec_only::<ResourceOverrideSnapshotSpec>(),
+        ),
+        cluster_scoped("ClusterResourceEnvelope", None, V1_BETA_ONLY, envelope()),
+        namespaced("ResourceEnvelope", None, V1_BETA_ONLY, envelope()),
+    ];
+    for kind in &mut kinds {
+        kind.status_subresource = false;
+    }
+    kinds
+}
+
+fn cluster_scoped(
+    kind: &'static str,
+    short: Option<&'static str>,
+    versions: &'static [&'static str],
+    schema: Value,
+) -> Kind {
+    Kind {
+        kind,
+        short,
+        namespaced: false,
+        versions,
+        columns: Value::Null,
+        schema,
+        status_subresource: true,
+    }
+}
+
+fn namespaced(
+    kind: &'static str,
+    short: Option<&'static str>,
+    versions: &'static [&'static str],
+    schema: Value,
+) -> Kind {
+    Kind {
+        namespaced: true,
+        ..cluster_scoped(kind, short, versions, schema)
+    }
+}
+
+fn column(name: &str, type_: &str, path: &str) -> Value {
+    json!({"name": name, "type": type_, "jsonPath": path})
+}
+
+/// A column that only wide tables show.
+fn minor(mut column: Value) -> Value {
+    column["priority"] = 1.into();
+    column
+}
+
+fn age() -> Value {
+    column("Age", "date", ".metadata.creationTimestamp")
+}
+
+fn placement_columns(prefix: &str) -> Value {
+    let of = |name: &str, type_: &str, field: &str| {
+        let path = format!(".status.conditions[?(@.type==\"{prefix}{type_}\")].{field}");
+        column(name, "string", &path)
+    };
+    json!([
+        column("Gen", "string", ".metadata.generation"),
+        minor(column("Type", "string", ".spec.policy.placementType")),
+        of("Scheduled", "Scheduled", "status"),
+        of("Scheduled-Gen", "Scheduled", "observedGeneration"),
+        minor(of("Work-Synchronized", "WorkSynchronized", "status")),
+        minor(of(
+            "Work-Synchronized-Gen",
+            "WorkSynchronized",
+            "observedGeneration"
+        )),
+        of("Available", "Available", "status"),
+        of("Available-Gen", "Available", "observedGeneration"),
+        age(),
+    ])
+}
+
+fn binding_columns() -> Value {
+    let of = |name: &str, type_: &str| {
+        let path = format!(".status.conditions[?(@.type==\"{type_}\")].status");
+        column(name, "string", &path)
+    };
+    json!([
+        of("WorkSynchronized", "WorkSynchronized"),
+        of("ResourcesApplied", "Applied"),
+        minor(of("ResourceAvailable", "Available")),
+        age(),
+    ])
+}
+
+fn with_status<Spec: JsonSchema, Status: JsonSchema>() -> Value {
+    let fields = json!({"spec": schema::<Spec>(), "status": schema::<Status>()});
+    object(fields, &["spec"])
+}
+
+fn spec_only<Spec: JsonSchema>() -> Value {
+    object(json!({"spec": schema::<Spec>()}), &["spec"])
+}
+
+/// The schema of an object with these fields.
+fn object(fields: Value, required: &[&str]) -> Value {
+    let mut properties = json!({
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+    });
+    if let (Value::Object(properties), Value::Object(fields)) = (&mut properties, fields) {
+        properties.extend(fields);
+    }
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn add_rule(schema: &mut Value, (rule, message): (&str, &str)) {
+    let rules = &mut schema["x-kubernetes-validations"];
+    if rules.is_null() {
+        *rules = json!([]);
+    }
+    if let Value::Array(rules) = rules {
+        rules.push(json!({"rule": rule, "message": message}));
+    }
+}
+
+fn definition(group: &str, kind: Kind) -> Value {
+    let lower = kind.kind.to_lowercase();
+    let plural = match lower.strip_suffix("status") {
+        Some(_) => format!("{lower}es"),
+        None => format!("{lower}s"),
+    };
+    let versions: Vec<Value> = kind
+        .versions
+        .iter()
+        .map(|name| {
+            let mut schema = kind.schema.clone();
+            if *name == "v1" {
+                reduce_to_v1(&mut schema);
+            }
+            let mut version = json!({
+                "name": name, "served": true, "storage": *name == STORED_VERSION,
+                "schema": {"openAPIV3Schema": schema},
+            });
+            if kind.status_subresource {
+                version["subresources"] = json!({"status": {}});
+            }
+            if !kind.columns.is_null() {
+                version["additionalPrinterColumns"] = kind.columns.clone();
+            }
+            version
+        })
+        .collect();
+    let categories = match group {
+        CLUSTER_GROUP => ["fleet", "fleet-cluster"],
+        _ => ["fleet", "fleet-placement"],
+    };
+    let mut names = json!({
+        "kind": kind.kind, "listKind": format!("{}List", kind.kind),
+        "plural": plural, "singular": lower, "categories": categories,
+    });
+    if let Some(short) = kind.short {
+        names["shortNames"] = json!([short]);
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+            "versions": versions,
+        },
+    })
+}
+
+fn reduce_to_v1(schema: &mut Value) {
+    for pointer in NOT_IN_V1 {
+        if let Some((parent, name)) = pointer.rsplit_once('/')
+            && let Some(Value::Object(fields)) = schema.pointer_mut(parent)
+        {
+            fields.remove(name);
+        }
+    }
+    drop_config_map_envelopes(schema);
+}
+
+/// In `v1` an envelope is always an object of one of the two kinds made for it.
+fn drop_config_map_envelopes(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields
+                .get("default")
+                .is_some_and(|default| default == "ConfigMap")
+            {
+                fields.remove("default");
+                if let Some(Value::Array(names)) = fields.get_mut("enum") {
+                    names.retain(|name| name != "ConfigMap");
+                }
+            }
+            fields.values_mut().for_each(drop_config_map_envelopes);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_config_map_envelopes),
+        _ => {}
+    }
+}
+
+/// The structural schema of a type. Optional fields are not nullable, so that the server prunes a null.
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    tidy(&mut schema);
+    schema
+}
+
+fn tidy(schema: &mut Value) {
+    let Value::Object(keywords) = schema else {
+        return;
+    };
+    // An optional field comes as a choice of its type and null.
+    if !keywords.contains_key("x-kubernetes-int-or-string")
+        && let Some(Value::Array(choices)) = keywords
+            .remove("anyOf")
+            .or_else(|| keywords.remove("allOf"))
+    {
+        for choice in choices {
+            if let Value::Object(choice) = choice
+                && choice.contains_key("type") | choice.contains_key("x-kubernetes-int-or-string")
+                && choice.get("type").is_none_or(|kind| kind != "null")
+            {
+                for (keyword, value) in choice {
+                    keywords.entry(keyword).or_insert(value);
+                }
+            }
+        }
+    }
+    // What serde fills in is no default of the API; that is given as `x-default`.
+    for keyword in ["nullable", "default", "title"] {
+        keywords.remove(keyword);
+    }
+    if let Some(default) = keywords.remove("x-default") {
+        keywords.insert("default".to_owned(), default);
+    }
+    if let Some(Value::Array(names)) = keywords.get_mut("enum") {
+        names.retain(|name| !name.is_null());
+    }
+    for (keyword, part) in keywords.iter_mut() {
+        match (&**keyword, part) {
+            ("properties", Value::Object(fields)) => fields.values_mut().for_each(tidy),
+            ("items" | "additionalProperties", part @ Value::Object(_)) => tidy(part),
+            _ => {}
+        }
+    }
+    // A field that the code can do without may be required all the same.
+    let mut required = Vec::new();
+    if let Some(Value::Object(fields)) = keywords.get_mut("properties") {
+        for (name, field) in fields {
+            if let Value::Object(field) = field
+                && field.remove("x-required").is_some()
+            {
+                required.push(json!(name));
+            }
+        }
+    }
+    if !required.is_empty() {
+        let all = keywords.entry("required").or_insert_with(|| json!([]));
+        if let Value::Array(all) = all {
+            all.append(&mut required);
+        }
+    }
+    let open = keywords.get("additionalProperties") == Some(&Value::Bool(true))
+        || keywords.get("additionalProperties") == Some(&Value::Object(Map::new()));
+    if open && keywords.contains_key("x-kubernetes-preserve-unknown-fields") {
+        keywords.remove("additionalProperties");
+    }
+}
+
+#[cfg(test)]
+mod tests;
