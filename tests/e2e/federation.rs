@@ -4,7 +4,6 @@ mod guide;
 mod kubefedctl;
 mod matrix;
 mod members;
-mod members;
 mod namespaced;
 mod nodes;
 mod objects;
