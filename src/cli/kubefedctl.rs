@@ -121,7 +121,7 @@ enum CtlError {
     #[error("{}", said(.0))]
     Ask(#[from] AskError),
     #[error("{what}: {}", said(.error))]
-    Act { what: String, error: AskError },
+    Act { what: String, error: Box<AskError> },
     #[error("reading {file}: {source}")]
     Read { file: String, source: io::Error },
     #[error("{file}: {source}")]
@@ -143,7 +143,10 @@ fn said(error: &AskError) -> String {
 /// Adds what was tried to a failure.
 fn trying(what: impl Into<String>) -> impl FnOnce(AskError) -> CtlError {
     let what = what.into();
-    |error| CtlError::Act { what, error }
+    |error| CtlError::Act {
+        what,
+        error: Box::new(error),
+    }
 }
 
 pub(super) fn run(args: KubefedctlArgs) -> ExitCode {

@@ -25,7 +25,7 @@ use certificates::WebhookCertificate;
 /// The Secret with the certificate, in the namespace of the control plane.
 const SECRET: &str = "kubefed-webhook-certificate";
 /// How often certificate and configurations are looked at.
-const EVERY: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_mins(1);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
 /// API servers know a new configuration by then.

@@ -409,11 +409,11 @@ fn summarise(request: &StatusRequest<'_>, status: &mut PlacementStatus) {
         let clusters = status.placement_statuses.iter();
         let found = clusters.map(|one| condition(&one.conditions, step.name()));
         let found: Vec<Option<&Condition>> = found.collect();
-        let count = |wanted: Truth| {
-            let has =
-                |one: &&Option<&Condition>| one.map_or(Truth::Unknown, |one| one.status) == wanted;
-            found.iter().filter(has).count()
-        };
+        let truths: Vec<Truth> = found
+            .iter()
+            .map(|one| one.map_or(Truth::Unknown, |one| one.status))
+            .collect();
+        let count = |wanted| truths.iter().filter(|truth| **truth == wanted).count();
         let (unknown, failed) = (count(Truth::Unknown), count(Truth::False));
         let (truth, clusters) = match (unknown, failed) {
             (0, 0) => (Truth::True, found.len()),

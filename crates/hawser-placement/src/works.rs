@@ -229,7 +229,7 @@ fn work(request: &WorksRequest<'_>, name: &str, manifests: Vec<Value>) -> Value 
             },
             "finalizers": [names::WORK_FINALIZER],
         },
-        "spec": {"workload": {"manifests": manifests}},
+        "spec": {"workload": {"manifests": Value::Array(manifests)}},
     });
     if let Some(namespace) = &request.placement.namespace {
         work["metadata"]["labels"][names::PARENT_NAMESPACE] = namespace.clone().into();

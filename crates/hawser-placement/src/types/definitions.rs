@@ -49,7 +49,7 @@ const NAME_RULE: (&str, &str) = (
 
 /// A kind before its versions are made.
 struct Kind {
-    kind: &'static str,
+    name: &'static str,
     short: Option<&'static str>,
     namespaced: bool,
     versions: &'static [&'static str],
@@ -63,12 +63,12 @@ struct Kind {
 pub fn definitions() -> Vec<Value> {
     let mut all: Vec<Value> = cluster_kinds()
         .into_iter()
-        .map(|kind| definition(CLUSTER_GROUP, kind))
+        .map(|kind| definition(CLUSTER_GROUP, &kind))
         .collect();
     all.extend(
         placement_kinds()
             .into_iter()
-            .map(|kind| definition(PLACEMENT_GROUP, kind)),
+            .map(|kind| definition(PLACEMENT_GROUP, &kind)),
     );
     all.sort_by_key(|definition| {
         let text = |pointer| definition.pointer(pointer).map(Value::to_string);
@@ -299,7 +299,7 @@ fn cluster_scoped(
     schema: Value,
 ) -> Kind {
     Kind {
-        kind,
+        name: kind,
         short,
         namespaced: false,
         versions,
@@ -400,8 +400,8 @@ fn add_rule(schema: &mut Value, (rule, message): (&str, &str)) {
     }
 }
 
-fn definition(group: &str, kind: Kind) -> Value {
-    let lower = kind.kind.to_lowercase();
+fn definition(group: &str, kind: &Kind) -> Value {
+    let lower = kind.name.to_lowercase();
     let plural = match lower.strip_suffix("status") {
         Some(_) => format!("{lower}es"),
         None => format!("{lower}s"),
@@ -432,7 +432,7 @@ fn definition(group: &str, kind: Kind) -> Value {
         _ => ["fleet", "fleet-placement"],
     };
     let mut names = json!({
-        "kind": kind.kind, "listKind": format!("{}List", kind.kind),
+        "kind": kind.name, "listKind": format!("{}List", kind.name),
         "plural": plural, "singular": lower, "categories": categories,
     });
     if let Some(short) = kind.short {
