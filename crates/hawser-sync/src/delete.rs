@@ -40,14 +40,16 @@ pub(super) fn retract(
     {
         return turn;
     }
+    let unwanted = matches!(link.source, Source::Unwanted(_));
+    let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
+    let kept = known && keeps_record(pass, link, fate);
     if fate == Fate::Delete
         && link.policy.claims == Claims::Sole
+        && !kept
         && let Some(turn) = remove(pass, link, source)
     {
         return turn;
     }
-    let unwanted = matches!(link.source, Source::Unwanted(_));
-    let known = extent == Extent::Link && pass.remembers() && pass.entry(link).is_some();
     // What is remembered leads back to the source for as long as it is held, also when nothing else does
     // any more.
     if let Some(turn) = release_source(link, source) {
@@ -71,7 +73,7 @@ pub(super) fn retract(
             return Turn::end(Code::NoSource);
         }
     }
-    if known && keeps_record(pass, link, fate) {
+    if kept {
         return Turn::end(Code::NoSource);
     }
     if known {
