@@ -22,7 +22,7 @@ pub struct RetentionError {
     pub found: &'static str,
 }
 
-/// Additional fields by kind, retained unless the template sets them.
+/// Additional fields by kind, retained unless the template sets them; of a map, each entry.
 const EXTENDED: &[(&str, &[&str])] = &[
     ("PersistentVolumeClaim", &["/spec/volumeName"]),
     ("PersistentVolume", &["/spec/claimRef"]),
@@ -155,8 +155,7 @@ fn retain_replicas(
 
 /// Retains the value at a path unless `wanted` has one.
 fn retain_path(wanted: &mut Value, copy: &Value, path: &str) {
-    let own = copy.pointer(path).filter(|own| !own.is_null());
-    let (Some(own), true) = (own, wanted.pointer(path).is_none_or(Value::is_null)) else {
+    let Some(own) = copy.pointer(path).filter(|own| !own.is_null()) else {
         return;
     };
     let mut at = wanted;
@@ -169,7 +168,15 @@ fn retain_path(wanted: &mut Value, copy: &Value, path: &str) {
         };
         at = fields.entry(step).or_insert(Value::Null);
     }
-    *at = own.clone();
+    match (at, own) {
+        (at @ Value::Null, own) => *at = own.clone(),
+        (Value::Object(fields), Value::Object(own)) => {
+            for (name, value) in own {
+                fields.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// `spec`, created if missing.
@@ -376,11 +383,11 @@ mod tests {
             retain(&mut wanted, &copy, &federated, retention).unwrap();
             wanted["spec"].clone()
         };
-        let job = || json!({"template": {"spec": 1}});
+        let job = || json!({"template": {"spec": 1, "metadata": {"labels": {"a": "b"}}}});
         assert_eq!(render("Job", job(), Retention::Original), job());
         assert_eq!(
             render("Job", job(), Retention::Extended),
-            json!({"selector": {"s": 1}, "template": {"spec": 1, "metadata": {"labels": {"u": "1"}}}})
+            json!({"selector": {"s": 1}, "template": {"spec": 1, "metadata": {"labels": {"a": "b", "u": "1"}}}})
         );
         let claim = render(
             "PersistentVolumeClaim",

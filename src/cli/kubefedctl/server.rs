@@ -1,6 +1,7 @@
 //! A cluster by a context of the kubeconfig.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ pub(super) struct Server {
     pub(super) namespace: Option<String>,
     pub(super) endpoint: Endpoint,
 }
+
+/// How long a server is left alone that asks for a pause.
+const PAUSE: Duration = Duration::from_secs(1);
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -90,8 +94,20 @@ impl Server {
         })
     }
 
+    /// The answer. As with client-go, a server that asks for a pause (429) is asked ten more times: so is one that has just
+    /// stored a CustomResourceDefinition.
+    async fn ask(&self, call: Call) -> Result<Value, AskError> {
+        for _ in 0..10 {
+            match self.connection.ask(call.clone()).await {
+                Err(error) if is(429, &error) => tokio::time::sleep(PAUSE).await,
+                answer => return answer,
+            }
+        }
+        self.connection.ask(call).await
+    }
+
     pub(super) async fn get(&self, path: impl Into<String>) -> Result<Value, AskError> {
-        self.connection.ask(Call::get(path)).await
+        self.ask(Call::get(path)).await
     }
 
     /// The object, if it is there.
@@ -111,20 +127,20 @@ impl Server {
     }
 
     pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value, AskError> {
-        self.connection.ask(Call::post(all, object)).await
+        self.ask(Call::post(all, object)).await
     }
 
     pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value, AskError> {
-        self.connection.ask(Call::put(path, object)).await
+        self.ask(Call::put(path, object)).await
     }
 
     pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, AskError> {
-        self.connection.ask(Call::merge_patch(path, patch)).await
+        self.ask(Call::merge_patch(path, patch)).await
     }
 
     /// Deletes an object; whether it was there.
     pub(super) async fn delete(&self, path: &str) -> Result<bool, AskError> {
-        match self.connection.ask(Call::delete(path, &json!({}))).await {
+        match self.ask(Call::delete(path, &json!({}))).await {
             Err(error) if is_absent(&error) => Ok(false),
             deleted => deleted.map(|_| true),
         }

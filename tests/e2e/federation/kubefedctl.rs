@@ -345,7 +345,7 @@ async fn files_are_federated_without_a_server() -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let file = scratch.path().join("objects.yaml");
     let text =
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: n\ndata:\n  k: v\n";
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: ns\ndata:\n  k: v\n";
     std::fs::write(&file, text)?;
     let kubeconfig = scratch.path().join("kubeconfig");
     let config = json!({
@@ -365,7 +365,7 @@ async fn files_are_federated_without_a_server() -> Result<()> {
     assert_eq!(output.stderr, "");
     assert_eq!(
         output.stdout,
-        "---\napiVersion: types.kubefed.io/v1beta1\nkind: FederatedConfigMap\nmetadata:\n  name: a\n  namespace: n\n\
+        "---\napiVersion: types.kubefed.io/v1beta1\nkind: FederatedConfigMap\nmetadata:\n  name: a\n  namespace: ns\n\
          spec:\n  placement:\n    clusterSelector:\n      matchLabels: {}\n  template:\n    data:\n      k: v\n"
     );
     Ok(())

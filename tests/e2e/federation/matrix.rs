@@ -279,7 +279,7 @@ async fn a_copy_keeps_what_belongs_to_its_member() -> Result<()> {
             kind: "Job",
             plural: "jobs",
             api: "apis/batch/v1",
-            template: json!({"spec": {"template": pod}}),
+            template: json!({"spec": {"parallelism": 1, "template": pod}}),
             change: json!({"metadata": {"annotations": {"a": "1"}}}),
             update: json!({"spec": {"parallelism": 2}}),
             keeps: &[
@@ -350,7 +350,9 @@ async fn service(world: &World, namespace: &str) -> Result<(Way, String, String)
     world.namespace(namespace).await?;
     let host = world.host()?;
     let all = federated(namespace, "federatedservices");
-    let spec = json!({"selector": {"app": "x"}, "ports": [{"port": 80, "protocol": "TCP"}]});
+    let spec = json!({
+        "type": "LoadBalancer", "selector": {"app": "x"}, "ports": [{"port": 80, "protocol": "TCP"}],
+    });
     let object = json!({
         "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedService", "metadata": {"name": "x"},
         "spec": {"template": {"spec": spec}, "placement": everywhere()},
