@@ -11,9 +11,9 @@ FROM docker.io/library/rust:1.95.0-alpine AS build
 WORKDIR /src
 COPY . .
 # Programs for Alpine's target are linked statically, with musl.
-RUN cargo build --locked --profile dist --package hawser --bin hawser --no-default-features
+RUN cargo build --locked --profile dist --package hawser --bin hawser --no-default-features --features webhook
 RUN cargo install --locked --version 0.5.9 --root /tools cargo-cyclonedx \
-    && PATH=/tools/bin:$PATH cargo cyclonedx --manifest-path Cargo.toml --format json --no-default-features --override-filename sbom.cdx
+    && PATH=/tools/bin:$PATH cargo cyclonedx --manifest-path Cargo.toml --format json --no-default-features --features webhook --override-filename sbom.cdx
 
 FROM scratch
 ARG VERSION=0.1.0

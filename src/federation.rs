@@ -26,4 +26,5 @@ pub mod process;
 pub mod propagation;
 pub mod scheduling;
 pub mod types;
+#[cfg(feature = "webhook")]
 pub mod webhook;

@@ -9,6 +9,8 @@ use clap::Args;
 use tracing::warn;
 
 use crate::federation::options::GivenFederation;
+#[cfg(feature = "webhook")]
+use crate::federation::options::GivenWebhook;
 use crate::federation::process;
 use hawser_federation::check::CheckSettings;
 use hawser_federation::pods::Patience;
@@ -47,23 +49,9 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     metrics_addr: String,
 
-    /// Listen address of the admission webhook; empty or 0 disables
-    #[arg(long, value_name = "ADDRESS", default_value = "")]
-    #[arg(allow_hyphen_values = true, hide_default_value = true)]
-    webhook_addr: String,
-
-    /// Service by which API servers reach the webhook, at port 443
-    #[arg(long, value_name = "NAME", default_value = "kubefed-admission-webhook")]
-    webhook_service: String,
-
-    /// URL by which API servers reach the webhook, instead of a Service
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "",
-        hide_default_value = true
-    )]
-    webhook_url: String,
+    #[cfg(feature = "webhook")]
+    #[command(flatten)]
+    webhook: WebhookArgs,
     /// How often replicas are checked that are not where the preferences want them
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_check_period: i64,
@@ -95,6 +83,33 @@ pub(super) struct FederateArgs {
     ignored_flag: Vec<String>,
 }
 
+/// The flags of the admission webhook.
+#[cfg(feature = "webhook")]
+#[derive(Debug, Args)]
+struct WebhookArgs {
+    /// Listen address of the admission webhook; empty or 0 disables
+    #[arg(long = "webhook-addr", value_name = "ADDRESS", default_value = "")]
+    #[arg(allow_hyphen_values = true, hide_default_value = true)]
+    addr: String,
+
+    /// Service by which API servers reach the webhook, at port 443
+    #[arg(
+        long = "webhook-service",
+        value_name = "NAME",
+        default_value = "kubefed-admission-webhook"
+    )]
+    service: String,
+
+    /// URL by which API servers reach the webhook, instead of a Service
+    #[arg(
+        long = "webhook-url",
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    url: String,
+}
+
 /// Runs until told to stop, or until nothing can go on.
 pub(super) fn run(args: FederateArgs) -> ExitCode {
     let log = LogOptions {
@@ -112,9 +127,12 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         scope: std::env::var("DEFAULT_KUBEFED_SCOPE").unwrap_or_default(),
         healthz_address: args.healthz_addr,
         metrics_address: args.metrics_addr,
-        webhook_address: args.webhook_addr,
-        webhook_service: args.webhook_service,
-        webhook_url: args.webhook_url,
+        #[cfg(feature = "webhook")]
+        webhook: GivenWebhook {
+            listens: args.webhook.addr,
+            service: args.webhook.service,
+            url: args.webhook.url,
+        },
         scheduling: CheckSettings {
             patience: Patience {
                 scheduled: args.replica_schedule_timeout,

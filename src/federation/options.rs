@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+#[cfg(feature = "webhook")]
 use hawser_federation::admission::webhooks::WebhookAddress;
 use hawser_federation::check::CheckSettings;
 
@@ -15,10 +16,18 @@ pub struct GivenFederation {
     pub scope: String,
     pub healthz_address: String,
     pub metrics_address: String,
-    pub webhook_address: String,
-    pub webhook_service: String,
-    pub webhook_url: String,
+    #[cfg(feature = "webhook")]
+    pub webhook: GivenWebhook,
     pub scheduling: CheckSettings,
+}
+
+/// The flags of the webhook.
+#[cfg(feature = "webhook")]
+#[derive(Clone, Debug, Default)]
+pub struct GivenWebhook {
+    pub listens: String,
+    pub service: String,
+    pub url: String,
 }
 
 /// How the control plane is to run.
@@ -32,10 +41,12 @@ pub struct FederationOptions {
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
     pub scheduling: CheckSettings,
+    #[cfg(feature = "webhook")]
     pub webhook: Option<WebhookOptions>,
 }
 
 /// Where the webhook listens, and where API servers find it.
+#[cfg(feature = "webhook")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookOptions {
     pub listens: String,
@@ -68,11 +79,12 @@ impl GivenFederation {
             },
             healthz_address: listens(self.healthz_address),
             metrics_address: listens(self.metrics_address),
-            webhook: listens(self.webhook_address).map(|listens| WebhookOptions {
+            #[cfg(feature = "webhook")]
+            webhook: listens(self.webhook.listens).map(|listens| WebhookOptions {
                 listens,
-                address: match given(self.webhook_url) {
+                address: match given(self.webhook.url) {
                     Some(url) => WebhookAddress::Url(url.trim_end_matches('/').to_owned()),
-                    None => WebhookAddress::Service(self.webhook_service),
+                    None => WebhookAddress::Service(self.webhook.service),
                 },
             }),
             scheduling: self.scheduling,

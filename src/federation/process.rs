@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
+#[cfg(feature = "webhook")]
 use hawser_federation::admission::webhooks::Webhook;
 use hawser_federation::check::CheckSettings;
 use hawser_federation::placement::Scope as ControlScope;
@@ -34,6 +35,7 @@ use super::options::FederationOptions;
 use super::propagation::{Propagation, route_host};
 use super::scheduling::{Checks, Scheduler};
 use super::types::TypeController;
+#[cfg(feature = "webhook")]
 use super::webhook::{WebhookError, WebhookServer};
 
 /// What ends a control plane for good.
@@ -47,6 +49,7 @@ pub enum FederationError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[cfg(feature = "webhook")]
     #[error(transparent)]
     Webhook(#[from] WebhookError),
     #[error("lost the leadership: another control plane may lead now")]
@@ -89,6 +92,7 @@ pub async fn run(
     });
     let _watched = AbortOnDropHandle::new(tokio::spawn(following));
     // Before the configuration is written: an API server may know the webhook already.
+    #[cfg(feature = "webhook")]
     let webhook = match &options.webhook {
         Some(given) => {
             let place = Webhook {
@@ -106,6 +110,7 @@ pub async fn run(
         settings = FederationSettings::read(&aside, &options.namespace, options.scope) => Arc::new(settings?),
     };
     health.found("host");
+    #[cfg(feature = "webhook")]
     let _webhook = webhook.map(|server| {
         let keeping = server.keep(settings.scope);
         AbortOnDropHandle::new(tokio::spawn(keeping))

@@ -98,6 +98,26 @@ fn context(place: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The crates that a selection of package and features compiles.
+fn crates_of(place: &Path, selection: &[&str]) -> Result<BTreeSet<String>> {
+    let output = Command::new("cargo")
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "--prefix=none",
+            "--edges=normal",
+        ])
+        .args(selection)
+        .current_dir(place)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    let tree = String::from_utf8(output.stdout)?;
+    let names = tree.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.map(str::to_owned).collect())
+}
+
 /// The crates that the build command compiles, in a place with nothing but the context.
 #[test]
 fn the_build_command_of_the_image_finds_its_sources_and_leaves_the_playground_out() -> Result<()> {
@@ -108,13 +128,7 @@ fn the_build_command_of_the_image_finds_its_sources_and_leaves_the_playground_ou
         let of_build = ["--profile", "dist", "--bin", "--locked"];
         !of_build.contains(&word.as_str())
     });
-    let mut args = vec![
-        "tree",
-        "--locked",
-        "--offline",
-        "--prefix=none",
-        "--edges=normal",
-    ];
+    let mut args = Vec::new();
     let mut named = 0;
     while let Some(word) = features.next() {
         match word.as_str() {
@@ -122,23 +136,17 @@ fn the_build_command_of_the_image_finds_its_sources_and_leaves_the_playground_ou
                 args.extend(["--package", features.next().context("no package")?.as_str()]);
             }
             "--no-default-features" => args.push(word),
+            "--features" => args.extend([
+                "--features",
+                features.next().context("no features")?.as_str(),
+            ]),
             // The name of the binary.
             "hawser" => named += 1,
             other => anyhow::bail!("{other} is not known to this test"),
         }
     }
     assert_eq!(named, 1, "{command:?}");
-    let output = Command::new("cargo")
-        .args(args)
-        .current_dir(place.path())
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{said}");
-    let tree = String::from_utf8(output.stdout)?;
-    let crates: BTreeSet<&str> = tree
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let crates = crates_of(place.path(), &args)?;
     ensure!(
         crates.contains("hawser-sync") && crates.contains("ring"),
         "{crates:?}"
@@ -147,11 +155,17 @@ fn the_build_command_of_the_image_finds_its_sources_and_leaves_the_playground_ou
         "kcp-playground",
         "testbed",
         "fuzz",
-        "rcgen",
         "openssl-sys",
         "aws-lc-sys",
     ] {
         ensure!(!crates.contains(left_out), "{left_out} is in the image");
+    }
+    let least = crates_of(
+        place.path(),
+        &["--package", "hawser", "--no-default-features"],
+    )?;
+    for left_out in ["kcp-playground", "rcgen"] {
+        ensure!(!least.contains(left_out), "{left_out} is in every build");
     }
 
     // What the sources include while they are compiled is in the context.
