@@ -363,7 +363,7 @@ async fn service(world: &World, namespace: &str) -> Result<(Way, String, String)
 }
 
 fn balanced(address: &str) -> Value {
-    json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}})
+    json!({"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}})
 }
 
 #[tokio::test]
