@@ -10,7 +10,9 @@ use clap::{Parser, Subcommand};
 use hawser_runtime::errors::chain;
 
 mod agent;
+mod agent_place;
 mod check;
+mod explain;
 mod federate;
 mod klog;
 mod kubefedctl;
@@ -56,6 +58,7 @@ enum Command {
     Federate(federate::FederateArgs),
     Kubefedctl(kubefedctl::KubefedctlArgs),
     Orphans(orphans::OrphansArgs),
+    Explain(explain::ExplainArgs),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     #[cfg(feature = "playground")]
@@ -75,6 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Federate(args) => federate::run(args),
             Command::Kubefedctl(args) => kubefedctl::run(args),
             Command::Orphans(args) => orphans::run(args),
+            Command::Explain(args) => explain::run(args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             #[cfg(feature = "playground")]

@@ -3,6 +3,7 @@
 //! Everything in here but [`agent`] is pure: types, names, marks, the format of the memory, projected
 //! types. It knows no client.
 
+pub mod advice;
 pub mod agent;
 pub mod claims;
 pub mod compiled;

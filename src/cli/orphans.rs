@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
+use super::agent_place::AgentPlace;
+use crate::publish::agent::options::FlagErrors;
 use crate::publish::agent::orphans::{Found, Orphan, OrphansError, Removal, Search, Sort, counted};
 use crate::publish::agent::process::AgentError;
 
@@ -32,29 +33,11 @@ enum OrphansAction {
     },
 }
 
-/// The flags of the agent that made the copies, and the workspace.
+/// The agent that made the copies, and the workspace.
 #[derive(Debug, Args)]
-#[allow(clippy::doc_markdown)] // These comments are the help.
 struct Where {
-    /// Kubeconfig of the service cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
-    #[arg(long, value_name = "FILE", default_value = "")]
-    kubeconfig: String,
-
-    /// Kubeconfig of the kcp workspace that has the APIExportEndpointSlice
-    #[arg(long, value_name = "FILE")]
-    kcp_kubeconfig: String,
-
-    /// Namespace of the service cluster with the state Secrets
-    #[arg(long, value_name = "NAME")]
-    namespace: String,
-
-    /// Name of the APIExportEndpointSlice
-    #[arg(long, value_name = "NAME")]
-    apiexportendpointslice_ref: String,
-
-    /// Name of the agent [default: the slice's name with -syncagent]
-    #[arg(long, value_name = "NAME", default_value = "")]
-    agent_name: String,
+    #[command(flatten)]
+    agent: AgentPlace,
 
     /// Only orphans of this logical cluster
     #[arg(long, value_name = "CLUSTER")]
@@ -99,7 +82,7 @@ async fn act(action: OrphansAction) -> Result<(), Failed> {
         OrphansAction::Remove { place, confirm } => (place, Some(confirm)),
     };
     let workspace = place.workspace.clone();
-    let search = Search::new(place.options()?)?;
+    let search = Search::new(place.agent.options()?)?;
     let found = search.find(workspace.as_deref()).await?;
     let count = found.orphans.len();
     match confirm {
@@ -193,24 +176,4 @@ fn line(orphan: &Orphan) -> String {
 fn print_line(text: &str) {
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
-}
-
-// === impl Where ===
-
-impl Where {
-    /// As the agent takes them.
-    fn options(self) -> Result<AgentOptions, FlagErrors> {
-        let given = RawAgentArgs {
-            kubeconfig: self.kubeconfig,
-            kcp_kubeconfig: self.kcp_kubeconfig,
-            namespace: self.namespace,
-            slice: self.apiexportendpointslice_ref,
-            agent_name: self.agent_name,
-            max_in_flight_kcp: 1,
-            max_in_flight_service: 1,
-            deletion_brake: "off".to_owned(),
-            ..RawAgentArgs::default()
-        };
-        Ok(given.check()?.options)
-    }
 }

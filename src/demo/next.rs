@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// Commands with their purposes.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
     (
         "the consumer's object, with the status that came back and its events",
         "kubectl --kubeconfig consumer.kubeconfig describe database orders",
@@ -53,6 +53,11 @@ const COMMANDS: [(&str, &str); 8] = [
         "kubectl --kubeconfig consumer.kubeconfig wait --for=jsonpath='{.status.phase}'=Ready database/invoices",
     ),
     (
+        "why an object is in step or not",
+        "hawser explain database orders --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \
+         --namespace hawser --agent-name demo --apiexportendpointslice-ref databases.example.org",
+    ),
+    (
         "delete the first: Hawser deletes the copy, then releases the object",
         "kubectl --kubeconfig consumer.kubeconfig delete database orders",
     ),
@@ -60,6 +65,8 @@ const COMMANDS: [(&str, &str); 8] = [
 
 /// The lines that are printed.
 pub(super) fn lines(dir: &Path) -> Vec<String> {
+    let program = std::env::current_exe();
+    let program = program.map_or_else(|_| "hawser".to_owned(), |path| path.display().to_string());
     let mut lines = vec![String::new(), format!("In {}:", dir.display())];
     lines.extend(FILES.map(|(name, what)| format!("  {name:<20} {what}")));
     lines.extend(["", "Commands to try, in another terminal:"].map(str::to_owned));
@@ -68,7 +75,11 @@ pub(super) fn lines(dir: &Path) -> Vec<String> {
         if !what.is_empty() {
             lines.push(format!("    # {what}"));
         }
-        lines.push(format!("    {command}"));
+        // Whoever runs it from the sources has not installed it.
+        let own = command
+            .strip_prefix("hawser")
+            .map(|args| format!("{}{args}", quoted(&program)));
+        lines.push(format!("    {}", own.as_deref().unwrap_or(command)));
     }
     lines.push(String::new());
     lines

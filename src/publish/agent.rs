@@ -10,6 +10,7 @@
 //! | [`conditions`] | writes the condition Ready of published resources |
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
+//! | [`explain`] | what would be done about an object, and why, on request |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
 //! | [`retraction`] | the checks before anything is deleted |
@@ -31,6 +32,7 @@ pub mod conditions;
 pub mod control;
 pub mod dispatch;
 pub mod events;
+pub mod explain;
 pub mod export;
 mod notices;
 pub mod observing;

@@ -221,6 +221,11 @@ impl Compiled {
     pub fn wants(&self, object: &Object, namespace: Option<&Object>) -> bool {
         self.filters.matches(object, namespace)
     }
+
+    /// The field of the filter that leaves the object out.
+    pub fn left_out_by(&self, object: &Object, namespace: Option<&Object>) -> Option<&'static str> {
+        self.filters.left_out_by(object, namespace)
+    }
 }
 
 impl fmt::Debug for Compiled {

@@ -31,6 +31,11 @@ impl Filters {
 
     /// Whether the object is to be synchronized. A cluster-scoped object has no namespace labels.
     pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
+        self.left_out_by(object, namespace).is_none()
+    }
+
+    /// The field with the selector that does not match; `None` if the object is to be synchronized.
+    pub fn left_out_by(&self, object: &Object, namespace: Option<&Object>) -> Option<&'static str> {
         let by = |selector: &Option<Selector>, of: Option<&Object>| {
             let Some(selector) = selector else {
                 return true;
@@ -38,7 +43,13 @@ impl Filters {
             let labels: Vec<_> = of.into_iter().flat_map(Object::labels).collect();
             selector.matches(labels.iter().copied())
         };
-        by(&self.resource, Some(object)) && by(&self.namespace, namespace)
+        if !by(&self.resource, Some(object)) {
+            Some("spec.filter.resource")
+        } else if !by(&self.namespace, namespace) {
+            Some("spec.filter.namespace")
+        } else {
+            None
+        }
     }
 }
 

@@ -74,6 +74,7 @@ mod contests;
 mod crash;
 mod deep;
 mod events;
+mod explain;
 mod fairness;
 mod faults;
 mod filters;

@@ -178,6 +178,9 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
         if command.contains("describe") {
             ensure!(output.contains("ObjectPlaced"), "{command}{output}");
         }
+        if command.contains("explain") {
+            ensure!(output.contains("in step       yes"), "{command}{output}");
+        }
         if command.contains("patch") {
             eventually(SOON, "the copy follows", async || {
                 let storage = &copy(&service).await?["spec"]["storageGiB"];

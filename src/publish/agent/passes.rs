@@ -52,18 +52,13 @@ pub struct Passes {
     pub owners: watch::Sender<()>,
 }
 
-impl controller::Dialect for Passes {
-    type Id = SubjectId;
-    type Pass = ObjectPass;
-
-    const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
-
-    fn begin(
+impl Passes {
+    /// A pass over an object; `None` if not everything is known that it needs, or the object does not take part.
+    pub(super) fn pass(
         self: &Arc<Self>,
-        work: &Work<SubjectId>,
+        id: &SubjectId,
         rested: Option<Arc<Settled>>,
     ) -> Option<ObjectPass> {
-        let id = &work.key;
         let publication = self.dispatch.publication(&id.publication)?;
         // What is not known whole comes with its list, or when its workspace takes part.
         let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
@@ -76,6 +71,21 @@ impl controller::Dialect for Passes {
             binding_state: OnceCell::new(),
             publication,
         })
+    }
+}
+
+impl controller::Dialect for Passes {
+    type Id = SubjectId;
+    type Pass = ObjectPass;
+
+    const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
+
+    fn begin(
+        self: &Arc<Self>,
+        work: &Work<SubjectId>,
+        rested: Option<Arc<Settled>>,
+    ) -> Option<ObjectPass> {
+        self.pass(&work.key, rested)
     }
 
     fn learned(&self, by: &SubjectId, change: &Change) {
@@ -247,6 +257,12 @@ impl ObjectPass {
             _ => None,
         };
         Ok(compiled.wants(anchor, namespace.as_deref()))
+    }
+
+    /// The key of the object's state Secret.
+    pub(super) fn state_key(&self) -> Option<Key> {
+        let (_, subject) = self.plain(None);
+        subject.memory.map(|memory| memory.key)
     }
 
     /// The rules and the subject without its related objects, for a workspace with this path.

@@ -37,7 +37,7 @@ use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::config::{ConfigError, Environment, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
-use hawser_runtime::cluster::events;
+use hawser_runtime::cluster::events::{self, Recorder};
 use hawser_runtime::cluster::feed::{Content, Pace, Selection};
 use hawser_runtime::cluster::queue::Queue;
 use hawser_runtime::cluster::wire::GuardedClient;
@@ -180,15 +180,15 @@ impl Connections {
 }
 
 /// Every part of the agent, before it starts.
-struct Agent {
-    options: Arc<AgentOptions>,
+pub(super) struct Agent {
+    pub(super) options: Arc<AgentOptions>,
     lease: Connection,
-    sides: Sides,
-    cache: Arc<Cache>,
-    dispatch: Arc<Dispatch>,
-    router: Arc<PublishRouter>,
-    workspaces: Arc<Workspaces>,
-    publishing: Arc<Publishing>,
+    pub(super) sides: Sides,
+    pub(super) cache: Arc<Cache>,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) router: Arc<PublishRouter>,
+    pub(super) workspaces: Arc<Workspaces>,
+    pub(super) publishing: Arc<Publishing>,
     exporter: Option<(Exporter, ExportChannels)>,
     conditions: Arc<Conditions>,
     brakes: Arc<BrakeRegistry>,
@@ -204,7 +204,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn assemble(
+    pub(super) fn assemble(
         options: Arc<AgentOptions>,
         planes: &Connections,
         located: Located,
@@ -405,7 +405,7 @@ impl Agent {
     }
 
     /// Waits until all published resources, types, slices and exports are listed.
-    async fn control_listed(&self) {
+    pub(super) async fn control_listed(&self) {
         let mut listed = self.listed.clone();
         let whole = |listed: &HashSet<Arc<Gvk>>| {
             let mut kinds = self.watches.iter().map(|watch| watch.table().kind());
@@ -435,6 +435,24 @@ impl Agent {
         Some(apart.run(elect(self.lease.clone(), options)).await)
     }
 
+    /// The state that passes share.
+    pub(super) fn passes(&self, recorder: &Recorder) -> Arc<Passes> {
+        Arc::new(Passes {
+            sides: self.sides.clone(),
+            cache: Arc::clone(&self.cache),
+            dispatch: Arc::clone(&self.dispatch),
+            bindings: BindingReader::new(&self.workspaces),
+            workspaces: Arc::clone(&self.workspaces),
+            metrics: Arc::clone(&self.metrics),
+            announcer: Announcer {
+                recorder: recorder.clone(),
+                workspaces: Arc::clone(&self.workspaces),
+                cache: Arc::clone(&self.cache),
+            },
+            owners: self.owners.clone(),
+        })
+    }
+
     fn work(self, mut drained: JoinSet<()>) -> Work {
         let client = GuardedClient::new(&self.cache);
         let (recorder, sender) = events::line(Timestamp::now);
@@ -448,23 +466,10 @@ impl Agent {
             workspaces: Arc::clone(&self.workspaces),
             metrics: Arc::clone(&self.metrics),
             owners: self.owners.clone(),
-            reason: self.complete,
+            reason: Arc::clone(&self.complete),
             forbidden: AtomicBool::new(false),
         };
-        let passes = Arc::new(Passes {
-            sides: self.sides,
-            cache: Arc::clone(&self.cache),
-            dispatch: Arc::clone(&self.dispatch),
-            bindings: BindingReader::new(&self.workspaces),
-            workspaces: Arc::clone(&self.workspaces),
-            metrics: Arc::clone(&self.metrics),
-            announcer: Announcer {
-                recorder: recorder.clone(),
-                workspaces: self.workspaces,
-                cache: Arc::clone(&self.cache),
-            },
-            owners: self.owners,
-        });
+        let passes = self.passes(&recorder);
         let controller = PassController::new(
             &passes,
             &self.dispatch.subjects,
@@ -523,7 +528,7 @@ impl Work {
 }
 
 /// The interval of the check whether the caches are complete.
-const LOOK_ROUND: Duration = Duration::from_millis(100);
+pub(super) const LOOK_ROUND: Duration = Duration::from_millis(100);
 
 /// Marks the caches as complete, once they are.
 async fn filling(publishing: Arc<Publishing>, health: Arc<Health>) {

@@ -439,6 +439,14 @@ impl Publication {
         state.refused.iter().cloned().chain(unwatched).collect()
     }
 
+    /// The known copies.
+    pub fn copies(&self) -> Vec<(Key, Arc<Object>)> {
+        let copies = self.local.first();
+        copies
+            .map(|copies| copies.table().all())
+            .unwrap_or_default()
+    }
+
     /// The known states of objects.
     pub fn states(&self) -> Option<&Arc<Table>> {
         self.local.get(1).map(|states| states.table())

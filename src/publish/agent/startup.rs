@@ -78,6 +78,20 @@ pub async fn locate(kcp: &Connection, slice: &str) -> Result<Located, StartError
     })
 }
 
+/// The logical cluster of a workspace, by its path.
+pub(super) async fn in_workspace(
+    kcp: &Connection,
+    path: &str,
+) -> Result<Result<String, AskError>, StartError> {
+    let at = kcp.at(&elsewhere(&kcp.url(), path)?)?;
+    let found = at.ask(Call::get(LOGICAL_CLUSTER)).await;
+    let cluster = |found: &Value| {
+        let cluster = &found["metadata"]["annotations"]["kcp.io/cluster"];
+        cluster.as_str().unwrap_or_default().to_owned()
+    };
+    Ok(found.as_ref().map(cluster).map_err(Clone::clone))
+}
+
 async fn identify(connection: Connection) -> Workspace {
     let found = persistently(&connection, LOGICAL_CLUSTER, "LogicalCluster", "cluster").await;
     let annotation = |name: &str| {

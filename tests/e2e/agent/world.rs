@@ -289,6 +289,26 @@ impl World {
         )
     }
 
+    /// Runs a command beside the agent; whether it succeeds, its stdout and its stderr.
+    pub(super) async fn command(&self, args: &[&str]) -> Result<(bool, String, String)> {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
+        let kcp = self.kcp_kubeconfig()?;
+        command.args(args).args([
+            format!("--namespace={}", self.namespace),
+            format!("--kubeconfig={}", self.service_kubeconfig.display()),
+            format!("--kcp-kubeconfig={}", kcp.display()),
+            format!("--apiexportendpointslice-ref={EXPORT}"),
+            format!("--agent-name={}", self.agent),
+            format!("--published-resource-selector=agent={}", self.agent),
+        ]);
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        Ok((
+            output.status.success(),
+            String::from_utf8(output.stdout)?,
+            String::from_utf8(output.stderr)?,
+        ))
+    }
+
     /// A running agent.
     pub(super) fn start_agent(&self) -> Result<Process> {
         self.launch()?.spawn()

@@ -115,6 +115,8 @@ pub enum CallClass {
     Event,
     /// Never waits, and no guard stops it: it decides who may write.
     Lease,
+    /// Waits for its turn like work, and changes nothing: the server is asked for a dry run. No guard stops it.
+    DryRun,
 }
 
 /// The default `User-Agent`.
@@ -319,7 +321,7 @@ impl Connection {
         guard().map_err(CallError::Withheld)?;
         if let Some(guard) = &self.account.limits.guard
             && call.method != Method::GET
-            && class != CallClass::Lease
+            && !matches!(class, CallClass::Lease | CallClass::DryRun)
         {
             guard().map_err(CallError::Withheld)?;
         }
@@ -382,7 +384,12 @@ impl Connection {
     }
 
     async fn send(&self, call: Call) -> Result<Response<Body>, CallError> {
-        let path = format!("{}{}", self.base, call.path);
+        let mut path = format!("{}{}", self.base, call.path);
+        if call.class == CallClass::DryRun && call.method != Method::GET {
+            let begins = if call.path.contains('?') { '&' } else { '?' };
+            path.extend([begins]);
+            path.push_str("dryRun=All");
+        }
         let uri: Uri = path.parse().map_err(|_| CallError::Address(path))?;
         let mut request = Request::builder()
             .method(call.method)

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::cache::{Cache, Change};
 use super::connection::{
-    AskError, Call, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
+    AskError, Call, CallClass, CallError, Connection, Guard, REQUEST_TIMEOUT, Refusal, Reply,
 };
 use super::document;
 use hawser_sync::{
@@ -111,32 +111,46 @@ impl GuardedClient {
         };
         let now = self.started.elapsed();
         let imposed = self.contests.lock().judge(request, live, now)?;
-        let scope = request.scope();
-        let answer = match router.endpoint(&scope) {
-            None => nowhere(&scope),
-            Some(mut endpoint) => {
-                if let Some(tenant) = tenant {
-                    endpoint.connection = endpoint.connection.of(tenant);
-                }
-                match (request, request.key()) {
-                    (Request::Find { labels, .. }, _) => list(&endpoint, &scope, labels).await,
-                    (_, None) => nowhere(&scope),
-                    (_, Some(key)) => {
-                        let call = call(request, key, &endpoint.resource);
-                        match endpoint.connection.call_if(is_wanted, call).await {
-                            Ok(reply) => answer(request, key, &reply),
-                            Err(error) => unanswered(&error),
-                        }
-                    }
-                }
-            }
-        };
+        let class = CallClass::Work;
+        let answer = exchange(router, tenant, is_wanted, class, request).await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             let now = self.started.elapsed();
             self.contests.lock().made(imposed, now);
         }
         let changes = self.cache.learn(request, &answer);
         Ok((self.cache.kept(answer, request), changes))
+    }
+}
+
+/// Asks a server what it would answer to a write that it does not store. Reads are sent as they are.
+pub async fn dry_run(router: &dyn Router, request: &Request) -> Answer {
+    exchange(router, None, &|| Ok(()), CallClass::DryRun, request).await
+}
+
+async fn exchange(
+    router: &dyn Router,
+    tenant: Option<&Arc<str>>,
+    is_wanted: &Guard<'_>,
+    class: CallClass,
+    request: &Request,
+) -> Answer {
+    let scope = request.scope();
+    let Some(mut endpoint) = router.endpoint(&scope) else {
+        return nowhere(&scope);
+    };
+    if let Some(tenant) = tenant {
+        endpoint.connection = endpoint.connection.of(tenant);
+    }
+    match (request, request.key()) {
+        (Request::Find { labels, .. }, _) => list(&endpoint, &scope, labels).await,
+        (_, None) => nowhere(&scope),
+        (_, Some(key)) => {
+            let call = call(request, key, &endpoint.resource).class(class);
+            match endpoint.connection.call_if(is_wanted, call).await {
+                Ok(reply) => answer(request, key, &reply),
+                Err(error) => unanswered(&error),
+            }
+        }
     }
 }
 

@@ -371,27 +371,9 @@ async fn originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they
 
 /// What `hawser orphans` says, and whether it succeeds.
 async fn orphans(world: &World, action: &[&str]) -> Result<(bool, String)> {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
-    command
-        .arg("orphans")
-        .args(action)
-        .arg(format!("--namespace={}", world.namespace))
-        .arg(format!(
-            "--kubeconfig={}",
-            world.service_kubeconfig().display()
-        ))
-        .arg(format!(
-            "--kcp-kubeconfig={}",
-            world.kcp_kubeconfig()?.display()
-        ))
-        .arg(format!("--apiexportendpointslice-ref={EXPORT}"))
-        .arg(format!("--agent-name={}", world.agent));
-    let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    let said = [output.stdout, output.stderr].concat();
-    Ok((
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    ))
+    let args = [&["orphans"], action].concat();
+    let (succeeds, stdout, stderr) = world.command(&args).await?;
+    Ok((succeeds, stdout + &stderr))
 }
 
 async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(

@@ -145,7 +145,7 @@ impl Lane {
                 let event = self.events.try_acquire();
                 (None, Some(event.map_err(|_| CallError::NoTurn)?))
             }
-            CallClass::Work => {
+            CallClass::Work | CallClass::DryRun => {
                 self.free(tenant).await?;
                 (Some(self.place(tenant).await?), None)
             }
@@ -153,7 +153,7 @@ impl Lane {
         if class != CallClass::Lease {
             self.paced().await;
         }
-        if class == CallClass::Work {
+        if matches!(class, CallClass::Work | CallClass::DryRun) {
             self.free(tenant).await?;
         }
         Ok(Turn {

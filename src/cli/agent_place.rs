@@ -1,0 +1,53 @@
+//! Flags of commands that act beside a running agent: they say where it works.
+
+use clap::Args;
+
+use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
+
+/// The flags of the agent.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+pub(super) struct AgentPlace {
+    /// Kubeconfig of the service cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", default_value = "")]
+    kubeconfig: String,
+
+    /// Kubeconfig of the kcp workspace that has the APIExportEndpointSlice
+    #[arg(long, value_name = "FILE")]
+    kcp_kubeconfig: String,
+
+    /// Namespace of the service cluster with the state Secrets
+    #[arg(long, value_name = "NAME")]
+    namespace: String,
+
+    /// Name of the APIExportEndpointSlice
+    #[arg(long, value_name = "NAME")]
+    apiexportendpointslice_ref: String,
+
+    /// Name of the agent [default: the slice's name with -syncagent]
+    #[arg(long, value_name = "NAME", default_value = "")]
+    agent_name: String,
+
+    /// Selector of the PublishedResources that the agent serves [default: all]
+    #[arg(long, value_name = "SELECTOR", default_value = "")]
+    published_resource_selector: String,
+}
+
+impl AgentPlace {
+    /// The options, as the agent takes them.
+    pub(super) fn options(self) -> Result<AgentOptions, FlagErrors> {
+        let given = RawAgentArgs {
+            kubeconfig: self.kubeconfig,
+            kcp_kubeconfig: self.kcp_kubeconfig,
+            namespace: self.namespace,
+            slice: self.apiexportendpointslice_ref,
+            agent_name: self.agent_name,
+            selector: self.published_resource_selector,
+            max_in_flight_kcp: 32,
+            max_in_flight_service: 32,
+            deletion_brake: "off".to_owned(),
+            ..RawAgentArgs::default()
+        };
+        Ok(given.check()?.options)
+    }
+}

@@ -1,0 +1,344 @@
+//! `hawser explain`: why an object is in step or not, and what to do about it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::agent_place::AgentPlace;
+use super::check::Output;
+use crate::publish::advice::advice;
+use crate::publish::agent::explain::{
+    ExplainError, Explained, Explainer, Leader, LinkState, Selection,
+};
+use crate::publish::agent::options::FlagErrors;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_sync::Reason;
+use hawser_sync::reason::Class;
+
+/// Explain why objects are in step or not.
+///
+/// Runs the agent's passes against both servers, with dry runs in place of writes. Changes nothing. Without NAME, lists
+/// the objects that are not in step.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+pub(super) struct ExplainArgs {
+    /// Kind or plural name, as consumers see it or as the service cluster has it
+    kind: Option<String>,
+
+    /// Name of the object in its workspace, or of its copy on the service cluster
+    name: Option<String>,
+
+    /// Namespace of the object or copy [default: any]
+    #[arg(short = 'n', long, value_name = "NAME")]
+    object_namespace: Option<String>,
+
+    /// Path or logical cluster of the object's workspace [default: any]
+    #[arg(long, value_name = "WORKSPACE")]
+    workspace: Option<String>,
+
+    #[arg(short, long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+
+    #[command(flatten)]
+    agent: AgentPlace,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Options(#[from] FlagErrors),
+    #[error("starting the runtime")]
+    Runtime(#[from] io::Error),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+}
+
+/// Everything that is told.
+struct Findings {
+    explained: Vec<Explained>,
+    leader: Leader,
+    problems: Vec<[String; 3]>,
+}
+
+pub(super) fn run(args: ExplainArgs) -> ExitCode {
+    // What kcp lets wait is told.
+    let _ = logging::start(LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Warn,
+    });
+    let is_one = args.name.is_some();
+    let output = args.output;
+    let found = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failed::from)
+        .and_then(|runtime| runtime.block_on(find(args)));
+    let findings = match found {
+        Ok(findings) => findings,
+        Err(failed) => return super::fail(&failed),
+    };
+    let text = match (output, is_one) {
+        (Output::Json, _) => format!("{:#}\n", machine(&findings)),
+        (Output::Human, true) => each(&findings),
+        (Output::Human, false) => overview(&findings),
+    };
+    // A reader that is gone needs no answer.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+async fn find(args: ExplainArgs) -> Result<Findings, Failed> {
+    let selection = Selection {
+        kind: args.kind,
+        name: args.name,
+        namespace: args.object_namespace,
+        workspace: args.workspace,
+    };
+    let explainer = Explainer::begin(args.agent.options()?).await?;
+    Ok(Findings {
+        explained: explainer.explain(&selection).await?,
+        leader: explainer.leader().await,
+        problems: explainer.problems(),
+    })
+}
+
+/// Each object with its whole chain.
+fn each(findings: &Findings) -> String {
+    let mut text = String::new();
+    for explained in &findings.explained {
+        chain(&mut text, explained);
+        text.push('\n');
+    }
+    around(&mut text, findings);
+    text
+}
+
+fn chain(text: &mut String, explained: &Explained) {
+    let Explained {
+        object,
+        published_resource,
+        ..
+    } = explained;
+    let _ = writeln!(text, "{}", title(explained));
+    let reason = explained.reason();
+    let answer = if explained.is_in_step() { "yes" } else { "no" };
+    let _ = writeln!(text, "  in step       {answer}");
+    let _ = writeln!(text, "  reason        {}", in_words(&reason));
+    if let Some(advice) = advice(reason.code) {
+        let _ = writeln!(text, "  what to do    {advice}");
+    }
+    let _ = writeln!(
+        text,
+        "  published by  PublishedResource {published_resource}"
+    );
+    match explained.left_out_by {
+        None => text.push_str("  filter        passed\n"),
+        Some(field) => {
+            let _ = writeln!(
+                text,
+                "  filter        the object is left out: its labels do not match {field}"
+            );
+        }
+    }
+    if let Some(state) = &explained.state {
+        let exists = if explained.has_state {
+            ""
+        } else {
+            " (missing)"
+        };
+        let namespace = state.namespace.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  state         Secret {namespace}/{}{exists}",
+            state.name
+        );
+    }
+    let mut links: Vec<&LinkState> = explained.links.iter().collect();
+    links.sort_by_key(|link| link.entry.is_some());
+    for link in links {
+        let copy = link.copy.as_ref().map(ToString::to_string);
+        let copy = copy.unwrap_or_else(|| "no copy yet".to_owned());
+        let label = match &link.entry {
+            None => "copy          ".to_owned(),
+            Some(entry) => format!("related       {entry}: "),
+        };
+        let _ = writeln!(text, "  {label}{copy}");
+        if link.reason.code.class() != Class::Settled {
+            let _ = writeln!(text, "                {}", in_words(&link.reason));
+        }
+    }
+    if !explained.due.is_empty() {
+        text.push_str("  due writes\n");
+    }
+    for (number, write) in explained.due.iter().enumerate() {
+        let own = if write.object == *object {
+            " (the object)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "    {}. {} {}{own}",
+            number + 1,
+            write.verb,
+            write.object
+        );
+        if let Some(refusal) = &write.refusal {
+            let _ = writeln!(text, "       refused: {refusal}");
+        }
+        if let Some(change) = &write.change {
+            let yaml = serde_saphyr::to_string(change).unwrap_or_else(|_| format!("{change:#}"));
+            for line in yaml.lines() {
+                let _ = writeln!(text, "         {line}");
+            }
+        }
+    }
+}
+
+/// The objects that are not in step, by reason and workspace, the worst first.
+fn overview(findings: &Findings) -> String {
+    let mut text = String::new();
+    let mut by_reason: BTreeMap<_, Vec<&Explained>> = BTreeMap::new();
+    for explained in findings.explained.iter().filter(|one| !one.is_in_step()) {
+        let code = explained.reason().code;
+        let worst_first = std::cmp::Reverse(code.class());
+        by_reason
+            .entry((worst_first, code))
+            .or_default()
+            .push(explained);
+    }
+    for ((_, code), objects) in &by_reason {
+        let _ = writeln!(text, "{code}: {} ({})", code.sentence(), objects.len());
+        if let Some(advice) = advice(*code) {
+            let _ = writeln!(text, "  what to do: {advice}");
+        }
+        for explained in objects {
+            let detail = explained.reason().detail;
+            let detail = if detail.is_empty() {
+                detail
+            } else {
+                format!(": {detail}")
+            };
+            let _ = writeln!(text, "  {}{detail}", title(explained));
+        }
+    }
+    let out: usize = by_reason.values().map(Vec::len).sum();
+    let _ = writeln!(
+        text,
+        "{out} of {} objects are not in step",
+        findings.explained.len()
+    );
+    around(&mut text, findings);
+    text
+}
+
+fn title(explained: &Explained) -> String {
+    let object = &explained.object;
+    let namespace = object.namespace.as_deref().map(|name| format!("{name}/"));
+    let cluster = &object.cluster;
+    let workspace = match &explained.path {
+        Some(path) => format!("{path} ({cluster})"),
+        None => cluster.to_string(),
+    };
+    format!(
+        "{} {}{} in workspace {workspace}",
+        object.kind.kind,
+        namespace.unwrap_or_default(),
+        object.name
+    )
+}
+
+fn in_words(reason: &Reason) -> String {
+    format!("{}: {reason}", reason.code)
+}
+
+/// What concerns all objects.
+fn around(text: &mut String, findings: &Findings) {
+    match &findings.leader {
+        Leader::Present { identity, renewed } => {
+            let seconds = renewed.as_secs();
+            let _ = writeln!(
+                text,
+                "agent: {identity} leads, and renewed its lease {seconds} s ago"
+            );
+        }
+        Leader::Missing => {
+            text.push_str("agent: none leads. Start one, unless it runs without leader election\n")
+        }
+        Leader::Unknown(why) => {
+            let _ = writeln!(text, "agent: its lease cannot be read: {why}");
+        }
+    }
+    for [name, condition, message] in &findings.problems {
+        let _ = writeln!(
+            text,
+            "PublishedResource {name}: {condition} is not true: {message}"
+        );
+    }
+}
+
+fn machine(findings: &Findings) -> Value {
+    let objects: Vec<_> = findings.explained.iter().map(as_json).collect();
+    let leader = match &findings.leader {
+        Leader::Present { identity, renewed } => {
+            json!({"identity": identity, "renewedSecondsAgo": renewed.as_secs()})
+        }
+        Leader::Missing => Value::Null,
+        Leader::Unknown(why) => json!({"problem": why}),
+    };
+    let problems = findings.problems.iter().map(|[name, condition, message]| {
+        json!({"publishedResource": name, "condition": condition, "message": message})
+    });
+    json!({
+        "objects": objects,
+        "leader": leader,
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}
+
+fn as_json(explained: &Explained) -> Value {
+    let told = |reason: &Reason| {
+        json!({
+            "code": reason.code.as_str(),
+            "class": reason.code.class().as_str(),
+            "explanation": reason.to_string(),
+            "advice": advice(reason.code),
+        })
+    };
+    let links = explained.links.iter().map(|link| {
+        json!({
+            "relatedEntry": link.entry,
+            "reason": told(&link.reason),
+            "copy": link.copy.as_ref().map(ToString::to_string),
+        })
+    });
+    let due = explained.due.iter().map(|write| {
+        json!({
+            "verb": write.verb,
+            "object": write.object.to_string(),
+            "change": write.change,
+            "refusal": write.refusal,
+        })
+    });
+    let object = &explained.object;
+    json!({
+        "object": {
+            "kind": object.kind.kind,
+            "namespace": object.namespace.as_deref(),
+            "name": &*object.name,
+            "cluster": &*object.cluster,
+            "path": explained.path,
+        },
+        "publishedResource": explained.published_resource,
+        "inStep": explained.is_in_step(),
+        "reason": told(&explained.reason()),
+        "leftOutBy": explained.left_out_by,
+        "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
+        "links": links.collect::<Vec<_>>(),
+        "due": due.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,545 @@
+//! Explains objects: what the agent would do about each of them now, and why.
+//!
+//! An [`Explainer`] fills the caches and compiles the rules like an agent that stands by, then runs the agent's passes.
+//! Reads are sent. Each write is sent as a dry run, so that the server's own refusal is the reason; what it would store
+//! is kept in memory, where the rest of the pass finds it. Nothing is changed on either side.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::options::AgentOptions;
+use super::passes::{ObjectPass, Passes};
+use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
+use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
+use super::publishing::published_resource_kind;
+use super::startup::{StartError, in_workspace, locate};
+use crate::publish::marks::Remote;
+use crate::publish::rehearsal::Rehearsal;
+use crate::publish::related;
+use crate::publish::rules::{PRIMARY, SECRET};
+use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::events;
+use hawser_runtime::cluster::wire::dry_run;
+use hawser_runtime::controller::{PassDialect as _, Withheld};
+use hawser_runtime::process::dedicated_thread::DedicatedThread;
+use hawser_runtime::process::lease::Fence;
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::reason::Class;
+use hawser_sync::{Answer, Cluster, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run};
+use kube_lang::object::{Object, merge_patch};
+
+/// The time within which kcp has to be found, and then the time within which the caches have to be filled.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of objects that are explained concurrently.
+const TOGETHER: usize = 16;
+/// The value in place of a Secret's data.
+const REDACTED: &str = "(hidden)";
+
+/// The reason why nothing can be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("kcp did not show the APIExportEndpointSlice {0} and its APIExport within 60 seconds")]
+    KcpSilent(String),
+    #[error("the objects were not listed within 60 seconds: {0}")]
+    Unlisted(String),
+    #[error("looking up the workspace {path}: name its logical cluster instead")]
+    Workspace {
+        path: String,
+        #[source]
+        source: AskError,
+    },
+    #[error(transparent)]
+    Address(#[from] StartError),
+    #[error("no PublishedResource that runs has the kind {kind} on either side; kinds: {known}")]
+    KindUnknown { kind: String, known: String },
+    #[error(
+        "no object of a bound workspace, and no copy on the service cluster, is a {kind} {name}"
+    )]
+    NotFound { kind: String, name: String },
+}
+
+/// Which objects to explain.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Kind or plural name, on either side; all kinds without it.
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    pub namespace: Option<String>,
+    /// The path or logical cluster of a workspace. Without it, the object may be a copy on the service cluster.
+    pub workspace: Option<String>,
+}
+
+/// An object, and what the agent would do about it.
+#[derive(Debug)]
+pub struct Explained {
+    pub published_resource: String,
+    /// The object of the workspace.
+    pub object: Key,
+    /// The path of its workspace, if the agent knows it.
+    pub path: Option<String>,
+    /// The filter that leaves the object out.
+    pub left_out_by: Option<&'static str>,
+    /// Its state Secret,
+    pub state: Option<Key>,
+    /// and whether that exists.
+    pub has_state: bool,
+    /// The most serious reason first.
+    pub links: Vec<LinkState>,
+    /// The writes that are due, in the order in which they would be sent.
+    pub due: Vec<DueWrite>,
+}
+
+/// The object itself, or one that travels with it.
+#[derive(Debug)]
+pub struct LinkState {
+    /// The related entry; `None` for the object itself.
+    pub entry: Option<String>,
+    pub reason: Reason,
+    pub copy: Option<Key>,
+}
+
+/// A write that is due.
+#[derive(Debug)]
+pub struct DueWrite {
+    pub verb: &'static str,
+    pub object: Key,
+    /// The change, without the data of Secrets; `None` for deletions.
+    pub change: Option<Value>,
+    /// The answer of the server to the dry run, if it refuses.
+    pub refusal: Option<String>,
+}
+
+/// Who leads.
+#[derive(Debug)]
+pub enum Leader {
+    /// This agent, which renewed its lease so long ago.
+    Present { identity: String, renewed: Duration },
+    /// Nobody: the last one stopped, or its lease has run out.
+    Missing,
+    /// The lease cannot be read.
+    Unknown(String),
+}
+
+/// The part of the agent that looks.
+pub struct Explainer {
+    agent: Agent,
+    passes: Arc<Passes>,
+    planes: Connections,
+    _publishing: AbortOnDropHandle<()>,
+}
+
+impl Explained {
+    /// Whether nothing is to be done.
+    pub fn is_in_step(&self) -> bool {
+        self.due.is_empty() && self.reason().code.class() == Class::Settled
+    }
+
+    /// The most serious reason.
+    pub fn reason(&self) -> Reason {
+        let settled = || Reason::from(hawser_sync::Code::NoSource);
+        let first = self.links.first().map(|link| link.reason.clone());
+        match first.unwrap_or_else(settled) {
+            reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
+                hawser_sync::Code::Working.into()
+            }
+            reason => reason,
+        }
+    }
+}
+
+impl Explainer {
+    /// Connects to both sides, and lists everything that the agent with these options watches.
+    pub async fn begin(options: AgentOptions) -> Result<Self, ExplainError> {
+        let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
+        let metrics = Arc::new(Metrics::new());
+        // Closed for good: whatever is not a dry run is refused before it is sent.
+        let planes = Connections::connect(&options, &metrics, &Fence::closed(), &apart)?;
+        let located = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await;
+        let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
+        let located = located.map_err(AgentError::from)?;
+        let agent = Agent::assemble(Arc::new(options), &planes, located, &metrics);
+        let publishing = tokio::spawn(Arc::clone(&agent.publishing).work());
+        let passes = agent.passes(&events::line(Timestamp::now).0);
+        let explainer = Self {
+            agent,
+            passes,
+            planes,
+            _publishing: AbortOnDropHandle::new(publishing),
+        };
+        if timeout(PATIENCE, explainer.filled()).await.is_err() {
+            return Err(ExplainError::Unlisted(explainer.unseen()));
+        }
+        Ok(explainer)
+    }
+
+    /// Waits until everything is listed and the workspaces that take part are known.
+    async fn filled(&self) {
+        self.agent.control_listed().await;
+        let mut engaged = usize::MAX;
+        // Bindings are handled one by one after their list: until a round brings no more of them.
+        while !self.agent.publishing.is_complete() || engaged != self.agent.workspaces.engaged() {
+            engaged = self.agent.workspaces.engaged();
+            sleep(LOOK_ROUND).await;
+        }
+    }
+
+    fn unseen(&self) -> String {
+        let running = self.agent.dispatch.running();
+        let unseen = running.values().flat_map(|publication| {
+            let (unseen, unwatched) = (publication.unseen(), publication.unwatched_kinds());
+            unseen.into_iter().chain(unwatched)
+        });
+        let unseen: BTreeSet<String> = unseen.collect();
+        let unseen: Vec<_> = unseen.into_iter().collect();
+        if unseen.is_empty() {
+            return "a server is slow".to_owned();
+        }
+        unseen.join("; ")
+    }
+
+    /// The conditions of PublishedResources that are not true: the resource, the type, and the message.
+    pub fn problems(&self) -> Vec<[String; 3]> {
+        let scope = Scope::new(&self.agent.sides.service, &published_resource_kind(), "");
+        let names: BTreeSet<String> = self.published_names();
+        let mut problems = Vec::new();
+        for name in names {
+            let Seen::Present(object) = self.agent.cache.get(&scope.key(None, &name)) else {
+                continue;
+            };
+            let conditions = object.as_value()["status"]["conditions"].as_array();
+            for condition in conditions.into_iter().flatten() {
+                let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+                if condition["status"] != *"True" {
+                    problems.push([name.clone(), text("type"), text("message")]);
+                }
+            }
+        }
+        problems
+    }
+
+    fn published_names(&self) -> BTreeSet<String> {
+        let running = self.agent.dispatch.running();
+        let names = running
+            .values()
+            .map(|publication| publication.plan.name.clone());
+        names.collect()
+    }
+
+    /// Who leads, according to the Lease.
+    pub async fn leader(&self) -> Leader {
+        let (namespace, name) = (
+            &self.agent.options.namespace,
+            &self.agent.options.agent_name,
+        );
+        let path =
+            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/syncagent.{name}");
+        let lease = match self.planes.service.ask(Call::get(path)).await {
+            Ok(lease) => lease,
+            Err(error) if error.code() == Some(404) => return Leader::Missing,
+            Err(error) => return Leader::Unknown(error.to_string()),
+        };
+        let spec = &lease["spec"];
+        let identity = spec["holderIdentity"].as_str().unwrap_or_default();
+        let renewed: Option<Timestamp> = spec["renewTime"]
+            .as_str()
+            .and_then(|time| time.parse().ok());
+        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or_default();
+        let age = renewed.map(|renewed| Timestamp::now().duration_since(renewed).unsigned_abs());
+        match age {
+            Some(renewed) if !identity.is_empty() && renewed.as_secs() <= seconds => {
+                Leader::Present {
+                    identity: identity.to_owned(),
+                    renewed,
+                }
+            }
+            _ => Leader::Missing,
+        }
+    }
+
+    /// Explains the selected objects.
+    pub async fn explain(&self, selection: &Selection) -> Result<Vec<Explained>, ExplainError> {
+        let cluster = match &selection.workspace {
+            Some(workspace) => Some(self.cluster_of(workspace).await?),
+            None => None,
+        };
+        let selected = self.select(selection, cluster.as_deref())?;
+        let explained = futures::stream::iter(selected)
+            .map(|(publication, id)| async move { self.one(&publication, &id).await })
+            .buffered(TOGETHER)
+            .filter_map(std::future::ready);
+        Ok(explained.collect().await)
+    }
+
+    /// The logical cluster of a workspace.
+    async fn cluster_of(&self, workspace: &str) -> Result<String, ExplainError> {
+        if !workspace.contains(':') && workspace != "root" {
+            return Ok(workspace.to_owned());
+        }
+        in_workspace(&self.planes.kcp, workspace)
+            .await?
+            .map_err(|source| ExplainError::Workspace {
+                path: workspace.to_owned(),
+                source,
+            })
+    }
+
+    fn select(
+        &self,
+        selection: &Selection,
+        cluster: Option<&str>,
+    ) -> Result<Vec<(Arc<Publication>, SubjectId)>, ExplainError> {
+        let running = self.agent.dispatch.running();
+        let mut publications: Vec<_> = running.values().cloned().collect();
+        publications.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
+        let is_of_kind = |kind: &str, plural: &str| match &selection.kind {
+            Some(wanted) => {
+                let wanted = wanted.split('.').next().unwrap_or_default();
+                wanted.eq_ignore_ascii_case(kind) || wanted.eq_ignore_ascii_case(plural)
+            }
+            None => true,
+        };
+        let (mut selected, mut has_kind) = (BTreeSet::new(), selection.kind.is_none());
+        for publication in &publications {
+            let plan = &publication.plan;
+            if is_of_kind(&publication.remote_kind.kind, &plan.remote_resource) {
+                has_kind = true;
+                let sources = publication.sources();
+                let of_source = |source| publication.subjects(source, cluster);
+                selected.extend(
+                    sources
+                        .iter()
+                        .flat_map(of_source)
+                        .filter(|id| selection.matches(id.namespace.as_deref(), &id.name)),
+                );
+            }
+            if cluster.is_none()
+                && selection.name.is_some()
+                && is_of_kind(&publication.local_kind.kind, &plan.local_resource)
+            {
+                has_kind = true;
+                selected.extend(publication.copies().into_iter().filter_map(|(key, copy)| {
+                    let is_meant = selection.matches(key.namespace.as_deref(), &key.name);
+                    is_meant
+                        .then(|| Remote::read(&copy))
+                        .flatten()
+                        .map(|remote| SubjectId {
+                            publication: Arc::clone(&plan.uid),
+                            cluster: remote.cluster.into(),
+                            namespace: remote.namespace.map(Into::into),
+                            name: remote.name.into(),
+                        })
+                }));
+            }
+        }
+        let kind = || selection.kind.clone().unwrap_or_default();
+        if !has_kind {
+            let known = publications.iter().flat_map(|publication| {
+                [&publication.remote_kind, &publication.local_kind].map(|kind| kind.kind.clone())
+            });
+            let known: BTreeSet<String> = known.collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(ExplainError::KindUnknown {
+                kind: kind(),
+                known,
+            });
+        }
+        if let (true, Some(name)) = (selected.is_empty(), &selection.name) {
+            return Err(ExplainError::NotFound {
+                kind: kind(),
+                name: name.clone(),
+            });
+        }
+        let with_publication = |id: SubjectId| {
+            let publication = running.get(&id.publication)?;
+            Some((Arc::clone(publication), id))
+        };
+        Ok(selected.into_iter().filter_map(with_publication).collect())
+    }
+
+    /// `None` if the object is not of a bound workspace.
+    async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
+        let pass = self.passes.pass(id, None)?;
+        pass.prepare().await;
+        let trial = Trial {
+            explainer: self,
+            pass: &pass,
+            overlay: Rehearsal::default(),
+            state: Mutex::default(),
+        };
+        let report = run(&pass, &*self.agent.cache, &trial).await;
+        let mut links: Vec<_> = report.outcomes.into_iter().map(LinkState::from).collect();
+        links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
+        let kcp = &self.agent.sides.kcp;
+        let cluster = Scope::new(kcp, &logical_cluster_kind(), &id.cluster).key(None, "cluster");
+        let present = |key: &Key| match self.agent.cache.get(key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let path = present(&cluster);
+        let namespace = id.namespace.as_deref().map(|namespace| {
+            present(&Scope::new(kcp, &namespace_kind(), &id.cluster).key(None, namespace))
+        });
+        let left_out_by = present(&pass.anchor)
+            .filter(|object| !object.in_deletion())
+            .and_then(|object| {
+                let namespace = namespace.flatten();
+                publication
+                    .compiled()
+                    .left_out_by(&object, namespace.as_deref())
+            });
+        let state = pass.state_key();
+        Some(Explained {
+            published_resource: publication.plan.name.clone(),
+            object: pass.anchor.clone(),
+            path: path.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned)),
+            left_out_by,
+            has_state: state.as_ref().and_then(present).is_some(),
+            state,
+            links,
+            due: trial.state.into_inner().due,
+        })
+    }
+}
+
+impl Selection {
+    fn matches(&self, namespace: Option<&str>, name: &str) -> bool {
+        self.name.as_deref().is_none_or(|wanted| wanted == name)
+            && (self.namespace.is_none() || self.namespace.as_deref() == namespace)
+    }
+}
+
+impl From<Outcome> for LinkState {
+    fn from(outcome: Outcome) -> Self {
+        let entry = if *outcome.link.0 == *PRIMARY {
+            None
+        } else {
+            let entry = related::entry_of(&outcome.link);
+            Some(entry.unwrap_or_else(|| outcome.link.0.to_string()))
+        };
+        Self {
+            entry,
+            reason: outcome.reason,
+            copy: outcome.copy,
+        }
+    }
+}
+
+/// The client of a pass whose writes are tried and not made.
+struct Trial<'a> {
+    explainer: &'a Explainer,
+    pass: &'a ObjectPass,
+    /// The objects that were written, as the servers would store them.
+    overlay: Rehearsal,
+    state: Mutex<TrialState>,
+}
+
+#[derive(Default)]
+struct TrialState {
+    written: BTreeSet<Key>,
+    due: Vec<DueWrite>,
+}
+
+impl Trial<'_> {
+    fn is_written(&self, key: &Key) -> bool {
+        self.state.lock().written.contains(key)
+    }
+
+    /// The answer of the server, or of the overlay for what only exists there.
+    async fn try_write(&self, request: &Request, key: &Key) -> Answer {
+        let is_in_overlay = self.is_written(key)
+            || key
+                .namespace_key()
+                .is_some_and(|namespace| self.is_written(&namespace));
+        if is_in_overlay {
+            return self.overlay.send(request).await;
+        }
+        let answer = dry_run(&*self.explainer.agent.router, request).await;
+        match answer {
+            Answer::Object(object) => {
+                self.overlay.put(key, &object);
+                let stored = self.overlay.object(key);
+                Answer::Object(stored.unwrap_or(object))
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Cluster for Trial<'_> {
+    async fn send(&self, request: &Request) -> Answer {
+        let Some(key) = request.key().filter(|_| request.writes()) else {
+            return match request.key() {
+                Some(key) if self.is_written(key) => self.overlay.send(request).await,
+                _ => dry_run(&*self.explainer.agent.router, request).await,
+            };
+        };
+        let answer = match self.pass.allows(request).await {
+            Ok(()) => self.try_write(request, key).await,
+            Err(Withheld { failure, .. }) => Answer::Failed(failure),
+        };
+        let refusal = match &answer {
+            Answer::Failed(failure) => Some(failure.to_string()),
+            _ => None,
+        };
+        let live = match self.explainer.agent.cache.get(key) {
+            Seen::Present(live) => Some(live),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let due = DueWrite {
+            verb: request.verb(),
+            object: key.clone(),
+            change: change(request, live.as_deref()),
+            refusal,
+        };
+        let mut state = self.state.lock();
+        if due.refusal.is_none() {
+            state.written.insert(key.clone());
+        }
+        state.due.push(due);
+        answer
+    }
+}
+
+/// The change that a write makes, without the data of Secrets.
+fn change(request: &Request, live: Option<&Object>) -> Option<Value> {
+    let mut change = match request {
+        Request::Create { object, .. } => object.as_value().clone(),
+        Request::Patch { patch, .. } => patch.clone(),
+        Request::Replace { object, .. } | Request::ReplaceStatus { object, .. } => {
+            let before = live.map(|live| live.root().clone()).unwrap_or_default();
+            let is_status = matches!(request, Request::ReplaceStatus { .. });
+            let part = |root: &Map<String, Value>| {
+                let mut part = root.clone();
+                part.retain(|field, _| !is_status || field == "status");
+                part
+            };
+            merge_patch::diff(&part(&before), &part(object.root())).into()
+        }
+        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => return None,
+    };
+    if let Some(change) = change.as_object_mut()
+        && let Some(Value::Object(metadata)) = change.get_mut("metadata")
+    {
+        metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
+        if metadata.is_empty() {
+            change.remove("metadata");
+        }
+    }
+    let is_secret = request.key().is_some_and(|key| key.kind == *SECRET);
+    for field in ["data", "stringData"] {
+        if let Some(Value::Object(data)) = change.get_mut(field).filter(|_| is_secret) {
+            data.values_mut().for_each(|value| *value = REDACTED.into());
+        }
+    }
+    Some(change)
+}

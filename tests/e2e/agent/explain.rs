@@ -1,0 +1,201 @@
+//! `hawser explain`: why objects are in step or not.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::world::{KCP_USER, SERVICE_USER, World};
+
+on_both_grounds!(
+    an_object_in_step_is_found_from_both_ends,
+    an_object_that_a_filter_leaves_out_names_the_filter,
+    what_is_due_while_no_agent_runs_is_shown,
+    objects_out_of_step_are_listed_by_reason,
+);
+
+on_our_ground!(a_name_that_is_taken_comes_with_advice);
+
+on_the_playground!(nothing_is_written_and_no_data_of_secrets_is_shown);
+
+async fn explain(world: &World, args: &[&str]) -> Result<Value> {
+    let args = [&["explain", "--output=json"], args].concat();
+    let (succeeds, stdout, stderr) = world.command(&args).await?;
+    ensure!(succeeds, "{stderr}");
+    Ok(serde_json::from_str(&stdout)?)
+}
+
+/// The only object of an answer.
+fn only(mut answer: Value) -> Result<Value> {
+    let objects = answer["objects"].as_array_mut().context("no objects")?;
+    ensure!(objects.len() == 1, "{objects:#?}");
+    Ok(objects.remove(0))
+}
+
+async fn an_object_in_step_is_found_from_both_ends(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    stage.marker("after").await;
+    let copy_name = copy["metadata"]["name"].as_str().context("no name")?;
+    let by_path = format!("--workspace=root:org:{}", stage.team.name);
+    let by_cluster = format!("--workspace={}", stage.team.cluster);
+    for args in [
+        ["gadget", "lamp", by_path.as_str()].as_slice(),
+        &["gadgets", "lamp", &by_cluster],
+        &["Gadget", "lamp", "-n", "default"],
+        &["Gadget", copy_name],
+    ] {
+        let object = only(explain(world, args).await?)?;
+        ensure!(object["inStep"] == true, "{args:?}: {object:#}");
+        ensure!(object["reason"]["code"] == "InStep", "{object:#}");
+        ensure!(object["object"]["name"] == "lamp", "{object:#}");
+        ensure!(
+            object["object"]["cluster"] == *stage.team.cluster,
+            "{object:#}"
+        );
+        ensure!(object["due"] == json!([]), "{object:#}");
+        let shown = object["links"][0]["copy"].as_str().unwrap_or_default();
+        ensure!(shown.ends_with(copy_name), "{object:#}");
+    }
+    for (args, part) in [
+        (["explain", "widget", "lamp"], "kinds: Gadget"),
+        (["explain", "gadget", "nobody"], "Gadget nobody"),
+    ] {
+        let (succeeds, _, stderr) = world.command(&args).await?;
+        let part = part.to_lowercase();
+        ensure!(
+            !succeeds && stderr.to_lowercase().contains(&part),
+            "{stderr}"
+        );
+    }
+    Ok(())
+}
+
+async fn an_object_that_a_filter_leaves_out_names_the_filter(world: &World) -> Result<()> {
+    let filter = json!({"filter": {"resource": {"matchLabels": {"sync": "yes"}}}});
+    let stage = world.stage(filter).await?;
+    stage
+        .team
+        .make(&stage.kind, "out", json!({"size": 1}))
+        .await;
+    let object = only(explain(world, &["gadget", "out"]).await?)?;
+    ensure!(object["leftOutBy"] == "spec.filter.resource", "{object:#}");
+    ensure!(object["due"] == json!([]), "{object:#}");
+    Ok(())
+}
+
+async fn what_is_due_while_no_agent_runs_is_shown(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    stage.marker("after").await;
+    stage.agent.kill().await?;
+    let edit = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    stage
+        .team
+        .make(&stage.kind, "late", json!({"size": 3}))
+        .await;
+
+    let object = only(explain(world, &["gadget", "lamp"]).await?)?;
+    ensure!(
+        object["inStep"] == false && object["reason"]["code"] == "Working",
+        "{object:#}"
+    );
+    let due = object["due"].as_array().context("nothing is due")?;
+    ensure!(
+        due.len() == 2 && due.iter().all(|one| one["refusal"].is_null()),
+        "{object:#}"
+    );
+    ensure!(
+        due[0]["object"]
+            .as_str()
+            .is_some_and(|at| at.contains("Secret")),
+        "{object:#}"
+    );
+    ensure!(due[1]["verb"] == "patch", "{object:#}");
+    ensure!(
+        due[1]["change"] == json!({"spec": {"size": 2}}),
+        "{object:#}"
+    );
+
+    // All of it is found out, though nothing of it was made.
+    let object = only(explain(world, &["gadget", "late"]).await?)?;
+    let due = object["due"].as_array().context("nothing is due")?;
+    let verbs: Vec<_> = due.iter().filter_map(|one| one["verb"].as_str()).collect();
+    ensure!(verbs == ["patch", "create", "create"], "{object:#}");
+    ensure!(due[2]["change"]["spec"]["size"] == 3, "{object:#}");
+    ensure!(world.copy(&stage.kind, stage.of("late")).await?.is_none());
+    Ok(())
+}
+
+async fn a_name_that_is_taken_comes_with_advice(world: &World) -> Result<()> {
+    let stage = world
+        .stage(json!({
+            "naming": {"name": "{{ .Object.metadata.name }}", "namespace": "default"},
+            "safety": {"adoption": "Never"},
+        }))
+        .await?;
+    let taken = testbed::unique("lamp");
+    let foreign = stage.kind.object(&taken, json!({"size": 9}));
+    world
+        .service
+        .create(&stage.kind.within("default"), &foreign)
+        .await?;
+    stage
+        .team
+        .make(&stage.kind, &taken, json!({"size": 1}))
+        .await;
+    let workspace = format!("--workspace={}", stage.team.cluster);
+    let object = only(explain(world, &["gadget", &taken, &workspace]).await?)?;
+    ensure!(object["inStep"] == false, "{object:#}");
+    ensure!(object["reason"]["code"] == "AdoptionRefused", "{object:#}");
+    let advice = object["reason"]["advice"].as_str().unwrap_or_default();
+    ensure!(advice.contains("spec.safety"), "{object:#}");
+    Ok(())
+}
+
+async fn objects_out_of_step_are_listed_by_reason(world: &World) -> Result<()> {
+    let stage = world
+        .stage(json!({"mutation": {"spec": [{"cel": {"path": "spec.size", "expression": "int(value) + 1"}}]}}))
+        .await?;
+    stage.made("fine", json!({"size": 1})).await;
+    stage
+        .team
+        .make(&stage.kind, "wrong", json!({"size": "x"}))
+        .await;
+    let (succeeds, stdout, stderr) = world.command(&["explain"]).await?;
+    ensure!(succeeds, "{stderr}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    ensure!(lines[0].starts_with("MutationFailed: "), "{stdout}");
+    ensure!(
+        lines[1].contains("what to do: correct spec.mutation"),
+        "{stdout}"
+    );
+    ensure!(lines[2].contains("Gadget default/wrong"), "{stdout}");
+    ensure!(
+        stdout.contains("1 of 2 objects are not in step"),
+        "{stdout}"
+    );
+    Ok(())
+}
+
+async fn nothing_is_written_and_no_data_of_secrets_is_shown(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    stage.marker("after").await;
+    stage.agent.kill().await?;
+    let edit = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    let mark = world.requests().mark();
+    let (succeeds, stdout, stderr) = world.command(&["explain", "gadget", "lamp"]).await?;
+    ensure!(succeeds, "{stderr}");
+    ensure!(
+        stdout.contains("due writes") && stdout.contains("(hidden)"),
+        "{stdout}"
+    );
+    let of_agent = |user: &str| [KCP_USER, SERVICE_USER].contains(&user);
+    let reads = ["get", "list", "watch"];
+    for request in world.requests().since(mark) {
+        let is_harmless = reads.contains(&&*request.verb) || request.query.contains("dryRun=All");
+        ensure!(!of_agent(&request.user) || is_harmless, "{request:?}");
+    }
+    Ok(())
+}
