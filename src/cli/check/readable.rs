@@ -1,7 +1,7 @@
 //! The readable part of a manifest: fields of wrong types are left out, so that they do not hide what is
 //! wrong elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ impl Readable {
     pub(super) fn of(schema: &Schema, manifest: &Value) -> Option<Self> {
         let mut value = manifest.clone();
         let mut left_out = Vec::new();
+        let mut tried = HashMap::new();
         loop {
             let mut kept = BTreeMap::new();
             let rest = without_nulls(value.get("spec")?, "spec", &mut kept);
@@ -44,9 +45,9 @@ impl Readable {
             }
             let before = left_out.len();
             for error in schema.validate(&value, None) {
-                left_out.extend(leave_out(&mut value, &error));
+                left_out.extend(leave_out(&mut value, &error, &mut tried));
             }
-            // Each round leaves out something that is still there, so there is a last one.
+            // Each round leaves out something that is still there, or tries another value, so there is a last one.
             if left_out.len() == before {
                 return None;
             }
@@ -102,11 +103,31 @@ fn within<'p>(path: &'p str, place: &str) -> Option<&'p str> {
     rest.starts_with(['.', '[']).then_some(rest)
 }
 
-/// Takes the field of an error out of a manifest: the one that is wrong, or the one that lacks something. The answer is its
-/// path, or none if it is gone already. Elements of lists become null, so that the others keep their indices.
-fn leave_out(manifest: &mut Value, error: &FieldError) -> Option<String> {
+/// Values in place of a required field that is missing, so that it does not hide what is wrong beside it.
+const PLACEHOLDERS: [&str; 3] = [r#""kcp""#, "{}", "[]"];
+
+/// Takes the field of an error out of a manifest: the one that is wrong, or the one that lacks something that no
+/// placeholder stands in for. The answer is its path, or none if it is gone already. Elements of lists become null, so
+/// that the others keep their indices. `tried` counts the placeholders of each field.
+fn leave_out(
+    manifest: &mut Value,
+    error: &FieldError,
+    tried: &mut HashMap<String, usize>,
+) -> Option<String> {
     let (parent, last) = split(&error.field);
     let lacking = error.kind == ErrorKind::Required && node(manifest, &error.field).is_none();
+    if lacking && parent != "spec" && parent != "spec.resource" {
+        let tries = tried.entry(error.field.clone()).or_default();
+        let placeholder = PLACEHOLDERS.get(*tries);
+        let placeholder = placeholder.and_then(|text| serde_json::from_str(text).ok());
+        if let (Some(placeholder), Some(Value::Object(fields))) =
+            (placeholder, node(manifest, parent))
+        {
+            *tries += 1;
+            fields.insert(last.to_owned(), placeholder);
+            return Some(error.field.clone());
+        }
+    }
     let path = if lacking { parent } else { &error.field };
     if path == "spec" || path == "spec.resource" {
         // What is published has to be named, even if nothing is said about it.

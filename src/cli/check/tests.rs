@@ -83,6 +83,7 @@ fn a_field_that_cannot_be_read_hides_nothing_else() {
             "16:21 error: spec.mutation.spec[1].cel.path: Invalid value",
             "8:39 error: spec.naming.name: function \"nothing\"",
             "12:11 error: spec.filter.resource.matchExpressions[0]: ",
+            "16:41 error: spec.mutation.spec[1].cel.expression: ",
             "17:40 error: spec.mutation.spec[2].cel.expression: ",
             "18:42 error: spec.mutation.spec[3].regex.pattern: ",
         ],
@@ -108,6 +109,34 @@ spec:
             "5:13 error: spec.resource.kind: Required value",
             "8:7 error: spec.related[1]: Invalid value",
             "9:84 error: spec.related[2].object.template.template: function \"nothing\"",
+        ],
+    );
+}
+
+#[test]
+fn two_mistakes_in_one_entry_are_both_shown() {
+    let text = r#"apiVersion: syncagent.kcp.io/v1alpha1
+kind: PublishedResource
+metadata: {name: many}
+spec:
+  resource: {apiGroup: example.com, kind: CronTab}
+  filter:
+    resource:
+      matchExpressions:
+        - {key: "a b", operator: Like}
+  related:
+    - {identifier: a, origin: north, kind: Secret, object: {template: {template: "{{ nothing }}"}}}
+    - {origin: kcp, kind: Secret, object: {template: {template: "{{ nothing }}"}}}
+"#;
+    check(
+        text,
+        &[
+            "11:31 error: spec.related[0].origin: Unsupported value",
+            "12:7 error: spec.related[1].identifier: Required value",
+            "9:17 error: spec.filter.resource.matchExpressions[0].key: ",
+            "9:11 error: spec.filter.resource.matchExpressions[0]: ",
+            "11:86 error: spec.related[0].object.template.template: function \"nothing\"",
+            "12:69 error: spec.related[1].object.template.template: function \"nothing\"",
         ],
     );
 }

@@ -13,17 +13,27 @@ pub(super) fn check_selector(field: &str, selector: &LabelSelector, problems: &m
         check_label(format!("{field}.matchLabels.{key}"), key, value, problems);
     }
     for (index, requirement) in selector.match_expressions.iter().enumerate() {
-        let alone = json!({"matchExpressions": [requirement]});
-        if let Err(error) = Selector::from_value(&alone) {
-            problems.push(Problem::new(
-                format!("{field}.matchExpressions[{index}]"),
-                error,
-            ));
+        let field = format!("{field}.matchExpressions[{index}]");
+        let mut alone = json!(requirement);
+        // An operator that is wrong too must not hide it.
+        if let Err(error) = compile(&expression(
+            &json!({"key": requirement.key, "operator": "Exists"}),
+        )) {
+            problems.push(Problem::new(format!("{field}.key"), error));
+            alone["key"] = "key".into();
+        }
+        if let Err(error) = compile(&expression(&alone)) {
+            problems.push(Problem::new(field, error));
         }
     }
     if let (Err(error), true) = (compile(&json!(selector)), problems.len() == before) {
         problems.push(Problem::new(field, error));
     }
+}
+
+/// A selector with one requirement.
+fn expression(requirement: &Value) -> Value {
+    json!({"matchExpressions": [requirement]})
 }
 
 fn compile(selector: &Value) -> Result<(), SelectorError> {
