@@ -84,9 +84,11 @@ impl<'w> Life<'w> {
 
     /// Waits until the object and its copies are as they should be. Kills the control plane when it comes to its write.
     async fn until(&mut self, what: &str, data: Option<&Value>) -> Result<()> {
-        eventually(SOON, what, async || match self.is_struck()? {
-            true => Ok(()),
-            false => self.is_done(data).await,
+        eventually(SOON, what, async || {
+            if self.is_struck()? {
+                return Ok(());
+            }
+            self.is_done(data).await
         })
         .await;
         if self.is_struck()? {

@@ -104,6 +104,7 @@ async fn the_user_guide_holds_from_join_to_unjoin() -> Result<()> {
     world.start().await?;
     federate(&world, &ctl).await?;
     guide::walk(&world, &ctl).await?;
+    federate_a_custom_type(&world, &ctl).await?;
     orphan_and_disable(&world, &ctl).await?;
     unjoin(&world, &ctl).await
 }
@@ -251,6 +252,58 @@ async fn federate(world: &World, ctl: &Ctl) -> Result<()> {
         ctl.fails("federate cm other -n made").await?,
         "Error: Error retrieving target ConfigMap \"made/other\": configmaps \"other\" not found"
     );
+    Ok(())
+}
+
+/// A definition is federated like any object; then members serve its type, which is federated in a group of its own.
+async fn federate_a_custom_type(world: &World, ctl: &Ctl) -> Result<()> {
+    let host = world.host().await?;
+    let bars = json!({
+        "metadata": {"name": "bars.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                    "type": "object", "properties": {"size": {"type": "integer"}},
+                }}}},
+            }],
+        },
+    });
+    host.define(&bars).await?;
+    ctl.ok("enable customresourcedefinitions").await?;
+    ctl.ok("federate crd bars.example.com").await?;
+    for number in 0..2 {
+        let member = world.member(number).await?;
+        member
+            .until_there("/apis/example.com/v1/namespaces/made/bars")
+            .await;
+    }
+    let said = ctl
+        .ok("enable bars --federated-group kubefed.example.com")
+        .await?;
+    assert!(
+        said.stdout
+            .contains("federatedbars.kubefed.example.com created"),
+        "{}",
+        said.stdout
+    );
+    let all = "/apis/example.com/v1/namespaces/made/bars";
+    let bar = json!({
+        "apiVersion": "example.com/v1", "kind": "Bar", "metadata": {"name": "b"}, "spec": {"size": 3},
+    });
+    host.create(all, &bar).await?;
+    ctl.ok("federate bar b --namespace made").await?;
+    for number in 0..2 {
+        let copy = world
+            .member(number)
+            .await?
+            .until_there(&format!("{all}/b"))
+            .await;
+        assert_eq!(copy["spec"], bar["spec"]);
+    }
+    let federated = "/apis/kubefed.example.com/v1beta1/namespaces/made/federatedbars/b";
+    host.until_reason(federated, None).await;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use testbed::{Access, Options, ServiceCluster};
 /// See the module. It ends when it is dropped.
 pub(super) enum Place {
     Real(Box<ServiceCluster>),
-    Played(PlayedPlace),
+    Played(Box<PlayedPlace>),
 }
 
 pub(super) struct PlayedPlace {
@@ -39,11 +39,11 @@ impl Place {
         let kubeconfig = playground.service_kubeconfig();
         let file = tempfile::NamedTempFile::new()?;
         std::fs::write(file.path(), kubeconfig.to_string())?;
-        Ok(Self::Played(PlayedPlace {
+        Ok(Self::Played(Box::new(PlayedPlace {
             playground,
             kubeconfig,
             file,
-        }))
+        })))
     }
 
     pub(super) fn url(&self) -> String {

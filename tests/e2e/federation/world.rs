@@ -440,9 +440,9 @@ impl World {
         let log = process
             .await_log(SOON, "serving pages of --metrics-addr")
             .await?;
-        let address = log.split("address=").nth(1).context("an address")?;
-        let address = address.split_whitespace().next().unwrap_or_default();
-        let pages = kube::Config::new(format!("http://{address}").parse()?);
+        let (_, port) = log.rsplit_once("127.0.0.1:").context("an address")?;
+        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+        let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
         let request = http::Request::get("/metrics").body(Vec::new())?;
         Ok(kube::Client::try_from(pages)?.request_text(request).await?)
     }
