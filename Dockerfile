@@ -14,6 +14,8 @@ COPY . .
 RUN cargo build --locked --profile dist --package hawser --bin hawser --no-default-features --features webhook
 RUN cargo install --locked --version 0.5.9 --root /tools cargo-cyclonedx \
     && PATH=/tools/bin:$PATH cargo cyclonedx --manifest-path Cargo.toml --format json --no-default-features --features webhook --override-filename sbom.cdx
+# The names by which KubeFed's manifests start it.
+RUN mkdir /hyperfed && for name in hyperfed controller-manager kubefedctl; do ln -s /usr/local/bin/hawser /hyperfed/$name; done
 
 FROM scratch
 ARG VERSION=0.1.0
@@ -23,6 +25,7 @@ LABEL org.opencontainers.image.title="hawser" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/target/dist/hawser /usr/local/bin/hawser
+COPY --from=build /hyperfed /hyperfed
 COPY --from=build /src/sbom.cdx.json /usr/share/doc/hawser/sbom.cdx.json
 COPY LICENSE /usr/share/doc/hawser/LICENSE
 # The user of the chart.

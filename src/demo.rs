@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `example` | the API that is published |
+//! | [`federation`] | the demonstration of a federation, with a playground for each cluster |
 //! | `next` | commands to try afterwards |
 //! | `story` | the steps of the demonstration, and what is printed of them |
 //! | `operator` | the operator of the example's type, as a toy |
@@ -18,6 +19,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::federation::process::FederationError;
 use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
 use crate::publish::agent::process::{self, AgentError};
 use hawser_runtime::cluster::config::Lookup;
@@ -27,6 +29,7 @@ use kcp_playground::Playground;
 use kube_lang::selector::Selector;
 
 mod example;
+pub mod federation;
 pub mod files;
 mod next;
 mod operator;
@@ -69,6 +72,10 @@ pub enum DemoError {
     Agent(#[source] AgentError),
     #[error("the agent ended unexpectedly")]
     AgentGone,
+    #[error("the control plane ended")]
+    ControlPlane(#[source] Box<FederationError>),
+    #[error("the control plane ended unexpectedly")]
+    ControlPlaneGone,
 }
 
 /// The output of the demonstration.
@@ -100,7 +107,7 @@ pub async fn run(
     let _operator = AbortOnDropHandle::new(tokio::spawn(operator::run(client)));
     let played = async {
         story.play(&tell).await?;
-        for line in next::lines(files.dir()) {
+        for line in next::lines(files.dir(), next::FILES, next::COMMANDS) {
             tell(&line);
         }
         told(DemoEvent::Ready);

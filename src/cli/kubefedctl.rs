@@ -11,10 +11,11 @@ use clap::{Args, Subcommand};
 use hawser_federation::kubefedctl::disable::DisableError;
 use hawser_federation::kubefedctl::enable::EnableError;
 use hawser_federation::kubefedctl::federate::{ArgumentError, FederateError};
-use hawser_federation::kubefedctl::join::JoinError;
+use hawser_federation::kubefedctl::join::{Join, JoinError, host_name};
 use hawser_federation::kubefedctl::orphaning::OrphaningError;
 use hawser_federation::kubefedctl::yaml::YamlError;
 use hawser_federation::kubefedctl::{LookupError, version};
+use hawser_federation::placement::Scope;
 use hawser_runtime::cluster::config::ConfigError;
 use hawser_runtime::cluster::connection::{AskError, ConnectError};
 use hawser_runtime::errors::chain;
@@ -28,6 +29,8 @@ mod join;
 mod orphaning;
 mod server;
 mod unjoin;
+
+use server::Server;
 
 /// The exit code of the original for every failure.
 pub(super) const FAILED: u8 = 255;
@@ -94,6 +97,61 @@ struct ControlFlags {
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     dry_run: bool,
+}
+
+/// The cluster that joins or leaves.
+#[derive(Debug, Args)]
+struct ClusterFlags {
+    /// Name of the cluster
+    #[arg(value_name = "CLUSTER")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    control: ControlFlags,
+
+    /// Context of the cluster [default: its name]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    cluster_context: String,
+
+    /// Name of the host cluster in names of accounts, the same for join and unjoin [default: its context]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    host_cluster_name: String,
+}
+
+impl ClusterFlags {
+    /// Checks the names. The host, and what is to be joined; its scope is for those who create objects.
+    fn begin(&self) -> Result<(Server, Join), CtlError> {
+        let name = self.names.first().map(String::as_str);
+        let flag = given(&self.host_cluster_name);
+        host_name(name, flag, "")?;
+        let host = Server::host(&self.control.host)?;
+        let join = Join {
+            cluster: self.name().to_owned(),
+            host: host_name(name, flag, &host.context)?.to_owned(),
+            namespace: self.control.kubefed_namespace.clone(),
+            scope: Scope::Cluster,
+        };
+        Ok((host, join))
+    }
+
+    fn member(&self) -> Result<Server, CtlError> {
+        let context = given(&self.cluster_context).unwrap_or(self.name());
+        Server::of(&self.control.host, Some(context))
+    }
+
+    fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use crate::demo::files::{Files, WriteError};
-use crate::demo::{self, DemoError, DemoEvent};
+use crate::demo::{self, DemoError, DemoEvent, federation};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_runtime::process::shutdown;
 use kcp_playground::Playground;
@@ -26,6 +26,10 @@ pub(super) struct PlaygroundArgs {
     /// Run the control planes only: no agent, no objects
     #[arg(long)]
     bare: bool,
+
+    /// Show a federation instead: a host, three members and the control plane, each with a playground of its own
+    #[arg(long, conflicts_with_all = ["bare", "port", "service_port", "token_file", "kcp_delays", "fault", "request_log"])]
+    federation: bool,
 
     /// Directory for kubeconfigs
     #[arg(long, default_value = "hawser-playground")]
@@ -116,6 +120,9 @@ fn serve(args: &PlaygroundArgs) -> Result<(), PlaygroundFailure> {
     let ended = runtime.block_on(async {
         // Before anybody can know that there is something to end.
         let stop = shutdown::on_signal().map_err(PlaygroundFailure::Signals)?;
+        if args.federation {
+            return federate(&files, stop).await;
+        }
         let playground = start(options, args).await?;
         let ended = if args.bare {
             bare(&playground, &files, stop).await
@@ -182,6 +189,26 @@ async fn demonstrate(
         }
     };
     Ok(demo::run(playground, files, stop, told).await?)
+}
+
+/// Runs a federation with the demonstration in it.
+async fn federate(files: &Files, stop: CancellationToken) -> Result<(), PlaygroundFailure> {
+    let log = LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Info,
+    };
+    logging::start_into(log, files.open(federation::LOG)?).map_err(PlaygroundFailure::Log)?;
+    print_line("Everything runs in this process and in memory; nothing is left when it ends.\n");
+    let clusters = federation::start().await?;
+    let told = |told: DemoEvent<'_>| match told {
+        DemoEvent::Line(line) => print_line(line),
+        DemoEvent::Ready => {
+            print_line("Ctrl-C ends it.");
+            let host = files.dir().join("host.kubeconfig");
+            print_line(&format!("ready: host by {}", host.display()));
+        }
+    };
+    Ok(federation::run(clusters, files, stop, told).await?)
 }
 
 /// The line that scripts wait for.

@@ -48,7 +48,7 @@ impl Example {
     }
 }
 
-fn manifest(text: &str) -> Result<Value, DemoError> {
+pub(super) fn manifest(text: &str) -> Result<Value, DemoError> {
     serde_saphyr::from_str(text).map_err(|source| DemoError::Manifest(Box::new(source)))
 }
 

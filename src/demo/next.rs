@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files and their purposes.
-const FILES: [(&str, &str); 6] = [
+pub(super) const FILES: &[(&str, &str)] = &[
     (
         "consumer.kubeconfig",
         "the consumer's workspace, root:consumer",
@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// Commands with their purposes.
-const COMMANDS: [(&str, &str); 9] = [
+pub(super) const COMMANDS: &[(&str, &str)] = &[
     (
         "the consumer's object, with the status that came back and its events",
         "kubectl --kubeconfig consumer.kubeconfig describe database orders",
@@ -64,14 +64,18 @@ const COMMANDS: [(&str, &str); 9] = [
 ];
 
 /// The lines that are printed.
-pub(super) fn lines(dir: &Path) -> Vec<String> {
+pub(super) fn lines(dir: &Path, files: &[(&str, &str)], commands: &[(&str, &str)]) -> Vec<String> {
     let program = std::env::current_exe();
     let program = program.map_or_else(|_| "hawser".to_owned(), |path| path.display().to_string());
     let mut lines = vec![String::new(), format!("In {}:", dir.display())];
-    lines.extend(FILES.map(|(name, what)| format!("  {name:<20} {what}")));
+    lines.extend(
+        files
+            .iter()
+            .map(|(name, what)| format!("  {name:<20} {what}")),
+    );
     lines.extend(["", "Commands to try, in another terminal:"].map(str::to_owned));
     lines.push(format!("    cd {}", quoted(&dir.display().to_string())));
-    for (what, command) in COMMANDS {
+    for (what, command) in commands {
         if !what.is_empty() {
             lines.push(format!("    # {what}"));
         }

@@ -41,6 +41,11 @@ impl Place {
         .await
     }
 
+    /// The answer to a request, without retries.
+    pub(super) async fn ask(&self, call: Call) -> Result<Value, AskError> {
+        self.connection.ask(call).await
+    }
+
     /// Reads an object until it has the expected content.
     pub(super) async fn until<T>(
         &self,

@@ -192,7 +192,7 @@ impl<'a> Story<'a> {
     }
 }
 
-fn established(definition: &Value) -> Option<()> {
+pub(super) fn established(definition: &Value) -> Option<()> {
     let conditions = definition["status"]["conditions"].as_array()?;
     let holds =
         |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";

@@ -21,7 +21,9 @@ use hawser_federation::events::Severity;
 use hawser_federation::health::{Health, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
-use hawser_runtime::cluster::connection::{AskError, Call, CallClass, Connection, Limits, Reply};
+use hawser_runtime::cluster::connection::{
+    AskError, Call, CallClass, Connection, Limits, Reply, Unchecked,
+};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
@@ -326,7 +328,11 @@ impl MemberController {
     }
 
     /// Takes a configuration: new credentials for a connection that there is.
-    fn take(&self, record: &mut MemberRecord, config: kube::Config) -> Result<(), String> {
+    fn take(
+        &self,
+        record: &mut MemberRecord,
+        (config, unchecked): (kube::Config, Unchecked),
+    ) -> Result<(), String> {
         let done = if let Some(connection) = &record.connection {
             connection.renew(config)
         } else {
@@ -334,6 +340,7 @@ impl MemberController {
             let limits = Limits {
                 guard: Some(self.fence.guard()),
                 observer: Some(Arc::new(self.numbers.requests("member", host))),
+                unchecked,
                 ..Limits::default()
             };
             Connection::new(config, limits).map(|connection| {
@@ -344,7 +351,7 @@ impl MemberController {
     }
 
     /// The configuration of a client, by the spec and the Secret.
-    async fn connect(&self, object: &Object) -> Result<kube::Config, String> {
+    async fn connect(&self, object: &Object) -> Result<(kube::Config, Unchecked), String> {
         let spec = check_cluster(object).map_err(|rejection| rejection.to_string())?;
         let secret = &spec.secret_ref.name;
         let all = collection(
@@ -376,14 +383,14 @@ fn token(secret: &Value) -> Option<String> {
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// The configuration of a client for a member.
-fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String> {
+/// The configuration of a client for a member, and what it does not check.
+fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<(kube::Config, Unchecked), String> {
     let switches = &spec.disabled_tls_validations;
-    if let Some(switch) = switches.iter().find(|switch| **switch != "*") {
-        return Err(format!(
-            "spec.disabledTLSValidations: {switch:?} is not supported; use \"*\", or a certificate that is valid"
-        ));
-    }
+    let is_off = |validation: &str| switches.iter().any(|switch| switch == validation);
+    let unchecked = Unchecked {
+        subject_name: is_off("SubjectName"),
+        validity_period: is_off("ValidityPeriod"),
+    };
     let authorities = spec
         .ca_bundle
         .as_deref()
@@ -402,6 +409,12 @@ fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String
             .collect())
     });
     let authorities = authorities.transpose()?;
+    if unchecked != Unchecked::default() && authorities.is_none() {
+        return Err(format!(
+            "spec.disabledTLSValidations: {} needs spec.caBundle",
+            switches.join(", ")
+        ));
+    }
     let endpoint = &spec.api_endpoint;
     let url: Uri = if endpoint.contains("://") {
         endpoint.parse()
@@ -413,7 +426,7 @@ fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String
     .map_err(|error| format!("spec.apiEndpoint: {error}"))?;
     let mut config = kube::Config::new(url);
     config.root_cert = authorities;
-    config.accept_invalid_certs = !switches.is_empty();
+    config.accept_invalid_certs = is_off("*");
     config.auth_info = AuthInfo {
         token: Some(token.to_owned().into()),
         ..AuthInfo::default()
@@ -422,7 +435,7 @@ fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<kube::Config, String
         let proxy = spec.proxy_url.parse();
         config.proxy_url = Some(proxy.map_err(|_| "spec.proxyURL is not a URL".to_owned())?);
     }
-    Ok(config)
+    Ok((config, unchecked))
 }
 
 impl Reconciler for MemberController {
@@ -458,7 +471,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_without_a_scheme_gets_https_where_tls_is_configured() {
-        let url = |more: &Value| config(&spec(more), "t").unwrap().cluster_url.to_string();
+        let url = |more: &Value| config(&spec(more), "t").unwrap().0.cluster_url.to_string();
         assert_eq!(url(&json!({})), "http://member.example.com/");
         let all = json!({"disabledTLSValidations": ["*"]});
         assert_eq!(url(&all), "https://member.example.com/");

@@ -226,6 +226,35 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_federation_is_played_through_and_everything_that_is_shown_works() -> Result<()> {
+    let demo = Demo::start(&["--federation"])?;
+    let said = demo.says("ready: host by ").await?;
+    let counts = said.lines().filter_map(|line| {
+        let counts = line.strip_prefix("host: replicas are ready: ")?;
+        let counts = counts
+            .split(", ")
+            .filter_map(|of| of.split(' ').next()?.parse().ok());
+        Some(counts.collect())
+    });
+    let counts: Vec<Vec<i64>> = counts.collect();
+    let even = [3, 3, 3];
+    ensure!(counts.len() == 4, "{said}");
+    assert_eq!((&*counts[0], &*counts[2]), (&even[..], &even[..]));
+    assert_eq!(counts[1], [4, 4, 1]);
+    assert_eq!(counts[3][0] + counts[3][2], 9, "{said}");
+    ensure!(said.contains("2 of them stay as probes"), "{said}");
+    let shown = commands(&said);
+    ensure!(shown.len() == 5, "{said}");
+    for command in &shown {
+        let output = shell(demo.scratch.path(), command).await?;
+        if command.contains("describe") {
+            ensure!(output.contains("ReplicasScheduled"), "{command}{output}");
+        }
+    }
+    demo.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_pages_say_of_it_works() -> Result<()> {
     let demo = Demo::start(&[])?;
     demo.says("ready:").await?;

@@ -25,6 +25,7 @@ fn pages() -> Result<Vec<PathBuf>> {
         "examples/databases",
         "examples/credentials",
         "examples/robots",
+        "examples/federation",
     ] {
         for entry in std::fs::read_dir(root.join(dir))? {
             let path = entry?.path();

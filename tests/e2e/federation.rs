@@ -1,12 +1,14 @@
 //! The control plane of federated types between a host and its members, as its users meet it: the built binary.
 
 mod guide;
+mod killed;
 mod kubefedctl;
 mod matrix;
 mod members;
 mod namespaced;
 mod nodes;
 mod objects;
+mod place;
 mod replicas;
 mod trouble;
 mod world;

@@ -79,6 +79,44 @@ fn the_image_is_one_unprivileged_binary_from_pinned_bases() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_image_runs_the_commands_of_the_image_that_it_replaces() -> Result<()> {
+    let instructions = instructions()?;
+    let linking = instructions.iter().find_map(|(name, rest)| {
+        (name == "RUN").then(|| rest.strip_prefix("mkdir /hyperfed && "))?
+    });
+    let linking = linking.context("no links")?;
+    let copied = |(name, rest): &(String, String)| {
+        name == "COPY" && rest == "--from=build /hyperfed /hyperfed"
+    };
+    ensure!(instructions.iter().any(copied), "the links are not copied");
+    // The command, in a directory in place of the image's root.
+    let root = tempfile::tempdir()?;
+    let directory = root.path().join("hyperfed");
+    std::fs::create_dir(&directory)?;
+    let binary = env!("CARGO_BIN_EXE_hawser");
+    let linking = linking
+        .replace("/usr/local/bin/hawser", binary)
+        .replace("/hyperfed/", &format!("{}/", directory.display()));
+    let shell = Command::new("/bin/sh").args(["-ec", &linking]).status()?;
+    ensure!(shell.success(), "{linking}");
+    for (command, wanted) in [
+        (vec!["controller-manager", "--help"], "--kubefed-namespace"),
+        (
+            vec!["hyperfed", "controller-manager", "--help"],
+            "--kubefed-namespace",
+        ),
+        (vec!["kubefedctl", "join", "--help"], "--host-cluster-name"),
+    ] {
+        let output = Command::new(directory.join(command[0]))
+            .args(&command[1..])
+            .output()?;
+        let said = String::from_utf8(output.stdout)?;
+        ensure!(said.contains(wanted), "{command:?}: {said}");
+    }
+    Ok(())
+}
+
 /// The context of the build: the files that `.dockerignore` lets through.
 fn context(place: &Path) -> Result<()> {
     let text = std::fs::read_to_string(repository().join(".dockerignore"))?;

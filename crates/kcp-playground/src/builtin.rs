@@ -22,8 +22,12 @@ mod typed;
 
 pub(crate) use reviews::Identify;
 
-use super::catalog::Resource;
-use super::store::Settler;
+use kube_schema::names::NameRule;
+
+use super::catalog::{Flavour, Resource, Verbs};
+use super::fields;
+use super::planes::StandIn;
+use super::store::{Settler, Table};
 
 /// All built-in kinds. To be made once and shared by all catalogs; `identify` answers token reviews.
 pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
@@ -31,6 +35,37 @@ pub(crate) fn resources(identify: &Identify) -> Vec<Arc<Resource>> {
         .iter()
         .map(|row| row.resource(identify))
         .collect()
+}
+
+/// The resource of a kind without rules.
+pub(crate) fn stand_in(of: StandIn) -> Arc<Resource> {
+    Arc::new(Resource {
+        group: of.group.into(),
+        version: "v1".into(),
+        plural: of.plural.into(),
+        singular: of.kind.to_lowercase().into(),
+        kind: of.kind.into(),
+        list_kind: format!("{}List", of.kind).into(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced: true,
+        table: Table::new(of.group, of.plural, ""),
+        storage_version: "v1".into(),
+        has_status: true,
+        verbs: Verbs::All,
+        flavour: Flavour::BuiltInWithGeneration,
+        name_rule: NameRule::Dns1123Subdomain,
+        schema: None,
+        storage_schema: None,
+        fields: fields::Type::Deduced,
+        strategy: None,
+        conversion: None,
+        required_label: None,
+        only: None,
+        selectable_fields: Vec::new(),
+        printer: None,
+        incarnation: 0,
+    })
 }
 
 /// The controllers of the built-in kinds, for a store to run.

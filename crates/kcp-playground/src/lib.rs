@@ -44,4 +44,4 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod yaml;
 
-pub use planes::{Playground, PlaygroundError, PlaygroundOptions};
+pub use planes::{Playground, PlaygroundError, PlaygroundOptions, StandIn};

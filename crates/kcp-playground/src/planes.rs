@@ -48,6 +48,8 @@ pub struct PlaygroundOptions {
     /// How long kcp takes until a new API is established, as some 5 s on a real one; claims reach objects,
     /// and workspaces become ready, after a fifth of it. Nothing takes time by default.
     pub kcp_delays: Duration,
+    /// More kinds that the service cluster serves.
+    pub stand_ins: Vec<StandIn>,
     /// Where each request is written to, a line of JSON each.
     pub log_sink: Option<Box<dyn Write + Send>>,
     /// Whether they run on threads of their own, whose stacks bear objects as deep as servers take.
@@ -65,10 +67,20 @@ impl Default for PlaygroundOptions {
             seed: 1,
             retention: Retention::default(),
             kcp_delays: Duration::ZERO,
+            stand_ins: Vec::new(),
             log_sink: None,
             own_threads: true,
         }
     }
+}
+
+/// A namespaced kind with a status, stored as it is given: its fields are not checked, and no controller works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -247,6 +259,7 @@ impl Planes {
             retention: options.retention,
             kcp_delays: options.kcp_delays,
             builtin,
+            stand_ins: options.stand_ins,
             stop: stop.clone(),
         };
         let service_url = opening.service(&mut server, options.service_port).await?;
@@ -286,6 +299,7 @@ struct Opening {
     retention: Retention,
     kcp_delays: Duration,
     builtin: Vec<Arc<Resource>>,
+    stand_ins: Vec<StandIn>,
     stop: CancellationToken,
 }
 
@@ -298,7 +312,9 @@ impl Opening {
             ..StoreOptions::default()
         });
         add_settlers(&store);
-        let scopes = PlainScopes::new([cluster], self.builtin.clone());
+        let mut kinds = self.builtin.clone();
+        kinds.extend(self.stand_ins.iter().copied().map(builtin::stand_in));
+        let scopes = PlainScopes::new([cluster], kinds);
         store
             .write(|tx| scopes.bootstrap(tx))
             .map_err(PlaygroundError::Bootstrap)?;

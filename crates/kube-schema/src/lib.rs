@@ -5,11 +5,13 @@
 //! | [`schema`] | structural schemas: defaults, pruning, validation, rules in CEL |
 //! | [`crd`] | definitions of custom resources |
 //! | [`field`] | errors of fields |
+//! | [`generate`] | schemas made from Rust types |
 //! | [`names`] | which names are valid |
 //! | [`json`] | request bodies |
 
 pub mod crd;
 pub mod field;
+pub mod generate;
 pub mod json;
 pub mod names;
 pub mod schema;

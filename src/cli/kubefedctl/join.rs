@@ -5,14 +5,14 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use hawser_federation::kubefedctl::join::{Join, JoinError, host_name};
+use hawser_federation::kubefedctl::join::{Join, JoinError};
 use hawser_federation::placement::Scope;
 use hawser_federation::types::type_config::plural_of;
 use hawser_runtime::cluster::wire::collection;
 use kube_lang::object::Gvk;
 
 use super::server::{Server, core, exists};
-use super::{ControlFlags, CtlError, given, tell, trying};
+use super::{ClusterFlags, CtlError, given, tell, trying};
 use crate::cli::agent::parse_bool;
 
 /// How long a member may take to make a token.
@@ -23,30 +23,8 @@ const TOKEN_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(super) struct JoinArgs {
-    /// Name of the cluster
-    #[arg(value_name = "CLUSTER")]
-    names: Vec<String>,
-
     #[command(flatten)]
-    control: ControlFlags,
-
-    /// Context of the joining cluster [default: its name]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    cluster_context: String,
-
-    /// Name of the host cluster in names of accounts [default: its context]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    host_cluster_name: String,
+    cluster: ClusterFlags,
 
     /// Address at which the control plane reaches the cluster [default: the kubeconfig's]
     #[arg(
@@ -84,11 +62,6 @@ pub(super) fn path_of(kind: &str, namespace: Option<&str>, name: &str) -> String
     format!("{all}/{name}")
 }
 
-/// The name that was given, as an argument.
-pub(super) fn cluster_name(names: &[String]) -> Option<&str> {
-    names.first().map(String::as_str)
-}
-
 /// Reads the scope of the control plane.
 async fn scope(host: &Server, namespace: &str) -> Result<Scope, CtlError> {
     let config = host.find(core(namespace, "kubefedconfigs/kubefed")).await?;
@@ -100,28 +73,18 @@ async fn scope(host: &Server, namespace: &str) -> Result<Scope, CtlError> {
 }
 
 pub(super) async fn run(args: JoinArgs) -> Result<(), CtlError> {
-    let (flags, namespace) = (&args.control, &args.control.kubefed_namespace);
-    let name = cluster_name(&args.names);
-    let host_flag = given(&args.host_cluster_name);
-    host_name(name, host_flag, "")?;
-    let name = name.unwrap_or_default();
-    let host = Server::host(&flags.host)?;
-    let join = Join {
-        cluster: name.to_owned(),
-        host: host_name(Some(name), host_flag, &host.context)?.to_owned(),
-        namespace: namespace.clone(),
-        scope: scope(&host, namespace).await?,
-    };
-    let context = given(&args.cluster_context).unwrap_or(name);
-    let mut member = Server::of(&flags.host, Some(context))?;
+    let (host, mut join) = args.cluster.begin()?;
+    join.scope = scope(&host, &join.namespace).await?;
+    let name = &join.cluster;
+    let mut member = args.cluster.member()?;
     if let Some(endpoint) = given(&args.cluster_endpoint) {
         endpoint.clone_into(&mut member.endpoint.server);
     }
-    let account = path_of("ServiceAccount", Some(namespace), &join.account());
+    let account = path_of("ServiceAccount", Some(&join.namespace), &join.account());
     if args.error_on_existing && member.find(account).await?.is_some() {
         return Err(JoinError::Exists {
             account: join.account(),
-            cluster: name.to_owned(),
+            cluster: name.clone(),
         }
         .into());
     }
@@ -131,7 +94,7 @@ pub(super) async fn run(args: JoinArgs) -> Result<(), CtlError> {
             member.endpoint.server
         ));
     }
-    if flags.dry_run {
+    if args.cluster.control.dry_run {
         return Ok(());
     }
     for object in join.member_objects() {

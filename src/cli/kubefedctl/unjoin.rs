@@ -3,42 +3,19 @@
 use clap::Args;
 use serde_json::Value;
 
-use hawser_federation::kubefedctl::join::{Join, JoinError, host_name};
-use hawser_federation::placement::Scope;
+use hawser_federation::kubefedctl::join::{Join, JoinError};
 
-use super::join::{cluster_name, path_of};
+use super::join::path_of;
 use super::server::{Server, core};
-use super::{ControlFlags, CtlError, given, said, tell, trying};
+use super::{ClusterFlags, CtlError, said, tell, trying};
 use crate::cli::agent::parse_bool;
 
 /// Remove a cluster from a federation.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(super) struct UnjoinArgs {
-    /// Name of the cluster
-    #[arg(value_name = "CLUSTER")]
-    names: Vec<String>,
-
     #[command(flatten)]
-    control: ControlFlags,
-
-    /// Context of the cluster [default: its name]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    cluster_context: String,
-
-    /// Name of the host cluster, as it was when the cluster joined [default: its context]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    host_cluster_name: String,
+    cluster: ClusterFlags,
 
     /// Keep the namespace of the control plane in the cluster
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
@@ -52,28 +29,16 @@ pub(super) struct UnjoinArgs {
 }
 
 pub(super) async fn run(args: UnjoinArgs) -> Result<(), CtlError> {
-    let (flags, namespace) = (&args.control, &args.control.kubefed_namespace);
-    let name = cluster_name(&args.names);
-    let host_flag = given(&args.host_cluster_name);
-    host_name(name, host_flag, "")?;
-    let name = name.unwrap_or_default();
-    let host = Server::host(&flags.host)?;
-    let join = Join {
-        cluster: name.to_owned(),
-        host: host_name(Some(name), host_flag, &host.context)?.to_owned(),
-        namespace: namespace.clone(),
-        // What is deleted does not depend on it.
-        scope: Scope::Cluster,
-    };
+    let (host, join) = args.cluster.begin()?;
+    let (name, namespace) = (&join.cluster, &join.namespace);
     let path = format!("{}/{name}", core(namespace, "kubefedclusters"));
     let cluster = host.get(&path).await.map_err(|error| {
         let cluster = format!("{namespace}/{name}");
         CtlError::from(JoinError::NoCluster(cluster, said(&error)))
     });
     let cluster = unless(args.force, cluster)?;
-    let context = given(&args.cluster_context).unwrap_or(name);
-    let member = unless(args.force, Server::of(&flags.host, Some(context)))?;
-    if flags.dry_run {
+    let member = unless(args.force, args.cluster.member())?;
+    if args.cluster.control.dry_run {
         return Ok(());
     }
     if let Some(member) = member {

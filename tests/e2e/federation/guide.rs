@@ -1,9 +1,10 @@
-//! The user guide from top to bottom, as far as it needs no `kubefedctl`.
+//! The user guide from top to bottom, after `kubefedctl` has joined members and enabled types.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::world::{Way, World, core, federated, on, target};
+use super::kubefedctl::Ctl;
+use super::world::{Way, World, core, federated, on};
 
 const NAMESPACE: &str = "test-namespace";
 
@@ -95,20 +96,14 @@ impl Walk {
     }
 }
 
-#[tokio::test]
-async fn the_walk_of_the_user_guide() -> Result<()> {
-    let mut world = World::with_controllers_everywhere().await?;
-    for (kind, plural, group, _) in examples() {
-        if kind != "ConfigMap" {
-            world
-                .enable(&target(group, kind, plural, "Namespaced"))
-                .await?;
-        }
+/// The walk of the user guide through a federation that `kubefedctl` has set up.
+pub(super) async fn walk(world: &World, ctl: &Ctl) -> Result<()> {
+    for name in ["serviceaccounts", "services", "deployments.apps", "jobs"] {
+        ctl.ok(&format!("enable {name}")).await?;
     }
-    world.start().await?;
     let walk = Walk {
-        host: world.host()?,
-        members: vec![world.member(0)?, world.member(1)?],
+        host: world.host().await?,
+        members: vec![world.member(0).await?, world.member(1).await?],
     };
     let host = &walk.host;
 

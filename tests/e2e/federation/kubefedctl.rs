@@ -9,7 +9,8 @@ use testbed::cluster::Controllers;
 use testbed::process::Reason;
 use testbed::{Access, Launch, SOON};
 
-use super::world::{SYSTEM, World, config_maps, core, federated};
+use super::guide;
+use super::world::{MEMBER_NAMES, SYSTEM, World, config_maps, core, federated};
 
 /// The binary by the name of the original, with a kubeconfig of three contexts.
 pub(super) struct Ctl {
@@ -29,11 +30,10 @@ impl Ctl {
         let scratch = tempfile::tempdir()?;
         let program = scratch.path().join("kubefedctl");
         symlink(env!("CARGO_BIN_EXE_hawser"), &program)?;
-        let ways = [
-            ("host", world.host.admin()),
-            ("cluster1", world.members[0].admin()),
-            ("cluster2", world.members[1].admin()),
-        ];
+        let mut ways = vec![("host", world.host.admin()?)];
+        for (name, member) in MEMBER_NAMES.iter().zip(&world.members) {
+            ways.push((*name, member.admin()?));
+        }
         let mut file = json!({"apiVersion": "v1", "kind": "Config", "current-context": "host"});
         for part in ["clusters", "users", "contexts"] {
             file[part] = ways
@@ -92,23 +92,25 @@ fn named((name, access): &(&str, &Access), part: &str) -> Result<Value> {
 }
 
 async fn count(world: &World, path: &str) -> Result<usize> {
-    let list = world.host()?.get(path).await?.context("a list")?;
+    let list = world.host().await?.get(path).await?.context("a list")?;
     Ok(list["items"].as_array().map_or(0, Vec::len))
 }
 
 #[tokio::test]
-async fn a_federation_is_set_up_used_and_taken_down_by_kubefedctl_alone() -> Result<()> {
-    let mut world = World::bare(Controllers::All).await?;
+async fn the_user_guide_holds_from_join_to_unjoin() -> Result<()> {
+    let mut world = World::bare(Controllers::All, 2, Controllers::All).await?;
     let ctl = Ctl::new(&world)?;
     join_and_enable(&world, &ctl).await?;
     world.start().await?;
     federate(&world, &ctl).await?;
+    guide::walk(&world, &ctl).await?;
+    federate_a_custom_type(&world, &ctl).await?;
     orphan_and_disable(&world, &ctl).await?;
     unjoin(&world, &ctl).await
 }
 
 async fn join_and_enable(world: &World, ctl: &Ctl) -> Result<()> {
-    let (host, member) = (world.host()?, world.member(0)?);
+    let (host, member) = (world.host().await?, world.member(0).await?);
     let account = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/cluster1-host");
     let secrets = format!("/api/v1/namespaces/{SYSTEM}/secrets");
 
@@ -190,7 +192,7 @@ async fn join_and_enable(world: &World, ctl: &Ctl) -> Result<()> {
 }
 
 async fn federate(world: &World, ctl: &Ctl) -> Result<()> {
-    let host = world.host()?;
+    let host = world.host().await?;
     let namespace = json!({"metadata": {"name": "made", "labels": {"a": "b"}}});
     host.create("/api/v1/namespaces", &namespace).await?;
     let map = json!({"metadata": {"name": "m", "annotations": {"x": "y"}}, "data": {"k": "v"}});
@@ -235,7 +237,7 @@ async fn federate(world: &World, ctl: &Ctl) -> Result<()> {
         assert!(said.stderr.contains(line), "{}", said.stderr);
     }
     for number in 0..2 {
-        let member = world.member(number)?;
+        let member = world.member(number).await?;
         let copy = member
             .until_there(&format!("{}/m", config_maps("made")))
             .await;
@@ -253,8 +255,60 @@ async fn federate(world: &World, ctl: &Ctl) -> Result<()> {
     Ok(())
 }
 
+/// A definition is federated like any object; then members serve its type, which is federated in a group of its own.
+async fn federate_a_custom_type(world: &World, ctl: &Ctl) -> Result<()> {
+    let host = world.host().await?;
+    let bars = json!({
+        "metadata": {"name": "bars.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Bar", "plural": "bars"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                    "type": "object", "properties": {"size": {"type": "integer"}},
+                }}}},
+            }],
+        },
+    });
+    host.define(&bars).await?;
+    ctl.ok("enable customresourcedefinitions").await?;
+    ctl.ok("federate crd bars.example.com").await?;
+    for number in 0..2 {
+        let member = world.member(number).await?;
+        member
+            .until_there("/apis/example.com/v1/namespaces/made/bars")
+            .await;
+    }
+    let said = ctl
+        .ok("enable bars --federated-group kubefed.example.com")
+        .await?;
+    assert!(
+        said.stdout
+            .contains("federatedbars.kubefed.example.com created"),
+        "{}",
+        said.stdout
+    );
+    let all = "/apis/example.com/v1/namespaces/made/bars";
+    let bar = json!({
+        "apiVersion": "example.com/v1", "kind": "Bar", "metadata": {"name": "b"}, "spec": {"size": 3},
+    });
+    host.create(all, &bar).await?;
+    ctl.ok("federate bar b --namespace made").await?;
+    for number in 0..2 {
+        let copy = world
+            .member(number)
+            .await?
+            .until_there(&format!("{all}/b"))
+            .await;
+        assert_eq!(copy["spec"], bar["spec"]);
+    }
+    let federated = "/apis/kubefed.example.com/v1beta1/namespaces/made/federatedbars/b";
+    host.until_reason(federated, None).await;
+    Ok(())
+}
+
 async fn orphan_and_disable(world: &World, ctl: &Ctl) -> Result<()> {
-    let host = world.host()?;
+    let host = world.host().await?;
     let (object, secret) = (
         "FederatedSecret s -n made",
         federated("made", "federatedsecrets/s"),
@@ -284,7 +338,7 @@ async fn orphan_and_disable(world: &World, ctl: &Ctl) -> Result<()> {
     host.delete(&secret).await?;
     host.until_gone(&secret).await;
     let copy = "/api/v1/namespaces/made/secrets/s";
-    world.member(0)?.until_there(copy).await;
+    world.member(0).await?.until_there(copy).await;
     ctl.ok("disable secrets --delete-crd --dry-run").await?;
     let said = ctl.ok("disable secrets --delete-crd").await?;
     assert_eq!(
@@ -304,7 +358,7 @@ async fn orphan_and_disable(world: &World, ctl: &Ctl) -> Result<()> {
 }
 
 async fn unjoin(world: &World, ctl: &Ctl) -> Result<()> {
-    let (host, member) = (world.host()?, world.member(1)?);
+    let (host, member) = (world.host().await?, world.member(1).await?);
     let path = core("kubefedclusters/cluster2");
     let cluster = host.until_there(&path).await;
     ctl.ok("unjoin cluster2 --dry-run").await?;

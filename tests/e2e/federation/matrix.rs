@@ -5,37 +5,10 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use testbed::cluster::Controllers;
 use testbed::unique;
-use tokio::sync::OnceCell;
 
 use super::world::{Way, World, config_map, config_maps, core, everywhere, federated, on, target};
 
 const NO_FINALIZERS: &str = r#"{"metadata": {"finalizers": null}}"#;
-
-/// Two members without controllers, and the types of these tests.
-async fn shared() -> Result<&'static World> {
-    static SHARED: OnceCell<World> = OnceCell::const_new();
-    SHARED
-        .get_or_try_init(async || {
-            let mut world = World::with(Controllers::None).await?;
-            for (group, kind, plural) in [
-                ("", "ServiceAccount", "serviceaccounts"),
-                ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
-                ("apps", "Deployment", "deployments"),
-                ("batch", "Job", "jobs"),
-            ] {
-                let target = target(group, kind, plural, "Namespaced");
-                world.enable(&target).await?;
-            }
-            let services = target("", "Service", "services", "Namespaced");
-            world.enable(&services).await?;
-            let collects = json!({"spec": {"statusCollection": "Enabled"}});
-            let config = format!("{}/services", core("federatedtypeconfigs"));
-            world.host()?.patch(&config, &collects).await?;
-            world.start().await?;
-            Ok(world)
-        })
-        .await
-}
 
 fn free(copy: &Value) -> bool {
     copy["metadata"]["labels"]["kubefed.io/managed"].is_null()
@@ -43,9 +16,9 @@ fn free(copy: &Value) -> bool {
 
 #[tokio::test]
 async fn a_deleted_object_leaves_what_its_owner_says() -> Result<()> {
-    let world = shared().await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     let namespace = unique("delete");
     world.namespace(&namespace).await?;
     let all = federated(&namespace, "federatedconfigmaps");
@@ -83,6 +56,18 @@ async fn a_deleted_object_leaves_what_its_owner_says() -> Result<()> {
         .await;
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     members[0].patch(&copy("held"), &held).await?;
+    // Deleted in the foreground, the copy waits for this one.
+    let owner = members[0].until_there(&copy("foreground")).await;
+    let dependent = json!({"metadata": {
+        "name": "dependent", "finalizers": ["example.com/held"],
+        "ownerReferences": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "foreground",
+            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true,
+        }],
+    }});
+    members[0]
+        .create(&config_maps(&namespace), &dependent)
+        .await?;
     let only = json!({"spec": {"placement": on(&["cluster1"])}});
     for name in names {
         match name {
@@ -110,9 +95,9 @@ async fn a_deleted_object_leaves_what_its_owner_says() -> Result<()> {
     members[1].until_gone(&copy("opted-out")).await;
 
     // Copies that are deleted as they are told to be, and wait for others.
-    for (name, finalizer) in [
-        ("foreground", "foregroundDeletion"),
-        ("held", "example.com/held"),
+    for (name, finalizer, holds) in [
+        ("foreground", "foregroundDeletion", "dependent"),
+        ("held", "example.com/held", "held"),
     ] {
         let waits = |copy: &Value| {
             let metadata = &copy["metadata"];
@@ -126,13 +111,10 @@ async fn a_deleted_object_leaves_what_its_owner_says() -> Result<()> {
             host.get(&path(name)).await?.is_some(),
             "{name} did not wait"
         );
-        for member in &members {
-            if member.get(&copy(name)).await?.is_some() {
-                member
-                    .patch(&copy(name), &serde_json::from_str(NO_FINALIZERS)?)
-                    .await?;
-            }
-        }
+        members[1].until_gone(&copy(name)).await;
+        members[0]
+            .patch(&copy(holds), &serde_json::from_str(NO_FINALIZERS)?)
+            .await?;
         host.until_gone(&path(name)).await;
     }
 
@@ -156,8 +138,8 @@ async fn a_deleted_object_leaves_what_its_owner_says() -> Result<()> {
 
 #[tokio::test]
 async fn members_are_selected_by_names_first_and_by_labels_otherwise() -> Result<()> {
-    let world = shared().await?;
-    let host = world.host()?;
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
     let namespace = unique("selects");
     world.namespace(&namespace).await?;
     let all = federated(&namespace, "federatedconfigmaps");
@@ -229,8 +211,8 @@ struct Kept<'t> {
 
 #[tokio::test]
 async fn a_copy_keeps_what_belongs_to_its_member() -> Result<()> {
-    let world = shared().await?;
-    let (host, member) = (world.host()?, world.member(0)?);
+    let world = &*World::shared().await?;
+    let (host, member) = (world.host().await?, world.member(0).await?);
     let namespace = unique("keeps");
     world.namespace(&namespace).await?;
     let labels = json!({"app": "x"});
@@ -348,7 +330,7 @@ fn contains(whole: &Value, part: &Value) -> bool {
 
 async fn service(world: &World, namespace: &str) -> Result<(Way, String, String)> {
     world.namespace(namespace).await?;
-    let host = world.host()?;
+    let host = world.host().await?;
     let all = federated(namespace, "federatedservices");
     let spec = json!({
         "type": "LoadBalancer", "selector": {"app": "x"}, "ports": [{"port": 80, "protocol": "TCP"}],
@@ -368,10 +350,10 @@ fn balanced(address: &str) -> Value {
 
 #[tokio::test]
 async fn the_status_of_copies_is_collected_where_that_is_switched_on() -> Result<()> {
-    let world = shared().await?;
+    let world = &*World::shared().await?;
     let (host, path, copy) = service(world, &unique("remote")).await?;
     host.until_reason(&path, None).await;
-    let member = world.member(1)?;
+    let member = world.member(1).await?;
     member
         .patch(&format!("{copy}/status"), &balanced("192.0.2.1"))
         .await?;
@@ -386,8 +368,8 @@ async fn the_status_of_copies_is_collected_where_that_is_switched_on() -> Result
 #[tokio::test]
 async fn what_was_there_before_is_left_alone_where_adoption_is_off_and_service_status_is_written()
 -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
-    let host = world.host()?;
+    let mut world = World::of(2, Controllers::None).await?;
+    let host = world.host().await?;
     let config = format!("{}/kubefed", core("kubefedconfigs"));
     let off = json!({"spec": {
         "syncController": {"adoptResources": "Disabled"},
@@ -413,7 +395,7 @@ async fn what_was_there_before_is_left_alone_where_adoption_is_off_and_service_s
     let namespace = unique("before");
     world.namespace(&namespace).await?;
     let before = json!({"metadata": {"name": "m"}, "data": {"A": "mine"}});
-    let member = world.member(0)?;
+    let member = world.member(0).await?;
     member.create(&config_maps(&namespace), &before).await?;
     let all = federated(&namespace, "federatedconfigmaps");
     host.create(&all, &config_map("m", &everywhere())).await?;
@@ -431,7 +413,7 @@ async fn what_was_there_before_is_left_alone_where_adoption_is_off_and_service_s
     host.until_gone(&path).await;
     let copy = format!("{}/m", config_maps(&namespace));
     assert_eq!(member.until(&copy, free).await["data"]["A"], "mine");
-    world.member(1)?.until_gone(&copy).await;
+    world.member(1).await?.until_gone(&copy).await;
 
     // The status of Services in objects of their own.
     let namespace = unique("status");

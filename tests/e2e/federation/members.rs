@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use testbed::Component;
 use testbed::cluster::Controllers;
 
+use super::replicas;
 use super::world::{World, config_map, config_maps, core, everywhere, federated};
+use crate::docs::check_metrics;
 
 const NAMESPACE: &str = "members";
 
@@ -21,11 +23,18 @@ fn is_ready(cluster: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn a_member_that_dies_and_returns_loses_nothing_and_holds_up_nobody() -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
+async fn a_member_that_dies_and_returns_loses_no_copy_and_no_pod_and_holds_up_nobody() -> Result<()>
+{
+    let mut world = World::of(3, Controllers::All).await?;
+    world.enable_workloads().await?;
     world.start().await?;
+    copies_outlive_their_member(&mut world).await?;
+    replicas::outlive_their_member(&mut world).await
+}
+
+async fn copies_outlive_their_member(world: &mut World) -> Result<()> {
     world.namespace(NAMESPACE).await?;
-    let host = world.host()?;
+    let host = world.host().await?;
     let all = federated(NAMESPACE, "federatedconfigmaps");
     let path = |name: &str| format!("{all}/{name}");
     let copy = |name: &str| format!("{}/{name}", config_maps(NAMESPACE));
@@ -39,9 +48,9 @@ async fn a_member_that_dies_and_returns_loses_nothing_and_holds_up_nobody() -> R
         found["status"]["kubernetesVersion"].is_string(),
         "{found:#}"
     );
-    let before = world.member(1)?.until_there(&copy("stays")).await;
+    let before = world.member(1).await?.until_there(&copy("stays")).await;
 
-    world.members[1].kill(Component::ApiServer).await?;
+    world.servers(1)?.kill(Component::ApiServer).await?;
     let offline = |cluster: &Value| {
         condition(cluster, "Offline")
             .is_some_and(|offline| offline["reason"] == "ClusterNotReachable")
@@ -55,7 +64,7 @@ async fn a_member_that_dies_and_returns_loses_nothing_and_holds_up_nobody() -> R
     // The other member is worked with, and what cannot be deleted waits.
     let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
     host.patch(&path("stays"), &changed).await?;
-    let first = world.member(0)?;
+    let first = world.member(0).await?;
     first
         .until(&copy("stays"), |copy| copy["data"]["A"] == "changed")
         .await;
@@ -68,10 +77,10 @@ async fn a_member_that_dies_and_returns_loses_nothing_and_holds_up_nobody() -> R
         "it did not wait for the member"
     );
 
-    world.members[1].restart(Component::ApiServer).await?;
+    world.servers(1)?.restart(Component::ApiServer).await?;
     host.until(&cluster, is_ready).await;
     host.until_gone(&path("goes")).await;
-    let second = world.member(1)?;
+    let second = world.member(1).await?;
     ensure!(second.get(&copy("goes")).await?.is_none(), "a copy is left");
     let after = second
         .until(&copy("stays"), |copy| copy["data"]["A"] == "changed")
@@ -86,10 +95,10 @@ async fn a_member_that_dies_and_returns_loses_nothing_and_holds_up_nobody() -> R
 
 #[tokio::test]
 async fn a_control_plane_that_is_killed_writes_nothing_again_that_was_written() -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
+    let mut world = World::played().await?;
     world.start().await?;
     world.namespace(NAMESPACE).await?;
-    let host = world.host()?;
+    let host = world.host().await?;
     let all = federated(NAMESPACE, "federatedconfigmaps");
     let names: Vec<String> = (0..10).map(|number| format!("m{number}")).collect();
     for name in &names {
@@ -101,7 +110,7 @@ async fn a_control_plane_that_is_killed_writes_nothing_again_that_was_written() 
     let mut versions = Vec::new();
     for name in &names {
         let copy = format!("{}/{name}", config_maps(NAMESPACE));
-        for member in [world.member(0)?, world.member(1)?] {
+        for member in [world.member(0).await?, world.member(1).await?] {
             let copy = member.until_there(&copy).await;
             versions.push(copy["metadata"]["resourceVersion"].clone());
         }
@@ -111,7 +120,7 @@ async fn a_control_plane_that_is_killed_writes_nothing_again_that_was_written() 
     let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
     host.patch(&format!("{all}/m0"), &changed).await?;
     world.start().await?;
-    for member in [world.member(0)?, world.member(1)?] {
+    for member in [world.member(0).await?, world.member(1).await?] {
         let copy = format!("{}/m0", config_maps(NAMESPACE));
         member
             .until(&copy, |copy| copy["data"]["A"] == "changed")
@@ -124,7 +133,7 @@ async fn a_control_plane_that_is_killed_writes_nothing_again_that_was_written() 
     let mut after = Vec::new();
     for name in &names {
         let copy = format!("{}/{name}", config_maps(NAMESPACE));
-        for member in [world.member(0)?, world.member(1)?] {
+        for member in [world.member(0).await?, world.member(1).await?] {
             let copy = member.until_there(&copy).await;
             after.push(copy["metadata"]["resourceVersion"].clone());
         }
@@ -135,10 +144,10 @@ async fn a_control_plane_that_is_killed_writes_nothing_again_that_was_written() 
 
 #[tokio::test]
 async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
+    let mut world = World::played().await?;
     world.start().await?;
     world.namespace(NAMESPACE).await?;
-    let host = world.host()?;
+    let host = world.host().await?;
     let all = federated(NAMESPACE, "federatedconfigmaps");
     let path = format!("{all}/m");
     let copy = format!("{}/m", config_maps(NAMESPACE));
@@ -152,7 +161,7 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
     let only = json!([{"name": "cluster1"}]);
     host.until(&path, |found| found["status"]["clusters"] == only)
         .await;
-    let second = world.member(1)?;
+    let second = world.member(1).await?;
     ensure!(
         second.get(&copy).await?.is_some(),
         "the copy went with the member"
@@ -182,5 +191,33 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
         .until(&copy, |copy| copy["data"]["A"] == "changed")
         .await;
     host.until_reason(&path, None).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_on_the_federation_has_the_metrics_of_a_control_plane_at_work() -> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let host = world.host().await?;
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    host.until_reason(&format!("{all}/m"), None).await;
+    let exported = world.metrics().await?;
+    // Those of replicas appear with a workload that has preferences.
+    let rare = ["replica_scheduling_duration_seconds"];
+    check_metrics(&exported, "federation.md", &rare)?;
+    let contract = [
+        "kubefedcluster_total{state=\"ready\",cluster=\"cluster1\"} 1",
+        "kubefedcluster_total{state=\"offline\",cluster=\"cluster1\"} 0",
+        "cluster_health_status_duration_seconds_bucket{le=\"12.5\"}",
+        "dispatch_operation_duration_seconds_count{action=\"create\"}",
+        "controller_runtime_reconcile_total{controller=\"federatedconfigmap\",result=\"success\"}",
+        "controller_runtime_reconcile_total{controller=\"federatedconfigmap\",result=\"error\"}",
+        "controller_runtime_max_concurrent_reconciles{controller=\"federatedconfigmap\"}",
+    ];
+    for line in contract {
+        ensure!(exported.contains(line), "{line} is not in {exported}");
+    }
     Ok(())
 }

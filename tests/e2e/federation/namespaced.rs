@@ -10,8 +10,8 @@ use super::world::{SYSTEM, World, config_map, config_maps, core, everywhere, fed
 
 #[tokio::test]
 async fn a_control_plane_of_a_namespace_works_there_alone() -> Result<()> {
-    let world = World::bare(Controllers::All).await?;
-    let (host, member) = (world.host()?, world.member(0)?);
+    let world = World::bare(Controllers::None, 1, Controllers::All).await?;
+    let (host, member) = (world.host().await?, world.member(0).await?);
     let scope = json!({"spec": {"scope": "Namespaced"}});
     host.patch(&core("kubefedconfigs/kubefed"), &scope).await?;
     let ctl = Ctl::new(&world)?;

@@ -18,7 +18,8 @@ async fn case(world: &World, what: &str, placement: &Value) -> Result<Case> {
     world.namespace(&namespace).await?;
     let all = federated(&namespace, "federatedconfigmaps");
     world
-        .host()?
+        .host()
+        .await?
         .create(&all, &config_map("m", placement))
         .await?;
     Ok(Case {
@@ -30,9 +31,9 @@ async fn case(world: &World, what: &str, placement: &Value) -> Result<Case> {
 
 #[tokio::test]
 async fn an_object_is_created_changed_kept_as_it_is_and_deleted() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     let case = case(world, "life", &everywhere()).await?;
     for member in &members {
         let copy = member.until_there(&case.copy).await;
@@ -125,9 +126,9 @@ async fn an_object_is_created_changed_kept_as_it_is_and_deleted() -> Result<()> 
 
 #[tokio::test]
 async fn the_placement_of_the_namespace_limits_that_of_its_objects() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     let case = case(world, "placed", &everywhere()).await?;
     members[1].until_there(&case.copy).await;
     // By names, then by labels of the members.
@@ -186,15 +187,15 @@ async fn the_placement_of_the_namespace_limits_that_of_its_objects() -> Result<(
 
 #[tokio::test]
 async fn copies_outlive_a_federated_object_that_is_orphaned() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
     let case = case(world, "orphans", &everywhere()).await?;
     host.until_reason(&case.path, None).await;
     let orphan = json!({"metadata": {"annotations": {"kubefed.io/orphan": "true"}}});
     host.patch(&case.path, &orphan).await?;
     host.delete(&case.path).await?;
     host.until_gone(&case.path).await;
-    for member in [world.member(0)?, world.member(1)?] {
+    for member in [world.member(0).await?, world.member(1).await?] {
         let free = |copy: &Value| copy["metadata"]["labels"].is_null();
         let copy = member.until(&case.copy, free).await;
         assert_eq!(copy["data"], json!({"A": "ala ma kota"}));
@@ -204,12 +205,12 @@ async fn copies_outlive_a_federated_object_that_is_orphaned() -> Result<()> {
     host.create(&all, &config_map("m", &on(&["cluster1"])))
         .await?;
     let managed = |copy: &Value| copy["metadata"]["labels"]["kubefed.io/managed"] == "true";
-    world.member(0)?.until(&case.copy, managed).await;
+    world.member(0).await?.until(&case.copy, managed).await;
     host.until_reason(&case.path, None).await;
     let text = "An update will be attempted instead of a creation due to an existing resource";
     host.until_event(&case.namespace, "CreateInClusterFailed", text)
         .await;
-    let other = world.member(1)?.until_there(&case.copy).await;
+    let other = world.member(1).await?.until_there(&case.copy).await;
     ensure!(
         other["metadata"]["labels"].is_null(),
         "a copy outside the placement was adopted"
@@ -219,8 +220,8 @@ async fn copies_outlive_a_federated_object_that_is_orphaned() -> Result<()> {
 
 #[tokio::test]
 async fn what_cannot_be_written_is_told_by_member_and_deletes_nothing() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
     let case = case(world, "told", &everywhere()).await?;
     host.until_reason(&case.path, None).await;
     let status = |found: &Value| {
@@ -258,10 +259,10 @@ async fn what_cannot_be_written_is_told_by_member_and_deletes_nothing() -> Resul
         .await?;
     host.until_reason(&case.path, None).await;
     let out = json!({"metadata": {"labels": {"kubefed.io/managed": "false"}}});
-    world.member(0)?.patch(&case.copy, &out).await?;
+    world.member(0).await?.patch(&case.copy, &out).await?;
     let told = host.until_reason(&case.path, Some("CheckClusters")).await;
     assert_eq!(status(&told), ["ManagedLabelFalse", ""]);
-    for member in [world.member(0)?, world.member(1)?] {
+    for member in [world.member(0).await?, world.member(1).await?] {
         ensure!(
             member.get(&case.copy).await?.is_some(),
             "a copy was deleted"
@@ -272,8 +273,8 @@ async fn what_cannot_be_written_is_told_by_member_and_deletes_nothing() -> Resul
 
 #[tokio::test]
 async fn a_type_that_is_switched_off_and_on_again_is_followed_while_it_is_on() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
     let secrets = super::world::target("", "Secret", "secrets", "Namespaced");
     world.enable(&secrets).await?;
     let config = format!("{}/secrets", core("federatedtypeconfigs"));
@@ -297,7 +298,7 @@ async fn a_type_that_is_switched_off_and_on_again_is_followed_while_it_is_on() -
         format!("{all}/s"),
         format!("/api/v1/namespaces/{namespace}/secrets/s"),
     );
-    let member = world.member(0)?;
+    let member = world.member(0).await?;
     member.until_there(&copy).await;
     host.until_reason(&path, None).await;
     host.patch(&config, &json!({"spec": {"propagation": "Disabled"}}))

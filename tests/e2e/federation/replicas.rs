@@ -4,32 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testbed::cluster::Controllers;
 use testbed::{Component, SOON, eventually, unique};
-use tokio::sync::OnceCell;
 
 use super::nodes::Nodes;
-use super::world::{MEMBER_NAMES, Way, World, federated, target};
+use super::world::{MEMBER_NAMES, Way, World, federated};
 
 const PREFERENCES: &str = "federation.kubernetes.io/replica-set-preferences";
 const STATUS: &str = "federation.kubernetes.io/replica-set-status";
-
-/// Three members with controllers, shared by tests that disturb none of them.
-async fn shared() -> Result<&'static World> {
-    static SHARED: OnceCell<World> = OnceCell::const_new();
-    SHARED.get_or_try_init(world).await
-}
-
-async fn world() -> Result<World> {
-    let mut world = World::of(3, Controllers::All).await?;
-    for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets")] {
-        world
-            .enable(&target("apps", kind, plural, "Namespaced"))
-            .await?;
-    }
-    world.start().await?;
-    Ok(world)
-}
 
 /// A federated workload in a namespace of its own, and nodes for its Pods.
 struct ReplicaCase {
@@ -57,15 +38,17 @@ fn template(replicas: i64) -> Value {
 impl ReplicaCase {
     async fn new(world: &World, what: &str, plural: &str) -> Result<Self> {
         let namespace = unique(what);
-        world.namespace(&namespace).await?;
-        let members: Vec<Way> = (0..world.members.len())
-            .map(|number| world.member(number))
-            .collect::<Result<_>>()?;
+        let count = MEMBER_NAMES.len();
+        world.namespace_on(&namespace, count).await?;
+        let mut members = Vec::new();
+        for number in 0..count {
+            members.push(world.member(number).await?);
+        }
         let nodes = members
             .iter()
             .map(|member| Nodes::of(member.clone(), &namespace));
         Ok(Self {
-            host: world.host()?,
+            host: world.host().await?,
             path: format!("{}/w", federated(&namespace, &format!("federated{plural}"))),
             copy: format!("/apis/apps/v1/namespaces/{namespace}/{plural}/w"),
             nodes: nodes.collect(),
@@ -186,7 +169,8 @@ fn replicas_of(federated: &Value) -> BTreeMap<&str, i64> {
 
 #[tokio::test]
 async fn a_preference_distributes_the_replicas_of_a_deployment_as_kubefed_does() -> Result<()> {
-    let case = ReplicaCase::new(shared().await?, "rsp", "deployments").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "rsp", "deployments").await?;
     case.create("FederatedDeployment", 1, None).await?;
     let answer = json!({"path": "/metadata/annotations", "op": "add", "value": {"a": "42"}});
     let overrides = json!([{"clusterName": "cluster1", "clusterOverrides": [answer]}]);
@@ -243,7 +227,8 @@ async fn a_preference_distributes_the_replicas_of_a_deployment_as_kubefed_does()
 
 #[tokio::test]
 async fn a_preference_may_be_limited_to_what_selectors_select() -> Result<()> {
-    let case = ReplicaCase::new(shared().await?, "intersect", "replicasets").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "intersect", "replicasets").await?;
     case.create("FederatedReplicaSet", 1, None).await?;
     let selector = json!({"clusterSelector": {"matchLabels": {"number": "1"}}});
     case.host
@@ -266,7 +251,8 @@ async fn a_preference_may_be_limited_to_what_selectors_select() -> Result<()> {
 
 #[tokio::test]
 async fn a_preference_that_cannot_be_followed_is_told_and_others_are() -> Result<()> {
-    let case = ReplicaCase::new(shared().await?, "wrong", "replicasets").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "wrong", "replicasets").await?;
     case.create("FederatedReplicaSet", 1, None).await?;
     case.prefer("FederatedStatefulSet", &json!({"totalReplicas": 6}))
         .await?;
@@ -290,7 +276,8 @@ async fn a_preference_that_cannot_be_followed_is_told_and_others_are() -> Result
 
 #[tokio::test]
 async fn preferences_in_the_annotation_move_replicas_away_and_back() -> Result<()> {
-    let case = ReplicaCase::new(shared().await?, "frs", "replicasets").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "frs", "replicasets").await?;
     case.create("FederatedReplicaSet", 15, Some(&even()))
         .await?;
     case.until_ready(&[5, 5, 5]).await;
@@ -346,7 +333,8 @@ async fn preferences_in_the_annotation_move_replicas_away_and_back() -> Result<(
 #[tokio::test]
 async fn a_member_that_takes_no_workload_or_no_pods_loses_its_replicas_until_it_does() -> Result<()>
 {
-    let case = ReplicaCase::new(shared().await?, "quota", "replicasets").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "quota", "replicasets").await?;
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", case.namespace);
     let refuse = async |resource: &str, most: &str| -> Result<()> {
         let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {resource: most}}});
@@ -395,7 +383,8 @@ async fn a_member_that_takes_no_workload_or_no_pods_loses_its_replicas_until_it_
 
 #[tokio::test]
 async fn wrong_preferences_in_the_annotation_are_told_and_change_nothing() -> Result<()> {
-    let case = ReplicaCase::new(shared().await?, "bad", "replicasets").await?;
+    let world = World::shared().await?;
+    let case = ReplicaCase::new(&world, "bad", "replicasets").await?;
     let wrong = json!({"clusters": {"*": {"minReplicas": 3, "maxReplicas": 2}}});
     case.create("FederatedReplicaSet", 6, Some(&wrong)).await?;
     let message = "minReplicas 3 of cluster \"*\" is above its maxReplicas 2";
@@ -424,12 +413,11 @@ async fn wrong_preferences_in_the_annotation_are_told_and_change_nothing() -> Re
     Ok(())
 }
 
-#[tokio::test]
-async fn a_member_that_dies_and_returns_keeps_its_pods() -> Result<()> {
-    let mut world = world().await?;
-    let frs = ReplicaCase::new(&world, "lost-frs", "replicasets").await?;
+/// A member that dies and returns keeps its Pods, and so its replicas.
+pub(super) async fn outlive_their_member(world: &mut World) -> Result<()> {
+    let frs = ReplicaCase::new(world, "lost-frs", "replicasets").await?;
     frs.create("FederatedReplicaSet", 12, Some(&even())).await?;
-    let rsp = ReplicaCase::new(&world, "lost-rsp", "deployments").await?;
+    let rsp = ReplicaCase::new(world, "lost-rsp", "deployments").await?;
     rsp.create("FederatedDeployment", 1, None).await?;
     let spec = json!({"totalReplicas": 12, "rebalance": true});
     rsp.prefer("FederatedDeployment", &spec).await?;
@@ -439,7 +427,7 @@ async fn a_member_that_dies_and_returns_keeps_its_pods() -> Result<()> {
         case.until_ready(&[4, 4, 4]).await;
         before.push(case.survivors(2).await?);
     }
-    world.members[2].kill(Component::ApiServer).await?;
+    world.servers(2)?.kill(Component::ApiServer).await?;
     for case in &cases {
         case.until_ready(&[6, 6]).await;
         let found = case.host.until_there(&case.path).await;
@@ -451,7 +439,7 @@ async fn a_member_that_dies_and_returns_keeps_its_pods() -> Result<()> {
     }
     let status = cases[0].status().await?;
     assert_eq!(status["clusters"]["cluster3"]["unknown"], true);
-    world.members[2].restart(Component::ApiServer).await?;
+    world.servers(2)?.restart(Component::ApiServer).await?;
     for (case, before) in cases.iter().zip(before) {
         case.until_ready(&[4, 4, 4]).await;
         assert_eq!(case.survivors(2).await?, before, "made anew");

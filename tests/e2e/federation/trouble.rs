@@ -84,14 +84,14 @@ async fn join(host: &Way, name: &str, spec: &Value) -> Result<()> {
 
 #[tokio::test]
 async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
+    let mut world = World::played().await?;
     world.start().await?;
     world.namespace(NAMESPACE).await?;
-    let host = world.host()?;
+    let host = world.host().await?;
     let secret = json!({"metadata": {"name": "wrong"}, "stringData": {"token": "wrong"}});
     host.create(&format!("/api/v1/namespaces/{SYSTEM}/secrets"), &secret)
         .await?;
-    let bundle = |number: usize| STANDARD.encode(world.members[number].certificate_authority());
+    let bundle = |number: usize| world.members[number].certificate_authority();
     let url = world.members[0].url();
     let other = Pretender::start("hello", Some("{}")).await?;
     let silent = Pretender::start("ok", None).await?;
@@ -100,12 +100,12 @@ async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Res
     let rows = [
         (
             "wrong-token",
-            json!({"apiEndpoint": url, "caBundle": bundle(0), "secretRef": {"name": "wrong"}}),
+            json!({"apiEndpoint": url, "caBundle": STANDARD.encode(bundle(0)?), "secretRef": {"name": "wrong"}}),
             "ClusterNotReachable",
         ),
         (
             "wrong-authority",
-            json!({"apiEndpoint": url, "caBundle": bundle(1)}),
+            json!({"apiEndpoint": url, "caBundle": STANDARD.encode(bundle(1)?)}),
             "ClusterNotReachable",
         ),
         (
@@ -163,7 +163,7 @@ async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Res
     host.create(&all, &config_map("m", &everywhere())).await?;
     let path = format!("{all}/m");
     let copy = format!("{}/m", config_maps(NAMESPACE));
-    for member in [world.member(0)?, world.member(1)?] {
+    for member in [world.member(0).await?, world.member(1).await?] {
         member.until_there(&copy).await;
     }
     let told = host
@@ -194,7 +194,7 @@ async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Res
     assert_eq!((statuses["cluster1"], statuses["cluster2"]), ("", ""));
     let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
     host.patch(&path, &changed).await?;
-    for member in [world.member(0)?, world.member(1)?] {
+    for member in [world.member(0).await?, world.member(1).await?] {
         member
             .until(&copy, |copy| copy["data"]["A"] == "changed")
             .await;
@@ -213,11 +213,11 @@ async fn members_that_are_not_what_they_say_are_told_and_hold_up_nobody() -> Res
 #[tokio::test]
 async fn a_control_plane_that_is_killed_while_it_writes_makes_nothing_anew() -> Result<()> {
     const OBJECTS: usize = 40;
-    let mut world = World::with(Controllers::None).await?;
+    let mut world = World::played().await?;
     world.start().await?;
     world.namespace(NAMESPACE).await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     let all = federated(NAMESPACE, "federatedconfigmaps");
     let copies = async |member: &Way| -> Result<BTreeMap<String, Value>> {
         let found = member
@@ -346,11 +346,31 @@ async fn leave(
     Ok(())
 }
 
+const LOCKS: &str = "/api/v1/namespaces/kube-federation-system/endpoints";
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// The lock of an original that has ended, as it is configured to be held: in Endpoints.
+async fn leave_lock(host: &Way) -> Result<()> {
+    let resource = json!({"spec": {"leaderElect": {"resourceLock": "endpoints"}}});
+    host.patch(&core("kubefedconfigs/kubefed"), &resource)
+        .await?;
+    let then = "2023-04-25T00:00:00Z";
+    let record = json!({
+        "holderIdentity": "original_1", "leaseDurationSeconds": 1, "acquireTime": then, "renewTime": then,
+        "leaderTransitions": 3,
+    });
+    let annotations = json!({LEADER: record.to_string()});
+    let name = "kubefed-controller-manager";
+    let lock = json!({"metadata": {"name": name, "annotations": annotations}});
+    host.create(LOCKS, &lock).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_the_original_left_is_taken_over_without_a_write_to_a_member() -> Result<()> {
-    let mut world = World::with(Controllers::None).await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let mut world = World::of(2, Controllers::None).await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     world
         .enable(&target("apps", "Deployment", "deployments", "Namespaced"))
         .await?;
@@ -446,7 +466,13 @@ async fn what_the_original_left_is_taken_over_without_a_write_to_a_member() -> R
         Ok(found)
     };
     let before = everything().await?;
+    leave_lock(&host).await?;
     world.start().await?;
+    let lock = format!("{LOCKS}/kubefed-controller-manager");
+    let record = host.until_there(&lock).await["metadata"]["annotations"][LEADER].clone();
+    let record: Value = serde_json::from_str(record.as_str().context("a record")?)?;
+    assert_ne!(record["holderIdentity"], "original_1");
+    assert_eq!(record["leaderTransitions"], 4);
     // What is made now is worked on after what was there.
     for (kind, plural, template) in [
         (
@@ -488,9 +514,9 @@ async fn what_the_original_left_is_taken_over_without_a_write_to_a_member() -> R
 
 #[tokio::test]
 async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> {
-    let world = World::shared().await?;
-    let host = world.host()?;
-    let members = [world.member(0)?, world.member(1)?];
+    let world = &*World::shared().await?;
+    let host = world.host().await?;
+    let members = [world.member(0).await?, world.member(1).await?];
     let namespace = testbed::unique("input");
     world.namespace(&namespace).await?;
     let all = federated(&namespace, "federatedconfigmaps");

@@ -1,6 +1,7 @@
-//! A host and its members, all real, and the control plane as a process.
+//! A host and its members, real or played, and the control plane as a process.
 
 use std::path::Path;
+use std::sync::{Arc, Weak};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::Engine as _;
@@ -8,20 +9,23 @@ use base64::engine::general_purpose::STANDARD;
 use hawser_federation::types::federated::{TargetSchema, definition};
 use hawser_federation::types::type_config::ApiResource;
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use kcp_playground::Playground;
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
-use tokio::sync::OnceCell;
+use testbed::{Launch, Process, SOON, ServiceCluster, eventually};
+use tokio::sync::Mutex;
+
+use super::place::Place;
 
 pub(super) const SYSTEM: &str = "kube-federation-system";
 pub(super) const MEMBER_NAMES: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 
 /// See the module.
 pub(super) struct World {
-    pub(super) host: ServiceCluster,
+    pub(super) host: Place,
     /// `cluster1` and so on.
-    pub(super) members: Vec<ServiceCluster>,
+    pub(super) members: Vec<Place>,
     control_plane: Option<Process>,
     logs: tempfile::TempDir,
     started: usize,
@@ -69,9 +73,13 @@ pub(super) fn on(members: &[&str]) -> Value {
 // === impl Way ===
 
 impl Way {
-    pub(super) fn to(cluster: &ServiceCluster) -> Result<Self> {
-        let limits = Limits::default();
-        Ok(Self(Connection::new(cluster.admin().config()?, limits)?))
+    async fn to(place: &Place) -> Result<Self> {
+        // Told apart from the control plane in logs of requests.
+        let limits = Limits {
+            agent: "e2e",
+            ..Limits::default()
+        };
+        Ok(Self(Connection::new(place.config().await?, limits)?))
     }
 
     pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
@@ -104,6 +112,28 @@ impl Way {
     pub(super) async fn delete_with(&self, path: &str, options: &Value) -> Result<()> {
         let deleted = self.0.ask(Call::delete(path, options)).await;
         deleted.with_context(|| format!("deleting {path}"))?;
+        Ok(())
+    }
+
+    /// Adds a CustomResourceDefinition, and waits until it is served.
+    pub(super) async fn define(&self, crd: &Value) -> Result<()> {
+        const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        self.create(ALL, crd).await?;
+        let name = crd["metadata"]["name"].as_str().context("a name")?;
+        self.until(&format!("{ALL}/{name}"), |found| {
+            let conditions = found["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|condition| {
+                condition["type"] == "Established" && condition["status"] == "True"
+            })
+        })
+        .await;
+        // It is served a moment later.
+        let spec = &crd["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+        let version = text(&spec["versions"][0]["name"]);
+        self.until_there(&format!("/apis/{group}/{version}/{plural}?limit=1"))
+            .await;
         Ok(())
     }
 
@@ -161,56 +191,65 @@ impl Way {
 // === impl World ===
 
 impl World {
-    /// The world that tests share which disturb nobody.
-    pub(super) async fn shared() -> Result<&'static Self> {
-        static SHARED: OnceCell<World> = OnceCell::const_new();
-        SHARED
-            .get_or_try_init(async || {
-                let mut world = Self::with(Controllers::None).await?;
-                world.start().await?;
-                Ok(world)
-            })
-            .await
+    /// The world that tests share which disturb nobody: three members, and all types that they need. It ends with the
+    /// last of them that runs.
+    pub(super) async fn shared() -> Result<Arc<Self>> {
+        static SHARED: Mutex<Weak<World>> = Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(world) = shared.upgrade() {
+            return Ok(world);
+        }
+        let mut world = Self::of(3, Controllers::All).await?;
+        for (group, kind, plural) in [
+            ("", "Service", "services"),
+            ("", "ServiceAccount", "serviceaccounts"),
+            ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            ("batch", "Job", "jobs"),
+        ] {
+            world
+                .enable(&target(group, kind, plural, "Namespaced"))
+                .await?;
+        }
+        world.enable_workloads().await?;
+        let collects = json!({"spec": {"statusCollection": "Enabled"}});
+        let config = format!("{}/services", core("federatedtypeconfigs"));
+        world.host().await?.patch(&config, &collects).await?;
+        world.start().await?;
+        let world = Arc::new(world);
+        *shared = Arc::downgrade(&world);
+        Ok(world)
     }
 
-    /// Two members, without a control plane at work yet.
-    pub(super) async fn with(controllers: Controllers) -> Result<Self> {
-        Self::of(2, controllers).await
-    }
-
-    /// The same with any number of members up to three.
-    pub(super) async fn of(members: usize, controllers: Controllers) -> Result<Self> {
-        let mut world = Self::start_clusters(Controllers::None, members, controllers).await?;
+    /// Two members of playgrounds, which a control plane that is killed cannot tell from real ones.
+    pub(super) async fn played() -> Result<Self> {
+        let places = [Place::played(), Place::played(), Place::played()];
+        let mut places = futures::future::try_join_all(places).await?;
+        let host = places.remove(0);
+        let mut world = Self::among(host, places).await?;
         world.install().await?;
         Ok(world)
     }
 
-    /// Two members; namespaces are emptied and dependents collected on the host, too.
-    pub(super) async fn with_controllers_everywhere() -> Result<Self> {
-        let mut world = Self::start_clusters(Controllers::All, 2, Controllers::All).await?;
+    /// Any number of members up to three, without a control plane at work yet.
+    pub(super) async fn of(members: usize, controllers: Controllers) -> Result<Self> {
+        let mut world = Self::bare(Controllers::None, members, controllers).await?;
         world.install().await?;
         Ok(world)
     }
 
     /// With types and configuration, but without members and federated types.
-    pub(super) async fn bare(controllers: Controllers) -> Result<Self> {
-        Self::start_clusters(Controllers::None, 2, controllers).await
-    }
-
-    async fn start_clusters(
+    pub(super) async fn bare(
         of_host: Controllers,
         members: usize,
         of_members: Controllers,
     ) -> Result<Self> {
-        let start = |controllers| {
-            ServiceCluster::start_with(Options {
-                controllers,
-                ..Options::default()
-            })
-        };
-        let started = (0..members).map(|_| start(of_members));
+        let started = (0..members).map(|_| Place::real(of_members));
         let started = futures::future::try_join_all(started);
-        let (host, members) = tokio::try_join!(start(of_host), started)?;
+        let (host, members) = tokio::try_join!(Place::real(of_host), started)?;
+        Self::among(host, members).await
+    }
+
+    async fn among(host: Place, members: Vec<Place>) -> Result<Self> {
         let world = Self {
             host,
             members,
@@ -224,12 +263,11 @@ impl World {
 
     /// Types and configuration.
     async fn prepare(&self) -> Result<()> {
-        let file = repository().join("crds/kubefed.io.yaml");
-        let file = file.to_str().context("a path in Unicode")?;
-        self.host.admin().kubectl(&["apply", "-f", file]).await?;
-        let wait = ["wait", "--for=condition=Established", "crd", "--all"];
-        self.host.admin().kubectl(&wait).await?;
-        let host = self.host()?;
+        let host = self.host().await?;
+        let file = std::fs::read_to_string(repository().join("crds/kubefed.io.yaml"))?;
+        for crd in serde_saphyr::from_multiple::<Value>(&file)? {
+            host.define(&crd).await?;
+        }
         let system = json!({"metadata": {"name": SYSTEM}});
         host.create("/api/v1/namespaces", &system).await?;
         let config = json!({
@@ -256,20 +294,34 @@ impl World {
         self.enable(&config_maps).await
     }
 
-    pub(super) fn host(&self) -> Result<Way> {
-        Way::to(&self.host)
+    pub(super) async fn host(&self) -> Result<Way> {
+        Way::to(&self.host).await
     }
 
-    pub(super) fn member(&self, number: usize) -> Result<Way> {
-        Way::to(&self.members[number])
+    pub(super) async fn member(&self, number: usize) -> Result<Way> {
+        Way::to(&self.members[number]).await
+    }
+
+    /// The servers of a member.
+    pub(super) fn servers(&mut self, number: usize) -> Result<&mut ServiceCluster> {
+        self.members[number].servers()
+    }
+
+    /// The types whose replicas are scheduled.
+    pub(super) async fn enable_workloads(&self) -> Result<()> {
+        for (kind, plural) in [("Deployment", "deployments"), ("ReplicaSet", "replicasets")] {
+            let target = target("apps", kind, plural, "Namespaced");
+            self.enable(&target).await?;
+        }
+        Ok(())
     }
 
     /// Makes a service account in a member and registers the member with its token.
     pub(super) async fn join(&self, number: usize) -> Result<()> {
-        let host = self.host()?;
+        let host = self.host().await?;
         let name = MEMBER_NAMES[number];
         let token = self.token(number).await?;
-        let bundle = STANDARD.encode(self.members[number].certificate_authority());
+        let bundle = STANDARD.encode(self.members[number].certificate_authority()?);
         let secret = json!({
             "metadata": {"name": format!("{name}-token")}, "stringData": {"token": token},
         });
@@ -287,9 +339,12 @@ impl World {
         Ok(())
     }
 
-    /// A token of a service account that may do everything.
+    /// A token that may do everything: that of a service account if the member is real.
     pub(super) async fn token(&self, number: usize) -> Result<String> {
-        let member = self.member(number)?;
+        if let Some(token) = self.members[number].token() {
+            return Ok(token);
+        }
+        let member = self.member(number).await?;
         let account = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts");
         if member.get(&format!("{account}/hawser")).await?.is_none() {
             let system = json!({"metadata": {"name": SYSTEM}});
@@ -314,7 +369,7 @@ impl World {
 
     /// Enables a type: the definition of its federated type, and its configuration.
     pub(super) async fn enable(&self, target: &ApiResource) -> Result<()> {
-        let host = self.host()?;
+        let host = self.host().await?;
         let scope = if target.kind == "Namespace" {
             "Namespaced"
         } else {
@@ -328,7 +383,7 @@ impl World {
             scope: scope.into(),
         };
         let crd = definition(&federated, &[], TargetSchema::Scalable);
-        self.host.install_crd(&serde_json::from_value(crd)?).await?;
+        host.define(&crd).await?;
         let config = json!({
             "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig",
             "metadata": {"name": target.qualified_name()},
@@ -353,7 +408,7 @@ impl World {
                 status["propagationController"] == "Running"
                     && status["observedGeneration"] == config["metadata"]["generation"]
             };
-            self.host()?.until(&path, running).await;
+            self.host().await?.until(&path, running).await;
         }
         Ok(())
     }
@@ -366,32 +421,62 @@ impl World {
             .arg("--replica-run-timeout=2s")
             .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
             .arg("--kubeconfig")
-            .arg(self.host.admin().kubeconfig_file())
+            .arg(self.host.kubeconfig_file())
             .log(log)
             .spawn()
     }
 
-    /// Ends the control plane without a word.
+    /// Ends the control plane without a word. The next one does not wait for its lock.
     pub(super) async fn kill(&mut self) -> Result<()> {
         let process = self.control_plane.take().context("it was not started")?;
         process.kill().await?;
-        Ok(())
+        let lock = format!("{}/kubefed-controller-manager", config_maps(SYSTEM));
+        self.host().await?.delete(&lock).await
     }
 
-    /// A federated namespace, propagated everywhere.
+    /// What the control plane says of itself.
+    pub(super) async fn metrics(&self) -> Result<String> {
+        let process = self.control_plane.as_ref().context("it was not started")?;
+        let log = process
+            .await_log(SOON, "serving pages of --metrics-addr")
+            .await?;
+        let (_, port) = log.rsplit_once("127.0.0.1:").context("an address")?;
+        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+        let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        Ok(kube::Client::try_from(pages)?.request_text(request).await?)
+    }
+
+    /// The playgrounds of host and members.
+    pub(super) fn playgrounds(&self) -> Result<Vec<&Playground>> {
+        let places = std::iter::once(&self.host).chain(&self.members);
+        places.map(Place::playground).collect()
+    }
+
+    /// A federated namespace on the first two members.
     pub(super) async fn namespace(&self, name: &str) -> Result<()> {
-        let host = self.host()?;
+        self.namespace_on(name, 2).await
+    }
+
+    /// A federated namespace on the first members.
+    pub(super) async fn namespace_on(&self, name: &str, members: usize) -> Result<()> {
+        let host = self.host().await?;
         let namespace = json!({"metadata": {"name": name}});
         host.create("/api/v1/namespaces", &namespace).await?;
+        let placement = if members == self.members.len() {
+            everywhere()
+        } else {
+            on(&MEMBER_NAMES[..members])
+        };
         let federated_namespace = json!({
             "apiVersion": "types.kubefed.io/v1beta1", "kind": "FederatedNamespace",
-            "metadata": {"name": name}, "spec": {"placement": everywhere()},
+            "metadata": {"name": name}, "spec": {"placement": placement},
         });
         let all = federated(name, "federatednamespaces");
         host.create(&all, &federated_namespace).await?;
-        for member in 0..self.members.len() {
+        for member in 0..members {
             let path = format!("/api/v1/namespaces/{name}");
-            self.member(member)?.until_there(&path).await;
+            self.member(member).await?.until_there(&path).await;
         }
         Ok(())
     }

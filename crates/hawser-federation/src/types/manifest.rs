@@ -1,8 +1,8 @@
 //! The definitions of the types of the control plane, made from the Rust types.
 
+use kube_schema::generate::schema;
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use super::config::KubeFedConfigSpec;
@@ -163,42 +163,6 @@ fn definition(names: &Names, fields: &Value, required: &[&str], status: Status) 
         "metadata": {"name": format!("{plural}.{}", names.group)},
         "spec": {"group": names.group, "names": called, "scope": names.scope, "versions": [version]},
     })
-}
-
-/// The structural schema of a type. Optional fields are not nullable, so that the server prunes a null.
-fn schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::openapi3().with(|settings| {
-        settings.meta_schema = None;
-        settings.inline_subschemas = true;
-    });
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value();
-    tidy(&mut schema);
-    schema
-}
-
-fn tidy(schema: &mut Value) {
-    let Value::Object(keywords) = schema else {
-        return;
-    };
-    for keyword in ["nullable", "default", "title"] {
-        keywords.remove(keyword);
-    }
-    for (keyword, part) in keywords.iter_mut() {
-        match (&**keyword, part) {
-            ("properties", Value::Object(fields)) => fields.values_mut().for_each(tidy),
-            ("items" | "additionalProperties", part @ Value::Object(_)) => tidy(part),
-            _ => {}
-        }
-    }
-    // An object of unknown fields says that they are kept, and nothing else.
-    let open = keywords.get("additionalProperties") == Some(&Value::Bool(true))
-        || keywords.get("additionalProperties") == Some(&Value::Object(Map::new()));
-    if open && keywords.contains_key("x-kubernetes-preserve-unknown-fields") {
-        keywords.remove("additionalProperties");
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! `v1beta1` is stored; `v1` and `v1alpha1` are served with the same schema or fewer fields.
 
+use kube_schema::generate::schema;
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::binding::{
     BindingSpec, BindingStatus, PolicySnapshotSpec, PolicySnapshotStatus, ResourceSnapshotSpec,
@@ -479,82 +479,6 @@ fn drop_config_map_envelopes(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(drop_config_map_envelopes),
         _ => {}
-    }
-}
-
-/// The structural schema of a type. Optional fields are not nullable, so that the server prunes a null.
-fn schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::openapi3().with(|settings| {
-        settings.meta_schema = None;
-        settings.inline_subschemas = true;
-    });
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value();
-    tidy(&mut schema);
-    schema
-}
-
-fn tidy(schema: &mut Value) {
-    let Value::Object(keywords) = schema else {
-        return;
-    };
-    // An optional field comes as a choice of its type and null.
-    if !keywords.contains_key("x-kubernetes-int-or-string")
-        && let Some(Value::Array(choices)) = keywords
-            .remove("anyOf")
-            .or_else(|| keywords.remove("allOf"))
-    {
-        for choice in choices {
-            if let Value::Object(choice) = choice
-                && choice.contains_key("type") | choice.contains_key("x-kubernetes-int-or-string")
-                && choice.get("type").is_none_or(|kind| kind != "null")
-            {
-                for (keyword, value) in choice {
-                    keywords.entry(keyword).or_insert(value);
-                }
-            }
-        }
-    }
-    // What serde fills in is no default of the API; that is given as `x-default`.
-    for keyword in ["nullable", "default", "title"] {
-        keywords.remove(keyword);
-    }
-    if let Some(default) = keywords.remove("x-default") {
-        keywords.insert("default".to_owned(), default);
-    }
-    if let Some(Value::Array(names)) = keywords.get_mut("enum") {
-        names.retain(|name| !name.is_null());
-    }
-    for (keyword, part) in keywords.iter_mut() {
-        match (&**keyword, part) {
-            ("properties", Value::Object(fields)) => fields.values_mut().for_each(tidy),
-            ("items" | "additionalProperties", part @ Value::Object(_)) => tidy(part),
-            _ => {}
-        }
-    }
-    // A field that the code can do without may be required all the same.
-    let mut required = Vec::new();
-    if let Some(Value::Object(fields)) = keywords.get_mut("properties") {
-        for (name, field) in fields {
-            if let Value::Object(field) = field
-                && field.remove("x-required").is_some()
-            {
-                required.push(json!(name));
-            }
-        }
-    }
-    if !required.is_empty() {
-        let all = keywords.entry("required").or_insert_with(|| json!([]));
-        if let Value::Array(all) = all {
-            all.append(&mut required);
-        }
-    }
-    let open = keywords.get("additionalProperties") == Some(&Value::Bool(true))
-        || keywords.get("additionalProperties") == Some(&Value::Object(Map::new()));
-    if open && keywords.contains_key("x-kubernetes-preserve-unknown-fields") {
-        keywords.remove("additionalProperties");
     }
 }
 

@@ -23,6 +23,7 @@ mod page;
 mod refusal;
 mod servers;
 mod stream;
+mod trust;
 
 use crate::errors::chain;
 use lane::Lane;
@@ -31,6 +32,7 @@ pub use refusal::{Refusal, StatusCause};
 use servers::Account;
 pub use servers::ConnectError;
 pub use stream::Streamed;
+pub use trust::Unchecked;
 
 /// The time limit for opening a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,6 +64,8 @@ pub struct Limits {
     pub guard: Option<Arc<Guard<'static>>>,
     /// The `User-Agent` header.
     pub agent: &'static str,
+    /// What is not checked of the server's certificate.
+    pub unchecked: Unchecked,
 }
 
 impl Default for Limits {
@@ -72,6 +76,7 @@ impl Default for Limits {
             observer: None,
             guard: None,
             agent: AGENT,
+            unchecked: Unchecked::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Uri;
 use parking_lot::{Mutex, RwLock};
 
-use super::{CONNECT_TIMEOUT, Lane, Limits, Server};
+use super::{CONNECT_TIMEOUT, Lane, Limits, Server, Unchecked, trust};
 
 /// The reason why a client cannot be made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ impl Account {
             return Ok((Arc::clone(server), path));
         }
         let server = Arc::new(Server {
-            client: RwLock::new(client(&self.config.read(), &origin)?),
+            client: RwLock::new(client(&self.config.read(), &origin, self.limits.unchecked)?),
             lane: Lane::new(&origin, &self.limits),
         });
         servers.insert(origin, Arc::clone(&server));
@@ -59,7 +59,7 @@ impl Account {
         let servers = self.servers.lock();
         let mut renewed = Vec::new();
         for (origin, server) in servers.iter() {
-            renewed.push((server, client(&config, origin)?));
+            renewed.push((server, client(&config, origin, self.limits.unchecked)?));
         }
         for (server, client) in renewed {
             *server.client.write() = client;
@@ -84,7 +84,11 @@ fn split(url: &str) -> Result<(String, String), ConnectError> {
 }
 
 /// A client without retries inside a call and without read timeouts, which would end watches.
-fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectError> {
+fn client(
+    config: &kube::Config,
+    origin: &str,
+    unchecked: Unchecked,
+) -> Result<kube::Client, ConnectError> {
     let failed = |problem: String| ConnectError::Client {
         url: origin.to_owned(),
         problem,
@@ -103,5 +107,8 @@ fn client(config: &kube::Config, origin: &str) -> Result<kube::Client, ConnectEr
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    if !unchecked.is_nothing() {
+        return trust::client(&config, unchecked).map_err(failed);
+    }
     kube::Client::try_from(config).map_err(|error| failed(crate::errors::chain(&error)))
 }

@@ -1,0 +1,268 @@
+//! Servers of which not everything is checked.
+
+use std::sync::Arc;
+
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{ClientBuilder, ConfigExt as _};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::client::{
+    WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
+use tokio_rustls::rustls::crypto::{WebPkiSupportedAlgorithms, ring};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::{
+    CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+};
+
+use tower::BoxError;
+use tower::util::MapErrLayer;
+
+use super::CONNECT_TIMEOUT;
+use crate::errors::chain;
+
+/// What is not checked of a server's certificate. An authority has signed it in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unchecked {
+    pub subject_name: bool,
+    pub validity_period: bool,
+}
+
+impl Unchecked {
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// A client that leaves out some checks. Its configuration has authorities and no proxy.
+pub(super) fn client(config: &kube::Config, unchecked: Unchecked) -> Result<kube::Client, String> {
+    if config.proxy_url.is_some() {
+        return Err("a proxy cannot be used while parts of the certificate are not checked".into());
+    }
+    let authorities = config.root_cert.as_deref().unwrap_or_default();
+    let verifier = Lenient::new(authorities, unchecked)?;
+    let said = |error: kube::Error| chain(&error);
+    let mut tls = config.rustls_client_config().map_err(said)?;
+    tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(http);
+    let http = HttpClient::builder(TokioExecutor::new()).build(https);
+    let plain = ClientBuilder::new(http, &*config.default_namespace)
+        .with_layer(&MapErrLayer::new(BoxError::from))
+        .with_layer(&config.base_uri_layer());
+    Ok(match config.auth_layer().map_err(said)? {
+        Some(credentials) => plain.with_layer(&credentials).build(),
+        None => plain.build(),
+    })
+}
+
+#[derive(Debug)]
+struct Lenient {
+    roots: Arc<RootCertStore>,
+    /// Checks signatures.
+    strict: Arc<WebPkiServerVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
+    unchecked: Unchecked,
+}
+
+impl Lenient {
+    fn new(authorities: &[Vec<u8>], unchecked: Unchecked) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            let added = roots.add(CertificateDer::from(authority.as_slice()));
+            added.map_err(|error| chain(&error))?;
+        }
+        let roots = Arc::new(roots);
+        let provider = Arc::new(ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let strict = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider);
+        Ok(Self {
+            strict: strict.build().map_err(|error| chain(&error))?,
+            roots,
+            algorithms,
+            unchecked,
+        })
+    }
+}
+
+impl ServerCertVerifier for Lenient {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        if !self.unchecked.subject_name {
+            verify_server_name(&certificate, server_name)?;
+        }
+        let signed = |now| {
+            let (roots, all) = (&self.roots, self.algorithms.all);
+            verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, all)
+        };
+        let mut result = signed(now);
+        // Each certificate of the chain may be valid at another time.
+        for _ in 0..=intermediates.len() {
+            let then = match &result {
+                Err(TlsError::InvalidCertificate(CertificateError::ExpiredContext {
+                    not_after,
+                    ..
+                })) => *not_after,
+                Err(TlsError::InvalidCertificate(CertificateError::NotValidYetContext {
+                    not_before,
+                    ..
+                })) => *not_before,
+                _ => break,
+            };
+            if !self.unchecked.validity_period {
+                break;
+            }
+            result = signed(then);
+        }
+        result.map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.strict
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.strict
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.strict.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd,
+    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+    use super::*;
+    use crate::cluster::connection::{Call, Connection, Limits};
+
+    fn authority() -> CertifiedIssuer<'static, KeyPair> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    /// A server with a certificate for this name until this year, and what a connection to it says.
+    async fn says(name: &str, until: i32, known: bool, unchecked: Unchecked) -> Option<u16> {
+        let authority = authority();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            )
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            let acceptor = TlsAcceptor::from(Arc::new(tls));
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let mut read = Vec::new();
+            while !read.ends_with(b"\r\n\r\n") {
+                read.push(stream.read_u8().await.unwrap());
+            }
+            let text = String::from_utf8_lossy(&read).to_lowercase();
+            assert!(text.contains("authorization: bearer secret"), "{text}");
+            let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+            stream.write_all(reply).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let mut config = kube::Config::new(url.parse().unwrap());
+        let trusted = if known { authority } else { self::authority() };
+        config.root_cert = Some(vec![trusted.der().to_vec()]);
+        config.auth_info.token = Some("secret".to_owned().into());
+        let limits = Limits {
+            unchecked,
+            ..Limits::default()
+        };
+        let reply = Connection::new(config, limits).unwrap();
+        let reply = reply.call(Call::get("/version")).await;
+        serving.await.unwrap();
+        reply.ok().map(|reply| reply.status)
+    }
+
+    #[tokio::test]
+    async fn what_is_switched_off_is_not_checked_and_nothing_else() {
+        let of = |subject_name, validity_period| Unchecked {
+            subject_name,
+            validity_period,
+        };
+        let (right, wrong) = ("127.0.0.1", "elsewhere.example.com");
+        for (name, until, unchecked, passes) in [
+            (right, 2100, of(false, false), true),
+            (wrong, 2100, of(false, false), false),
+            (right, 2020, of(false, false), false),
+            (wrong, 2100, of(true, false), true),
+            (right, 2020, of(true, false), false),
+            (wrong, 2100, of(false, true), false),
+            (right, 2020, of(false, true), true),
+            (wrong, 2020, of(true, true), true),
+        ] {
+            let reply = says(name, until, true, unchecked).await;
+            assert_eq!(reply.is_some(), passes, "{name} {until} {unchecked:?}");
+        }
+        let reply = says(right, 2100, false, of(true, true)).await;
+        assert_eq!(reply, None, "of another authority");
+    }
+
+    #[test]
+    fn a_proxy_is_refused_beside_them() {
+        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.root_cert = Some(vec![authority().der().to_vec()]);
+        config.proxy_url = Some("http://127.0.0.1:2".parse().unwrap());
+        let all = Unchecked {
+            subject_name: true,
+            validity_period: true,
+        };
+        let problem = client(&config, all).err().unwrap();
+        assert!(problem.contains("proxy"), "{problem}");
+    }
+}

@@ -1,0 +1,141 @@
+//! The demonstration of a federation: a host, three members, and the control plane between them.
+//!
+//! Each cluster is a playground of its own, so that one can die. `nodes` plays the controllers, scheduler and kubelets of a
+//! member.
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::files::Files;
+use super::{DRAIN, DemoError, DemoEvent, next};
+use crate::federation::options::FederationOptions;
+use crate::federation::process::{self, FederationError};
+use hawser_federation::check::CheckSettings;
+use hawser_federation::pods::Patience;
+use hawser_runtime::process::shutdown;
+use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
+
+mod nodes;
+mod story;
+
+use story::{FederationStory, SYSTEM};
+
+/// The log file of the control plane.
+pub const LOG: &str = "federate.log";
+
+const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
+
+/// The files and their purposes.
+const FILES: &[(&str, &str)] = &[
+    ("host.kubeconfig", "the host"),
+    ("cluster1.kubeconfig", "a member"),
+    ("cluster2.kubeconfig", "the member that is dead"),
+    ("cluster3.kubeconfig", "a member"),
+    (LOG, "the log of the control plane"),
+];
+
+/// Commands with their purposes.
+const COMMANDS: &[(&str, &str)] = &[
+    (
+        "the members",
+        "kubectl --kubeconfig host.kubeconfig get kubefedclusters --namespace kube-federation-system",
+    ),
+    (
+        "the federated Deployment, with its replicas by member in an annotation, and its events",
+        "kubectl --kubeconfig host.kubeconfig describe federateddeployment web --namespace shop",
+    ),
+    (
+        "more replicas: the members that are left share them",
+        r#"kubectl --kubeconfig host.kubeconfig patch federateddeployment web --namespace shop --type=merge --patch='{"spec":{"template":{"spec":{"replicas":12}}}}'"#,
+    ),
+    (
+        "what somebody changes in a member is undone",
+        r#"kubectl --kubeconfig cluster1.kubeconfig patch deployment web --namespace shop --type=merge --patch='{"spec":{"template":{"spec":{"containers":[]}}}}'"#,
+    ),
+    (
+        "",
+        "kubectl --kubeconfig cluster1.kubeconfig wait deployment web --namespace shop --for=jsonpath='{.spec.template.spec.containers[0].name}'=web",
+    ),
+];
+
+/// The clusters of the demonstration.
+pub struct FederationClusters {
+    host: Playground,
+    members: Vec<Playground>,
+}
+
+/// Starts all clusters.
+pub async fn start() -> Result<FederationClusters, PlaygroundError> {
+    let members = MEMBERS.map(|_| {
+        Playground::start_with(PlaygroundOptions {
+            stand_ins: nodes::KINDS.to_vec(),
+            ..PlaygroundOptions::default()
+        })
+    });
+    let members = futures::future::try_join_all(members);
+    let (host, members) = tokio::try_join!(Playground::start(), members)?;
+    Ok(FederationClusters { host, members })
+}
+
+/// Runs the demonstration, reports it line by line, and keeps everything running until it is stopped.
+pub async fn run(
+    clusters: FederationClusters,
+    files: &Files,
+    stop: CancellationToken,
+    told: impl Fn(DemoEvent<'_>),
+) -> Result<(), DemoError> {
+    let tell = |line: &str| told(DemoEvent::Line(line));
+    let FederationClusters { host, members } = clusters;
+    let mut story = FederationStory::begin(&host, members, files).await?;
+    let end = CancellationToken::new();
+    let options = FederationOptions {
+        kubeconfig: Some(files.dir().join("host.kubeconfig")),
+        namespace: SYSTEM.to_owned(),
+        scope: "Cluster",
+        healthz_address: None,
+        metrics_address: None,
+        scheduling: CheckSettings {
+            patience: Patience {
+                scheduled: 1,
+                running: 1,
+            },
+            period: 1,
+            ..CheckSettings::default()
+        },
+        #[cfg(feature = "webhook")]
+        webhook: None,
+    };
+    tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        prepared = story.prepare(&tell) => prepared?,
+    }
+    let control_plane = tokio::spawn(process::run(options, end.clone()));
+    let mut control_plane = AbortOnDropHandle::new(control_plane);
+    let played = async {
+        story.play(&tell).await?;
+        for line in next::lines(files.dir(), FILES, COMMANDS) {
+            tell(&line);
+        }
+        told(DemoEvent::Ready);
+        std::future::pending().await
+    };
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        failed = played => failed,
+        ended = &mut control_plane => return Err(gone(ended)),
+    };
+    end.cancel();
+    let drained = shutdown::within(DRAIN, "stopping the control plane", control_plane).await;
+    match drained {
+        // What went wrong before is what counts.
+        Some(Ok(Err(error))) if ended.is_ok() => Err(DemoError::ControlPlane(Box::new(error))),
+        _ => ended,
+    }
+}
+
+fn gone(ended: Result<Result<(), FederationError>, tokio::task::JoinError>) -> DemoError {
+    match ended {
+        Ok(Err(error)) => DemoError::ControlPlane(Box::new(error)),
+        Ok(Ok(())) | Err(_) => DemoError::ControlPlaneGone,
+    }
+}

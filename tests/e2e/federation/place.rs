@@ -1,0 +1,116 @@
+//! One cluster of a federation: real servers, or a playground where a real server proves nothing more.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kcp_playground::Playground;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use testbed::cluster::Controllers;
+use testbed::{Access, Options, ServiceCluster};
+
+/// See the module. It ends when it is dropped.
+pub(super) enum Place {
+    Real(Box<ServiceCluster>),
+    Played(Box<PlayedPlace>),
+}
+
+pub(super) struct PlayedPlace {
+    playground: Playground,
+    kubeconfig: Value,
+    file: tempfile::NamedTempFile,
+}
+
+impl Place {
+    pub(super) async fn real(controllers: Controllers) -> Result<Self> {
+        let options = Options {
+            controllers,
+            ..Options::default()
+        };
+        let cluster = ServiceCluster::start_with(options).await?;
+        Ok(Self::Real(Box::new(cluster)))
+    }
+
+    pub(super) async fn played() -> Result<Self> {
+        let playground = Playground::start().await?;
+        let kubeconfig = playground.service_kubeconfig();
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), kubeconfig.to_string())?;
+        Ok(Self::Played(Box::new(PlayedPlace {
+            playground,
+            kubeconfig,
+            file,
+        })))
+    }
+
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Real(cluster) => cluster.url(),
+            Self::Played(played) => played.playground.service_url().to_owned(),
+        }
+    }
+
+    pub(super) fn certificate_authority(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::Real(cluster) => Ok(cluster.certificate_authority().into_bytes()),
+            Self::Played(played) => {
+                let bundle = &played.kubeconfig["clusters"][0]["cluster"];
+                let bundle = bundle["certificate-authority-data"].as_str();
+                Ok(STANDARD.decode(bundle.context("an authority")?)?)
+            }
+        }
+    }
+
+    pub(super) fn kubeconfig_file(&self) -> &Path {
+        match self {
+            Self::Real(cluster) => cluster.admin().kubeconfig_file(),
+            Self::Played(played) => played.file.path(),
+        }
+    }
+
+    pub(super) async fn config(&self) -> Result<Config> {
+        match self {
+            Self::Real(cluster) => cluster.admin().config(),
+            Self::Played(played) => {
+                let kubeconfig: Kubeconfig = serde_json::from_value(played.kubeconfig.clone())?;
+                let current = KubeConfigOptions::default();
+                Ok(Config::from_custom_kubeconfig(kubeconfig, &current).await?)
+            }
+        }
+    }
+
+    /// The token of a playground's administrator.
+    pub(super) fn token(&self) -> Option<String> {
+        match self {
+            Self::Real(_) => None,
+            Self::Played(played) => {
+                let token = &played.kubeconfig["users"][0]["user"]["token"];
+                token.as_str().map(str::to_owned)
+            }
+        }
+    }
+
+    pub(super) fn admin(&self) -> Result<&Access> {
+        match self {
+            Self::Real(cluster) => Ok(cluster.admin()),
+            Self::Played(_) => bail!("a playground has no certificates of users"),
+        }
+    }
+
+    pub(super) fn playground(&self) -> Result<&Playground> {
+        match self {
+            Self::Real(_) => bail!("a real server has no faults on demand"),
+            Self::Played(played) => Ok(&played.playground),
+        }
+    }
+
+    pub(super) fn servers(&mut self) -> Result<&mut ServiceCluster> {
+        match self {
+            Self::Real(cluster) => Ok(cluster),
+            Self::Played(_) => bail!("a playground has no servers to kill"),
+        }
+    }
+}
