@@ -30,6 +30,8 @@ pub struct PassView<'a> {
     seen: HashMap<Key, Option<Arc<Object>>>,
     found: HashMap<(Scope, Labels), List>,
     stale: HashSet<Key>,
+    /// Objects with a write that was not answered: it may have been carried out.
+    doubted: HashSet<Key>,
     /// Objects that were read because a write showed that the cache was stale. Once each.
     looked_again: HashSet<Key>,
     failed: HashMap<Ticket, Failure>,
@@ -59,6 +61,7 @@ impl<'a> PassView<'a> {
             seen: HashMap::new(),
             found: HashMap::new(),
             stale: HashSet::new(),
+            doubted: HashSet::new(),
             looked_again: HashSet::new(),
             failed: HashMap::new(),
             homeless: HashMap::new(),
@@ -133,6 +136,7 @@ impl<'a> PassView<'a> {
 
     fn observe(&mut self, key: &Key, object: Option<Arc<Object>>) {
         self.stale.remove(key);
+        self.doubted.remove(key);
         self.homeless.retain(|ticket, namespace| {
             let waits = namespace != key;
             if !waits {
@@ -149,6 +153,9 @@ impl<'a> PassView<'a> {
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
+            if matches!(failure, Failure::Unavailable(_)) {
+                self.doubted.insert(key.clone());
+            }
             match (&failure, request) {
                 // What a create does not find is the namespace.
                 (Failure::NotFound, Request::Create { .. }) => {
@@ -217,6 +224,8 @@ impl View for PassView<'_> {
     fn freshness(&self, key: &Key) -> Freshness {
         if self.stale.contains(key) {
             Freshness::Stale
+        } else if self.doubted.contains(key) {
+            Freshness::Cached
         } else if self.seen.contains_key(key)
             || (self.store.saw_deletion(key) && self.stored(key) == Seen::Absent)
         {
