@@ -215,7 +215,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
         Owner::Other(who) => Located::Foreign { key, who },
         Owner::Nobody if link.policy.identity == Identity::Name => copy(Made::Created, true),
         Owner::Ours(made) => copy(made, true),
-        Owner::Nobody => match entry.and_then(|entry| recorded(link, entry, &key, &object)) {
+        Owner::Nobody => match entry.and_then(|entry| recorded(pass, link, entry, &key, &object)) {
             Some(made) => copy(made, link.policy.identity == Identity::Memory),
             None => Located::Unclaimed { key, object },
         },
@@ -223,7 +223,13 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
 }
 
 /// Whether this object is the copy according to the memory, and how it became that.
-fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Made> {
+fn recorded(
+    pass: &Pass<'_>,
+    link: &Link,
+    entry: &Entry,
+    key: &Key,
+    object: &Object,
+) -> Option<Made> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
     let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
     match &entry.copy {
@@ -242,7 +248,8 @@ fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Ma
         // were about to make.
         CopyRecord::Intended { key: intended, .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
-            let made = || (intended == key && same()).then_some(Made::Created);
+            let is_made = || pass.view.created(key, object) || same();
+            let made = || (intended == key && is_made()).then_some(Made::Created);
             entry.copy.found_again(object.uid()).or_else(made)
         }
     }

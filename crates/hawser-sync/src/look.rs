@@ -40,6 +40,8 @@ pub struct PassView<'a> {
     /// Objects that are not written again in this pass, with the answer to the last write.
     given_up: HashMap<Key, Failure>,
     last_write: HashMap<Key, Ticket>,
+    /// The uids of created objects.
+    created: HashMap<Key, Arc<str>>,
     /// The first answers of the caches. A pass works on one state of them, whatever arrives meanwhile: the memory at
     /// its end records what was carried over in between, and the pass is known by exactly that state. New events cause
     /// another pass.
@@ -67,6 +69,7 @@ impl<'a> PassView<'a> {
             homeless: HashMap::new(),
             given_up: HashMap::new(),
             last_write: HashMap::new(),
+            created: HashMap::new(),
             caches: RefCell::default(),
             facts: Facts::default(),
             asked: RefCell::default(),
@@ -122,6 +125,11 @@ impl<'a> PassView<'a> {
             }
             Answer::Object(_) | Answer::Gone => {
                 let Some(key) = request.key() else { return };
+                if let (Request::Create { .. }, Answer::Object(object)) = (request, &answer)
+                    && let Some(uid) = object.uid()
+                {
+                    self.created.insert(key.clone(), uid.into());
+                }
                 let object = match answer {
                     Answer::Object(object) => Some(object),
                     _ => None,
@@ -262,6 +270,11 @@ impl View for PassView<'_> {
 
     fn wrote(&self, key: &Key) -> bool {
         self.last_write.contains_key(key)
+    }
+
+    fn created(&self, key: &Key, object: &Object) -> bool {
+        let created = self.created.get(key);
+        created.is_some_and(|uid| object.uid() == Some(&**uid))
     }
 
     fn facts(&self) -> &Facts {
