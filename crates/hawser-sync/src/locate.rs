@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_lang::object::Object;
 
 use super::key::Key;
-use super::link::{Identity, Link, Source, Target};
+use super::link::{Identity, Link, Target};
 use super::memory::{CopyRecord, Entry};
 use super::merge::{agrees, equals};
 use super::pass::{Lookup, Pass};
@@ -236,10 +236,9 @@ fn recorded(
         CopyRecord::Created { uid, .. } if same(uid) => Some(Made::Created),
         // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
         CopyRecord::Created { key: made, .. } => {
-            let last = link.policy.identity == Identity::Memory
-                && matches!(link.source, Source::Unwanted(_));
             let same = || remembered().is_some_and(|desired| equals(&desired, object));
-            (last && made == key && same()).then_some(Made::Created)
+            let is_shared = link.policy.identity == Identity::Memory && made == key;
+            (is_shared && same()).then_some(Made::Created)
         }
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,

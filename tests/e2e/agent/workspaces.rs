@@ -58,11 +58,17 @@ async fn a_second_binding_that_kcp_refused_does_not_cost_an_unbinding_workspace_
     team.create(bindings, &second).await?;
     let found = team.get(&format!("{bindings}/second")).await?;
     ensure!(found["status"]["phase"] == "Binding", "{found}");
-    let uid = copy["metadata"]["uid"].clone();
     world.unbind(&stage.team).await?;
+    // kcp goes by the second one now, and grants the agent nothing until that is gone.
+    eventually(SOON, "the agent took the object up", async || {
+        ensure!(world.logged()?.contains("Forbidden"), "it did not");
+        Ok(())
+    })
+    .await;
+    team.delete(&format!("{bindings}/second")).await?;
     await_unbound(&stage.team).await;
     let after = world.service.get(&stage.place(&copy)).await?;
-    ensure!(after["metadata"]["uid"] == uid);
+    ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
     has(&after, "/metadata/deletionTimestamp", &json!(null))
 }
 
