@@ -251,7 +251,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
             urgency: work.urgency,
             waited: work.waited,
             took,
-            next: workers::next(&report, D::REFUSED),
+            next: workers::next(&report, passed.put_off, D::REFUSED),
         })
     }
 

@@ -7,7 +7,7 @@ use futures::future::join_all;
 
 use super::decide::{Decision, RETRY, decide};
 use super::look::{PassView, Store};
-use super::pass::reason_of;
+use super::pass::{reason_of, stored_otherwise};
 use super::reason::{Class, Code, Reason};
 use super::report::{Outcome, Report};
 use super::request::{Answer, Effect, Request, Step};
@@ -140,7 +140,7 @@ fn report(front: &impl Dialect, subject: &Subject, decision: &mut Decision, view
                 decision.steps.push(step);
                 continue;
             }
-            Some(Note::Done) => continue,
+            Some(Note::Done) => stored_otherwise(&subject.anchor),
             Some(Note::Failed(failure)) => reason_of(&step.request, &failure),
         };
         if reason.code.class() != Class::Retry {

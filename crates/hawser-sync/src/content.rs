@@ -15,8 +15,8 @@ use super::locate::LocatedCopy;
 use super::memory::{CopyRecord, Entry, Snapshot};
 use super::merge::{NOT_CONTENT, add_settings, merge, overwrite, string_map};
 use super::pass::{
-    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, unlocked, unread,
-    without_foreign_finalizers,
+    EntryUpdate, Lookup, Pass, Turn, drop_foreign_finalizer, locked, reason_of, stored_otherwise,
+    unlocked, unread, without_foreign_finalizers,
 };
 use super::pending::{PendingChange, effective};
 use super::reason::{Code, Reason};
@@ -70,19 +70,30 @@ pub(super) fn content(
         return Ok(Turn::step(delete, Effect::Cleanup).of(key));
     }
     let before = copying.before(&desired, &change);
-    if let Some(request) = copying.patch(change)
-        && !pass.done(&request)
-    {
-        return Ok(match before {
-            Some(entry) => Turn {
-                behind: Some((request, Effect::Synced)),
-                ..Turn::remember(Some(entry)).of(key)
-            },
-            None => Turn::step(request, Effect::Synced).of(key),
-        });
-    }
+    let patch = copying.patch(change);
+    let stored = match patch {
+        None => Stored::AsWritten,
+        Some(request) if pass.done(&request) => Stored::Otherwise,
+        Some(request) => {
+            return Ok(match before {
+                Some(entry) => Turn {
+                    behind: Some((request, Effect::Synced)),
+                    ..Turn::remember(Some(entry)).of(key)
+                },
+                None => Turn::step(request, Effect::Synced).of(key),
+            });
+        }
+    };
     let remembered = pass.remembers() && link.policy.content.is_remembered();
-    copying.in_step(remembered.then(|| copying.remember(desired)).flatten())
+    let memory = remembered.then(|| copying.remember(desired)).flatten();
+    copying.in_step(memory, stored)
+}
+
+/// What the server keeps of the content.
+enum Stored {
+    AsWritten,
+    /// The answer to a write differs from it, by an admission webhook or by the schema.
+    Otherwise,
 }
 
 impl Copying<'_> {
@@ -95,9 +106,10 @@ impl Copying<'_> {
             key: key.clone(),
             object,
         });
-        match request.filter(|request| !self.pass.done(request)) {
+        match request {
+            None => self.in_step(None, Stored::AsWritten),
+            Some(request) if self.pass.done(&request) => self.in_step(None, Stored::Otherwise),
             Some(request) => Ok(Turn::step(request, Effect::Synced).of(key)),
-            None => self.in_step(None),
         }
     }
 
@@ -274,13 +286,14 @@ impl Copying<'_> {
     }
 
     /// The content is in sync: what remains is to remember that, and the status.
-    fn in_step(&self, memory: Option<EntryUpdate>) -> Result<Turn, Reason> {
-        let rest = if self.copy.object.in_deletion() {
-            Code::WaitingForDeletion
-        } else {
-            Code::InStep
+    fn in_step(&self, memory: Option<EntryUpdate>, stored: Stored) -> Result<Turn, Reason> {
+        let key = &self.copy.key;
+        let rest = match stored {
+            _ if self.copy.object.in_deletion() => Code::WaitingForDeletion.into(),
+            Stored::AsWritten => Code::InStep.into(),
+            Stored::Otherwise => stored_otherwise(key),
         };
-        let mut turn = Turn::end(rest).of(&self.copy.key);
+        let mut turn = Turn::end(rest).of(key);
         turn.memory = memory;
         self.status(&mut turn)?;
         if !turn.ended() && turn.reason.code == Code::InStep {
@@ -335,7 +348,9 @@ impl Copying<'_> {
         match pass.failure(&request) {
             // Kinds without a status subresource are found out by asking once a pass.
             Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
-            _ if pass.done(&request) => {}
+            _ if pass.done(&request) => {
+                turn.reason = stored_otherwise(request.key().unwrap_or(&self.copy.key))
+            }
             _ => turn.steps.push((request, Effect::StatusSynced)),
         }
         Ok(())

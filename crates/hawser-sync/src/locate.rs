@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_lang::object::Object;
 
 use super::key::Key;
-use super::link::{Identity, Link, Source, Target};
+use super::link::{Identity, Link, Target};
 use super::memory::{CopyRecord, Entry};
 use super::merge::{agrees, equals};
 use super::pass::{Lookup, Pass};
@@ -215,7 +215,7 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
         Owner::Other(who) => Located::Foreign { key, who },
         Owner::Nobody if link.policy.identity == Identity::Name => copy(Made::Created, true),
         Owner::Ours(made) => copy(made, true),
-        Owner::Nobody => match entry.and_then(|entry| recorded(link, entry, &key, &object)) {
+        Owner::Nobody => match entry.and_then(|entry| recorded(pass, link, entry, &key, &object)) {
             Some(made) => copy(made, link.policy.identity == Identity::Memory),
             None => Located::Unclaimed { key, object },
         },
@@ -223,17 +223,22 @@ fn classify(pass: &Pass<'_>, link: &Link, key: &Key, object: Arc<Object>) -> Loc
 }
 
 /// Whether this object is the copy according to the memory, and how it became that.
-fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Made> {
+fn recorded(
+    pass: &Pass<'_>,
+    link: &Link,
+    entry: &Entry,
+    key: &Key,
+    object: &Object,
+) -> Option<Made> {
     let same = |uid: &Arc<str>| object.uid() == Some(&**uid);
     let remembered = || entry.snapshot.as_ref().map(|last| last.base_for(object));
     match &entry.copy {
         CopyRecord::Created { uid, .. } if same(uid) => Some(Made::Created),
         // Somebody who shared it has made it anew, and may have left it to whoever wants it last.
         CopyRecord::Created { key: made, .. } => {
-            let last = link.policy.identity == Identity::Memory
-                && matches!(link.source, Source::Unwanted(_));
             let same = || remembered().is_some_and(|desired| equals(&desired, object));
-            (last && made == key && same()).then_some(Made::Created)
+            let is_shared = link.policy.identity == Identity::Memory && made == key;
+            (is_shared && same()).then_some(Made::Created)
         }
         CopyRecord::Adopted { uid, .. } => same(uid).then_some(Made::Adopted),
         _ if link.policy.identity == Identity::Marks => None,
@@ -242,7 +247,8 @@ fn recorded(link: &Link, entry: &Entry, key: &Key, object: &Object) -> Option<Ma
         // were about to make.
         CopyRecord::Intended { key: intended, .. } => {
             let same = || remembered().is_some_and(|desired| agrees(&desired, object));
-            let made = || (intended == key && same()).then_some(Made::Created);
+            let is_made = || pass.view.created(key, object) || same();
+            let made = || (intended == key && is_made()).then_some(Made::Created);
             entry.copy.found_again(object.uid()).or_else(made)
         }
     }

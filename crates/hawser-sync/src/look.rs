@@ -30,6 +30,8 @@ pub struct PassView<'a> {
     seen: HashMap<Key, Option<Arc<Object>>>,
     found: HashMap<(Scope, Labels), List>,
     stale: HashSet<Key>,
+    /// Objects with a write that was not answered: it may have been carried out.
+    doubted: HashSet<Key>,
     /// Objects that were read because a write showed that the cache was stale. Once each.
     looked_again: HashSet<Key>,
     failed: HashMap<Ticket, Failure>,
@@ -38,6 +40,8 @@ pub struct PassView<'a> {
     /// Objects that are not written again in this pass, with the answer to the last write.
     given_up: HashMap<Key, Failure>,
     last_write: HashMap<Key, Ticket>,
+    /// The uids of created objects.
+    created: HashMap<Key, Arc<str>>,
     /// The first answers of the caches. A pass works on one state of them, whatever arrives meanwhile: the memory at
     /// its end records what was carried over in between, and the pass is known by exactly that state. New events cause
     /// another pass.
@@ -59,11 +63,13 @@ impl<'a> PassView<'a> {
             seen: HashMap::new(),
             found: HashMap::new(),
             stale: HashSet::new(),
+            doubted: HashSet::new(),
             looked_again: HashSet::new(),
             failed: HashMap::new(),
             homeless: HashMap::new(),
             given_up: HashMap::new(),
             last_write: HashMap::new(),
+            created: HashMap::new(),
             caches: RefCell::default(),
             facts: Facts::default(),
             asked: RefCell::default(),
@@ -119,6 +125,11 @@ impl<'a> PassView<'a> {
             }
             Answer::Object(_) | Answer::Gone => {
                 let Some(key) = request.key() else { return };
+                if let (Request::Create { .. }, Answer::Object(object)) = (request, &answer)
+                    && let Some(uid) = object.uid()
+                {
+                    self.created.insert(key.clone(), uid.into());
+                }
                 let object = match answer {
                     Answer::Object(object) => Some(object),
                     _ => None,
@@ -133,6 +144,7 @@ impl<'a> PassView<'a> {
 
     fn observe(&mut self, key: &Key, object: Option<Arc<Object>>) {
         self.stale.remove(key);
+        self.doubted.remove(key);
         self.homeless.retain(|ticket, namespace| {
             let waits = namespace != key;
             if !waits {
@@ -149,6 +161,9 @@ impl<'a> PassView<'a> {
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
+            if matches!(failure, Failure::Unavailable(_)) {
+                self.doubted.insert(key.clone());
+            }
             match (&failure, request) {
                 // What a create does not find is the namespace.
                 (Failure::NotFound, Request::Create { .. }) => {
@@ -217,6 +232,8 @@ impl View for PassView<'_> {
     fn freshness(&self, key: &Key) -> Freshness {
         if self.stale.contains(key) {
             Freshness::Stale
+        } else if self.doubted.contains(key) {
+            Freshness::Cached
         } else if self.seen.contains_key(key)
             || (self.store.saw_deletion(key) && self.stored(key) == Seen::Absent)
         {
@@ -253,6 +270,11 @@ impl View for PassView<'_> {
 
     fn wrote(&self, key: &Key) -> bool {
         self.last_write.contains_key(key)
+    }
+
+    fn created(&self, key: &Key, object: &Object) -> bool {
+        let created = self.created.get(key);
+        created.is_some_and(|uid| object.uid() == Some(&**uid))
     }
 
     fn facts(&self) -> &Facts {

@@ -11,7 +11,7 @@ use kube_lang::object::{Gvk, Object, merge_patch};
 
 use super::fingerprint::Fingerprint;
 use super::key::{Finalizer, Key, Labels, LinkId, Scope, Side};
-use super::link::{Fate, Link, Policy, Source, Target};
+use super::link::{Content, Fate, Link, Policy, Source, Target};
 use super::memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Snapshot};
 use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
@@ -59,6 +59,8 @@ struct State {
     faults: HashMap<usize, Fault>,
     /// What every write to an object is answered.
     refused: HashMap<Key, Failure>,
+    /// What an admission webhook puts into every write of the agent to an object.
+    admitted: HashMap<Key, Value>,
     crashed: bool,
     sent: usize,
     log: Vec<Request>,
@@ -131,6 +133,16 @@ impl World {
         self.0.lock().refused.insert(key.clone(), failure);
     }
 
+    /// A webhook changes every write of the agent to this object from now on.
+    pub(super) fn admit_with(&self, key: &Key, patch: Value) {
+        self.0.lock().admitted.insert(key.clone(), patch);
+    }
+
+    /// No webhook is left.
+    pub(super) fn admit(&self) {
+        self.0.lock().admitted.clear();
+    }
+
     /// Nothing is refused any more.
     pub(super) fn relent(&self) {
         self.0.lock().refused.clear();
@@ -191,7 +203,9 @@ impl Cluster for World {
         if let Some(failure) = refused.and_then(|key| state.refused.get(key)) {
             return Answer::Failed(failure.clone());
         }
-        let answer = state.execute(request);
+        let admitted = refused.and_then(|key| state.admitted.get(key));
+        let admitted = admitted.map(|patch| admitted_with(request, patch));
+        let answer = state.execute(admitted.as_ref().unwrap_or(request));
         if fault.is_some() {
             state.crashed = fault == Some(Fault::CrashAfter);
             return dead;
@@ -204,6 +218,23 @@ impl Cluster for World {
             answer => answer,
         }
     }
+}
+
+/// A write with what a webhook puts into it.
+fn admitted_with(request: &Request, change: &Value) -> Request {
+    let mut request = request.clone();
+    match &mut request {
+        Request::Patch { patch, .. } => merge_patch::apply(patch, change),
+        Request::Create { object, .. }
+        | Request::Replace { object, .. }
+        | Request::ReplaceStatus { object, .. } => {
+            let mut value = object.as_value().clone();
+            merge_patch::apply(&mut value, change);
+            *object = Object::new(value).unwrap();
+        }
+        Request::Read { .. } | Request::Find { .. } | Request::Delete { .. } => {}
+    }
+    request
 }
 
 /// As much of an object as the agent can read: of one that has the field `deep`, the metadata.
@@ -584,6 +615,11 @@ impl Cache {
                     heard.hear(version, key, None);
                 }
             }
+            (Request::Create { key, .. }, Answer::Failed(Failure::Unavailable(_))) => {
+                if matches!(heard.known.get(key), Some((_, None))) {
+                    heard.known.remove(key);
+                }
+            }
             _ => {}
         }
     }
@@ -618,6 +654,8 @@ pub(super) struct Front {
     pub(super) intent: Intent,
     pub(super) related: bool,
     pub(super) reversed: bool,
+    /// Whether what others change on a related copy is undone.
+    pub(super) restores: bool,
     /// Whether what is not there may only be hidden from us.
     pub(super) hides: bool,
     pub(super) limit: usize,
@@ -634,6 +672,7 @@ impl Front {
             intent: Intent::Sync,
             related: false,
             reversed: false,
+            restores: false,
             hides: false,
             limit: usize::MAX,
             rested: None,
@@ -734,15 +773,18 @@ impl Dialect for Front {
             policy: self.policy.clone(),
         }];
         if self.related {
-            let back = Policy {
+            let mut back = Policy {
                 retract: Fate::Keep,
                 ..Policy::related()
             };
+            if self.restores {
+                back.content = Content::Restore;
+            }
             let along = Policy {
                 source_finalizer: Some(Finalizer::new(FINALIZER)),
                 source_ended: self.config_ended(view)?,
                 retract: Fate::Delete,
-                ..Policy::related()
+                ..back.clone()
             };
             links.push(Self::link("out", 1, self.credentials(), back));
             links.push(Self::link("in", 1, self.config(), along));

@@ -240,6 +240,12 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
     Reason::new(code, format!("{} {about}: {failure}", request.verb()))
 }
 
+/// The reason of a link whose write had another effect than was asked for. It is tried again with back-off, and not
+/// twice in one pass.
+pub(super) fn stored_otherwise(key: &Key) -> Reason {
+    Reason::new(Code::StoredOtherwise, key.to_string())
+}
+
 /// The reason of a link that needs an object of which only a fragment is known.
 pub fn unread(key: &Key, object: &Object) -> Reason {
     let code = match object.missing() {

@@ -289,11 +289,8 @@ proptest! {
     fn no_input_of_one_consumer_reaches_the_copy_of_another(
         events in prop::collection::vec(event(), 1..60)
     ) {
-        let mut both = ["c1", "c2"].map(|cluster| Front::new(cluster, "a"));
-        for front in &mut both {
-            front.copy = "same".into();
-        }
-        let stage = Stage::new(both.to_vec());
+        let both = colliding();
+        let stage = Stage::new(both.clone());
         for event in &events {
             happen(&stage, event);
         }
@@ -524,4 +521,48 @@ fn a_crash_before_or_after_any_request_changes_nothing_about_the_end() {
             }
         }
     }
+}
+
+/// A state is deleted, which is heard of, and made anew with an answer that gets lost; then its object turns out to be in
+/// deletion. That the state was deleted once proves nothing any more.
+#[test]
+fn a_state_that_was_made_without_an_answer_goes_with_its_object() {
+    let stage = Stage::new(colliding());
+    for event in [
+        Event::Create(1, 0),
+        Event::Create(0, 0),
+        Event::Set(0, 2, 2),
+        Event::Restart(1),
+        Event::Break(3, Fault::CrashBefore),
+        Event::LocalField(0, 0),
+        Event::Label(0, None),
+        Event::Pass(1),
+        Event::Status(0, 0),
+        Event::Status(0, 0),
+        Event::LoseState(1),
+        Event::Create(0, 0),
+        Event::Set(1, 0, 0),
+        Event::Break(3, Fault::LostAfter),
+        Event::Hear(3_604_232_680_954_238_976),
+        Event::Delete(1),
+        Event::Pass(1),
+    ] {
+        happen(&stage, &event);
+    }
+    rest(&stage);
+    for front in &stage.fronts {
+        stage.world.delete(&front.source());
+    }
+    stage.settle();
+    let leftovers = stage.leftovers();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+}
+
+/// Two objects of two workspaces that lead to one name.
+fn colliding() -> Vec<Front> {
+    let mut both = ["c1", "c2"].map(|cluster| Front::new(cluster, "a"));
+    for front in &mut both {
+        front.copy = "same".into();
+    }
+    both.into()
 }

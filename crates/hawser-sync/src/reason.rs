@@ -105,6 +105,7 @@ codes! {
     NotSeen: Retry, "the current state could not be read";
     NoAnswer: Retry, "a server did not answer";
     TooManyChanges: Retry, "the objects change faster than they can be compared";
+    StoredOtherwise: Retry, "the server stored other values than those written";
     NameConflict: Refused, "the existing object of this name belongs to another object";
     AdoptionRefused: Refused, "an object of this name already exists and may not be adopted";
     NameInvalid: Refused, "the name derived for the copy is invalid";

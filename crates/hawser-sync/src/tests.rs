@@ -19,6 +19,8 @@ use super::settled::Settled;
 use super::subject::Intent;
 use super::view::{Found, Seen, View as _};
 
+mod webhooks;
+
 fn one() -> (Stage, Front) {
     let front = Front::new("c1", "a");
     (Stage::new(vec![front.clone()]), front)

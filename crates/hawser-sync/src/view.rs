@@ -68,6 +68,8 @@ pub trait View {
     fn note(&self, request: &Request) -> Option<Note>;
     /// Whether this object was written in this pass.
     fn wrote(&self, key: &Key) -> bool;
+    /// Whether this object is the one that this pass created, whatever a webhook made of it.
+    fn created(&self, key: &Key, object: &Object) -> bool;
     /// The facts that were derived from the answers in this pass.
     fn facts(&self) -> &Facts;
 }

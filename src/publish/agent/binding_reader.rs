@@ -94,7 +94,7 @@ impl BindingReader {
         let bindings = list["items"]
             .as_array()
             .ok_or("the response is not a list")?;
-        if bindings.iter().all(is_in_deletion) {
+        if !bind(bindings) {
             return known.end(&at).await;
         }
         let version = list["metadata"]["resourceVersion"].as_str();
@@ -141,6 +141,23 @@ impl LastBindingState {
         self.end = Some((Instant::now(), bond));
         Ok(bond)
     }
+}
+
+/// Whether these bindings of a workspace bind the API. Beside one in deletion, only one counts that has bound it:
+/// another may have been refused, because of the first.
+fn bind(bindings: &[Value]) -> bool {
+    let mut lasting = bindings.iter().filter(|one| !is_in_deletion(one));
+    if bindings.iter().any(is_in_deletion) {
+        return lasting.any(has_bound);
+    }
+    lasting.next().is_some()
+}
+
+/// Whether a binding has ever bound the API. kcp never takes that back.
+pub(super) fn has_bound(binding: &Value) -> bool {
+    let conditions = binding["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn is_in_deletion(object: &Value) -> bool {
@@ -224,6 +241,21 @@ mod tests {
             .faults()
             .add(fault("list", "apibindings", action));
         assert!(reader.ask(&cluster, None).await.is_err());
+    }
+
+    #[test]
+    fn a_binding_that_was_refused_does_not_count_beside_one_in_deletion() {
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let refused = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        let mut leaves = ready.clone();
+        leaves["metadata"]["deletionTimestamp"] = "now".into();
+        let bind = |bindings: &[&Value]| {
+            let bindings: Vec<_> = bindings.iter().map(|one| (*one).clone()).collect();
+            super::bind(&bindings)
+        };
+        assert!(!bind(&[]) && !bind(&[&leaves]));
+        assert!(!bind(&[&leaves, &refused]) && !bind(&[&refused, &leaves]));
+        assert!(bind(&[&leaves, &ready]) && bind(&[&ready]) && bind(&[&refused]));
     }
 
     #[tokio::test(start_paused = true)]

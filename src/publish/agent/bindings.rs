@@ -26,8 +26,8 @@ pub enum Engagement {
 /// A workspace is bound from its first ready binding to the end of its last one.
 #[derive(Debug, Default)]
 pub struct Bindings {
-    /// The bindings of each workspace, and whether they are in deletion.
-    seen: HashMap<Arc<str>, HashMap<Arc<str>, bool>>,
+    /// The bindings of each workspace; none of them is gone.
+    seen: HashMap<Arc<str>, HashMap<Arc<str>, Binding>>,
     engaged: HashSet<Arc<str>>,
 }
 
@@ -48,24 +48,24 @@ impl Bindings {
                 }
             }
             Binding::Pending => {
-                seen.insert(Arc::clone(name), false);
+                seen.entry(Arc::clone(name)).or_insert(binding);
                 Engagement::Same
             }
             Binding::Leaving => {
-                let known = seen.insert(Arc::clone(name), true);
+                let known = seen.insert(Arc::clone(name), binding);
                 // Seen for the first time, as after a restart: its objects still wait to be released.
-                let all = seen.values().all(|leaving| *leaving);
-                if known.is_none() && all && self.engaged.insert(Arc::clone(cluster)) {
+                let leaves = unbind(seen);
+                if known.is_none() && leaves && self.engaged.insert(Arc::clone(cluster)) {
                     return Engagement::Engaged;
                 }
-                if known != Some(true) && self.is_leaving(cluster) {
+                if known != Some(binding) && self.is_leaving(cluster) {
                     Engagement::Leaving
                 } else {
                     Engagement::Same
                 }
             }
             Binding::Ready => {
-                seen.insert(Arc::clone(name), false);
+                seen.insert(Arc::clone(name), binding);
                 if self.engaged.insert(Arc::clone(cluster)) {
                     Engagement::Engaged
                 } else {
@@ -92,9 +92,7 @@ impl Bindings {
 
     /// Whether a bound workspace is unbinding.
     fn is_leaving(&self, cluster: &str) -> bool {
-        let bindings = self.seen.get(cluster);
-        self.engaged.contains(cluster)
-            && bindings.is_some_and(|bindings| bindings.values().all(|leaving| *leaving))
+        self.engaged.contains(cluster) && self.seen.get(cluster).is_some_and(unbind)
     }
 
     pub fn engaged(&self) -> usize {
@@ -104,6 +102,13 @@ impl Bindings {
     pub fn into_engaged(self) -> impl Iterator<Item = Arc<str>> {
         self.engaged.into_iter()
     }
+}
+
+/// Whether these bindings of a workspace leave it unbound. One that has not bound the API keeps nothing: kcp may refuse
+/// it because of the one that leaves.
+fn unbind(bindings: &HashMap<Arc<str>, Binding>) -> bool {
+    let has = |state| bindings.values().any(|binding| *binding == state);
+    has(Binding::Leaving) && !has(Binding::Ready)
 }
 
 #[cfg(test)]
@@ -192,6 +197,29 @@ mod tests {
             observe(&mut bindings, "a", Binding::Gone),
             Engagement::Disengaged
         );
+    }
+
+    #[test]
+    fn a_binding_that_was_never_ready_does_not_keep_a_workspace_that_unbinds() {
+        let mut bindings = Bindings::default();
+        observe(&mut bindings, "a", Binding::Ready);
+        observe(&mut bindings, "b", Binding::Pending);
+        assert!(bindings.is_bound("c"));
+        assert_eq!(
+            observe(&mut bindings, "a", Binding::Leaving),
+            Engagement::Leaving
+        );
+        assert!(bindings.takes_part("c") && !bindings.is_bound("c"));
+        // After a restart, in either order.
+        for [one, other] in [
+            [("a", Binding::Leaving), ("b", Binding::Pending)],
+            [("b", Binding::Pending), ("a", Binding::Leaving)],
+        ] {
+            let mut bindings = Bindings::default();
+            observe(&mut bindings, one.0, one.1);
+            observe(&mut bindings, other.0, other.1);
+            assert!(bindings.takes_part("c") && !bindings.is_bound("c"));
+        }
     }
 
     #[test]

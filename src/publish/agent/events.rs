@@ -227,6 +227,7 @@ fn refusal_text(code: Code) -> &'static str {
         | Code::NotSeen
         | Code::NoAnswer
         | Code::TooManyChanges
+        | Code::StoredOtherwise
         | Code::StatusNotServed => "cannot be processed at the moment",
     }
 }

@@ -7,6 +7,7 @@
 use super::binding_reader::BindingState;
 use super::passes::ObjectPass;
 use super::publication::secret_kind;
+use hawser_runtime::cluster::cache::version;
 use hawser_sync::{Key, Request};
 use kube_lang::object::Object;
 
@@ -17,8 +18,20 @@ pub struct Retraction {
     pub retracts: bool,
     /// Copies stay.
     pub keeps: bool,
-    /// Of the published object.
+    /// Of the published object, if that is in deletion. What else is deleted, such as an original, is younger than
+    /// any version that is known here.
     pub version: Option<u64>,
+}
+
+impl Retraction {
+    fn of(anchor: Option<&Object>, keeps: bool) -> Self {
+        let deleted = anchor.filter(|anchor| anchor.in_deletion());
+        Self {
+            retracts: deleted.is_some(),
+            keeps,
+            version: deleted.and_then(version),
+        }
+    }
 }
 
 impl ObjectPass {
@@ -34,11 +47,7 @@ impl ObjectPass {
             Some(BindingState::Bound) | None => !self.passes.workspaces.is_bound(&self.id.cluster),
         };
         let keeps = leaves && self.publication.compiled().keeps_on_unbind();
-        *self.retraction.lock() = Retraction {
-            retracts: anchor.is_some_and(Object::in_deletion),
-            keeps,
-            version: anchor.and_then(|anchor| anchor.resource_version()?.parse().ok()),
-        };
+        *self.retraction.lock() = Retraction::of(anchor, keeps);
         keeps
     }
 
@@ -61,5 +70,30 @@ impl ObjectPass {
         key.side == self.passes.sides.service
             && key.kind == secret_kind()
             && key.namespace.as_deref() == Some(agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_living_object_says_nothing_of_what_is_deleted_with_it() {
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": "Thing",
+            "metadata": {"name": "a", "resourceVersion": "7"},
+        });
+        let of = |object: &serde_json::Value| {
+            let object = Object::new(object.clone()).unwrap();
+            let Retraction {
+                retracts, version, ..
+            } = Retraction::of(Some(&object), false);
+            (retracts, version)
+        };
+        assert_eq!(of(&object), (false, None));
+        object["metadata"]["deletionTimestamp"] = "now".into();
+        assert_eq!(of(&object), (true, Some(7)));
     }
 }

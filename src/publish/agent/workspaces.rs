@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::{info, warn};
 
+use super::binding_reader::has_bound;
 use super::bindings::{Binding, Bindings, Engagement};
 use crate::publish::related::binding_kind;
 use crate::publish::rules::Sides;
@@ -208,7 +209,7 @@ impl Workspaces {
         let binding = match change.what {
             What::Gone => Binding::Gone,
             _ if change.object.in_deletion() => Binding::Leaving,
-            _ if is_ready(&change.object) => Binding::Ready,
+            _ if has_bound(change.object.as_value()) => Binding::Ready,
             _ => Binding::Pending,
         };
         match bindings.observe(cluster, &change.key.name, binding) {
@@ -261,15 +262,6 @@ pub(super) fn endpoint_urls(slice: &Object) -> BTreeSet<String> {
         )
     };
     urls.filter_map(url).filter(|url| !url.is_empty()).collect()
-}
-
-fn is_ready(binding: &Object) -> bool {
-    let conditions = binding
-        .root()
-        .get("status")
-        .and_then(|status| status.get("conditions"));
-    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-    conditions.any(|condition| condition["type"] == *"Ready" && condition["status"] == *"True")
 }
 
 #[cfg(test)]

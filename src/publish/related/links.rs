@@ -8,7 +8,7 @@ use super::guard::Guard;
 use super::identity::{Identity, same_object};
 use super::ledger::{Claimant, Ledger, Wish};
 use super::left::{Absence, Left};
-use super::resolve::{RelatedNames, ResolveInputs, Resolved, Trouble};
+use super::resolve::{RelatedNames, Rendering, ResolveInputs, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
 use super::{PublishedKind, RelatedEnds, RelatedKind, Surroundings};
 use crate::publish::compiled::Compiled;
@@ -239,6 +239,7 @@ impl Making<'_> {
             view: self.view,
             originals: self.scope(entry.origin, &source.kind),
             namespaced: (source.namespaced, target.namespaced),
+            rendering: Rendering::default(),
         };
         Ok((ground.resolve(entry)?, (source, target)))
     }

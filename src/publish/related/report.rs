@@ -23,7 +23,7 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
         let outcome = outcomes.iter().find(|outcome| outcome.link == link.id);
         let code = outcome.map_or(Code::NotSeen, |outcome| outcome.reason.code);
         // Until the whole is known, what is said stays.
-        if matches!(code.class(), Class::Retry | Class::Working)
+        if code != Code::StoredOtherwise && matches!(code.class(), Class::Retry | Class::Working)
             || matches!(
                 code,
                 Code::WaitingForOthers | Code::TooDeep | Code::CacheLimitExceeded
@@ -34,7 +34,10 @@ pub fn annotations(subject: &Subject, outcomes: &[Outcome], anchor: &Object) -> 
         let Some(identity) = Identity::read(&link.id) else {
             continue;
         };
-        let here = matches!(code, Code::InStep | Code::StatusNotServed);
+        let here = matches!(
+            code,
+            Code::InStep | Code::StatusNotServed | Code::StoredOtherwise
+        );
         if identity.origin == Origin::Kcp || !here {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Resolves an entry, given the published object on both sides, to pairs of names: the original and its copy.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use hawser_sync::Labels;
 use hawser_sync::{Code, Found, Key, Reason, Request, Scope, View};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::paths;
-use kube_lang::template::Template;
+use kube_lang::template::{self, Prepared, RenderError, Template};
 
 /// The default maximum of objects of an entry.
 pub const FAN_OUT: usize = 64;
@@ -30,6 +30,24 @@ pub(super) struct ResolveInputs<'a> {
     pub(super) originals: Scope,
     /// Whether originals and copies are namespaced.
     pub(super) namespaced: (bool, bool),
+    pub(super) rendering: Rendering,
+}
+
+/// The work that is left for the templates of an entry, and both objects, converted once for all of them.
+pub(super) struct Rendering {
+    left: Cell<u64>,
+    remote: OnceCell<Prepared>,
+    local: OnceCell<Prepared>,
+}
+
+impl Default for Rendering {
+    fn default() -> Self {
+        Self {
+            left: Cell::new(template::MAX_WORK),
+            remote: OnceCell::new(),
+            local: OnceCell::new(),
+        }
+    }
 }
 
 /// The reason why an entry leads nowhere for now.
@@ -213,13 +231,16 @@ impl ResolveInputs<'_> {
             }
             Values::Template { template, .. } => {
                 let render = |side: Origin| {
-                    let data = json!({
-                        "Side": match side { Origin::Kcp => "kcp", Origin::Service => "service" },
-                        "Object": self.on(side),
-                        "ClusterName": self.cluster,
-                        "ClusterPath": self.path,
-                    });
-                    render(template, &data)
+                    let name = match side {
+                        Origin::Kcp => "kcp",
+                        Origin::Service => "service",
+                    };
+                    let mut fields = self.place();
+                    fields.push(("Side", Prepared::of(&name.into())));
+                    if template.reads("Object") {
+                        fields.push(("Object", self.prepared(side)?));
+                    }
+                    self.render(template, fields)
                 };
                 vec![(render(origin)?, render(other)?)]
             }
@@ -274,15 +295,9 @@ impl ResolveInputs<'_> {
 
     /// The labels to select by. They are made anew for each object and not kept.
     fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
-        let data = Cell::new(None);
         let word = |word: &LabelText| match word {
             LabelText::Plain(text) => Ok(text.clone()),
-            LabelText::Template(template) => {
-                let all = data.take().unwrap_or_else(|| self.both());
-                let text = render(template, &all);
-                data.set(Some(all));
-                text
-            }
+            LabelText::Template(template) => self.render(template, self.both(template)?),
         };
         let mut labels = BTreeMap::new();
         for (key, value) in &selecting.labels {
@@ -299,13 +314,60 @@ impl ResolveInputs<'_> {
         Ok(labels.into_iter().collect())
     }
 
-    fn both(&self) -> Value {
-        json!({
-            "LocalObject": self.local,
-            "RemoteObject": self.remote,
-            "ClusterName": self.cluster,
-            "ClusterPath": self.path,
-        })
+    /// What every template reads.
+    fn place(&self) -> Vec<(&'static str, Prepared)> {
+        let text = |text: &str| Prepared::of(&text.into());
+        vec![
+            ("ClusterName", text(self.cluster)),
+            ("ClusterPath", text(self.path)),
+        ]
+    }
+
+    /// Both objects, as far as the template reads them.
+    fn both(&self, template: &Template) -> Result<Vec<(&'static str, Prepared)>, Reason> {
+        let mut fields = self.place();
+        for (name, side) in [
+            ("LocalObject", Origin::Service),
+            ("RemoteObject", Origin::Kcp),
+        ] {
+            if template.reads(name) {
+                fields.push((name, self.prepared(side)?));
+            }
+        }
+        Ok(fields)
+    }
+
+    fn prepared(&self, side: Origin) -> Result<Prepared, Reason> {
+        let known = match side {
+            Origin::Kcp => &self.rendering.remote,
+            Origin::Service => &self.rendering.local,
+        };
+        if let Some(known) = known.get() {
+            return Ok(known.clone());
+        }
+        let prepared = Prepared::of(self.on(side).as_value());
+        self.spend(prepared.work)?;
+        Ok(known.get_or_init(|| prepared).clone())
+    }
+
+    fn spend(&self, work: u64) -> Result<(), Reason> {
+        let left = self.rendering.left.get().checked_sub(work);
+        self.rendering.left.set(left.unwrap_or(0));
+        match left {
+            Some(_) => Ok(()),
+            None => Err(refused(&RenderError::TooMuchWork.to_string())),
+        }
+    }
+
+    fn render(
+        &self,
+        template: &Template,
+        fields: Vec<(&'static str, Prepared)>,
+    ) -> Result<String, Reason> {
+        let rendered = template.render_fields(fields, self.rendering.left.get());
+        let (text, work) = rendered.map_err(|error| refused(&error.to_string()))?;
+        self.spend(work)?;
+        Ok(text.trim().to_owned())
     }
 
     fn renamed(&self, selecting: &Selecting, key: &Key, object: &Object) -> Result<String, Reason> {
@@ -315,18 +377,25 @@ impl ResolveInputs<'_> {
                 Err(hawser_sync::unread(key, object))
             }
             NameRule::Template { template, .. } => {
-                let mut data = self.both();
-                data["Value"] = (&*key.name).into();
-                data["RelatedObject"] = match key.kind.kind.as_str() {
-                    "Namespace" if key.kind.group.is_empty() => Value::Null,
-                    _ => object.as_value().clone(),
-                };
+                let mut fields = self.both(template)?;
+                fields.push(("Value", Prepared::of(&(&*key.name).into())));
+                let is_namespace = key.kind.kind == "Namespace" && key.kind.group.is_empty();
+                if template.reads("RelatedObject") {
+                    let related = if is_namespace {
+                        &Value::Null
+                    } else {
+                        object.as_value()
+                    };
+                    let related = Prepared::of(related);
+                    self.spend(related.work)?;
+                    fields.push(("RelatedObject", related));
+                }
                 // What went wrong may quote what is in the object, and that may be a Secret.
                 let failed = |_| {
                     let said = format!("rewrite.template cannot be rendered for {}", key.name);
                     refused(&said)
                 };
-                template.render_trimmed(&data).map_err(failed)
+                self.render(template, fields).map_err(failed)
             }
         }
     }
@@ -360,11 +429,6 @@ fn referred(object: &Object, path: &str) -> Result<Vec<String>, String> {
         _ => found.elements().into_iter().map(|one| one.text).collect(),
     };
     Ok(texts.iter().map(|text| text.trim().to_owned()).collect())
-}
-
-fn render(template: &Template, data: &Value) -> Result<String, Reason> {
-    let rendered = template.render_trimmed(data);
-    rendered.map_err(|error| refused(&error.to_string()))
 }
 
 fn refused(what: &str) -> Reason {

@@ -6,11 +6,13 @@ use serde_json::json;
 use testbed::eventually;
 
 use super::SOON;
-use super::world::{Team, World, has};
+use super::world::{EXPORT, Team, World, has};
 
 on_both_grounds!(
     a_workspace_that_binds_later_is_served_too,
     copies_of_a_workspace_that_unbinds_are_kept,
+    a_second_binding_that_kcp_refused_does_not_cost_an_unbinding_workspace_its_copies,
+    a_workspace_that_unbound_while_no_agent_ran_comes_to_its_end_and_keeps_its_copies,
     a_workspace_that_binds_again_goes_on_with_its_copies,
     a_namespace_of_a_workspace_is_emptied_with_its_copies,
 );
@@ -35,6 +37,66 @@ async fn copies_of_a_workspace_that_unbinds_are_kept(world: &World) -> Result<()
     let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
     world.unbind(&stage.team).await?;
     world.await_still(&stage.kind, &other).await;
+    let after = world.service.get(&stage.place(&copy)).await?;
+    ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
+    has(&after, "/metadata/deletionTimestamp", &json!(null))
+}
+
+/// The condition of the second binding is a naming conflict with the first.
+async fn a_second_binding_that_kcp_refused_does_not_cost_an_unbinding_workspace_its_copies(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    let bindings = "/apis/apis.kcp.io/v1alpha1/apibindings";
+    let team = &stage.team.plane;
+    let first = team.get(&format!("{bindings}/{EXPORT}")).await?;
+    let second = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding", "metadata": {"name": "second"},
+        "spec": first["spec"],
+    });
+    team.create(bindings, &second).await?;
+    let found = team.get(&format!("{bindings}/second")).await?;
+    ensure!(found["status"]["phase"] == "Binding", "{found}");
+    world.unbind(&stage.team).await?;
+    // kcp goes by the second one now, and grants the agent nothing until that is gone.
+    eventually(SOON, "the agent took the object up", async || {
+        ensure!(world.logged()?.contains("Forbidden"), "it did not");
+        Ok(())
+    })
+    .await;
+    team.delete(&format!("{bindings}/second")).await?;
+    await_unbound(&stage.team).await;
+    let after = world.service.get(&stage.place(&copy)).await?;
+    ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
+    has(&after, "/metadata/deletionTimestamp", &json!(null))
+}
+
+async fn await_unbound(team: &Team) {
+    eventually(SOON, "the binding is gone", async || {
+        let left = team
+            .plane
+            .list("/apis/apis.kcp.io/v1alpha1/apibindings")
+            .await?;
+        ensure!(
+            left.iter().all(|one| one["metadata"]["name"] != EXPORT),
+            "it is there"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// Its objects wait for an agent to release them, which then sees a binding in deletion only.
+async fn a_workspace_that_unbound_while_no_agent_ran_comes_to_its_end_and_keeps_its_copies(
+    world: &World,
+) -> Result<()> {
+    let mut stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    stage.agent.kill().await?;
+    world.unbind(&stage.team).await?;
+    stage.agent = world.start_agent()?;
+    await_unbound(&stage.team).await;
     let after = world.service.get(&stage.place(&copy)).await?;
     ensure!(after["metadata"]["uid"] == copy["metadata"]["uid"]);
     has(&after, "/metadata/deletionTimestamp", &json!(null))

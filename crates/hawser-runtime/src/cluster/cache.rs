@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use hawser_sync::Labels;
 use hawser_sync::Question;
 use hawser_sync::{
-    Answer, Fingerprint, FingerprintSource, Found, Key, Request, Scope, Seen, Side, Store,
+    Answer, Failure, Fingerprint, FingerprintSource, Found, Key, Request, Scope, Seen, Side, Store,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -122,6 +122,15 @@ impl Cache {
             (None, Answer::Listed(list)) => {
                 let learned = list.iter().map(|(key, object)| learn(key, Some(object)));
                 learned.collect::<Vec<Vec<_>>>().concat()
+            }
+            // It may have been created: that an earlier one was deleted proves nothing now.
+            (Some(key), Answer::Failed(Failure::Unavailable(_)))
+                if matches!(request, Request::Create { .. }) =>
+            {
+                for table in &self.tables(&key.scope()) {
+                    table.doubt_deletion(key);
+                }
+                Vec::new()
             }
             _ => Vec::new(),
         }

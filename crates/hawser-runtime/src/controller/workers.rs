@@ -49,15 +49,25 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
-/// When a subject is looked at again.
-pub(super) fn next(report: &Report, refused: Option<Duration>) -> queue::Outcome {
+/// The time that a problem lasts at least, for those who have to read of it.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// When a subject is looked at again. What is refused waits for this time, unless a request was only postponed.
+pub(super) fn next(
+    report: &Report,
+    put_off: Option<Duration>,
+    refused: Option<Duration>,
+) -> queue::Outcome {
     let classes = report
         .outcomes
         .iter()
         .map(|outcome| outcome.reason.code.class());
     match (classes.max(), report.recheck) {
         (Some(Class::Retry | Class::Working), _) | (None, Some(_)) => queue::Outcome::Failed(None),
-        (Some(Class::Refused), _) => queue::Outcome::Failed(refused),
+        (Some(Class::Refused), _) => {
+            let put_off = put_off.map(|wait| wait.max(TOLD));
+            queue::Outcome::Failed(put_off.or(refused))
+        }
         (_, Some(after)) => queue::Outcome::Again(after),
         (_, None) => queue::Outcome::Settled,
     }

@@ -368,6 +368,30 @@ fn histories_that_once_came_out_wrong_come_out_right() {
             Provide(0, None),
             Up(0, None),
         ],
+        vec![
+            Provide(0, Some(0)),
+            Create(0),
+            Create(1),
+            Pass(0),
+            Pass(1),
+            Drop(0),
+            Pass(0),
+            Delete(0),
+            Pass(0),
+            Provide(0, Some(1)),
+        ],
+        vec![
+            Issue(0, Some(0)),
+            Create(0),
+            Create(1),
+            Pass(0),
+            Pass(1),
+            Drop(0),
+            Pass(0),
+            Delete(0),
+            Pass(0),
+            Issue(0, Some(1)),
+        ],
     ] {
         let mut stage = Stage::of(spec(true));
         for event in &events {

@@ -235,3 +235,41 @@ fn a_kind_that_is_not_served_holds_back_only_its_entry() {
     stage.create(C, "a", json!({"x": "s"}));
     assert_eq!(stage.rest(C, "a"), [Code::KindNotServed, Code::InStep]);
 }
+
+/// One of a workspace's Secrets, with a label and so many bytes.
+fn labelled(stage: &Stage, name: &str, bytes: usize) {
+    let key = stage.secret("kcp", "c1", "default", name);
+    let labels = json!({"a": "b"});
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "data": {"k": "x".repeat(bytes)},
+    });
+    stage.hands.put(&key, &Object::new(object).unwrap());
+}
+
+fn renamed_by(template: &str) -> Stage {
+    let rewrite = json!({"template": {"template": template}});
+    let selector = json!({"matchLabels": {"a": "b"}, "rewrite": rewrite});
+    Stage::new(json!([entry("up", "kcp", json!({"selector": selector}))]))
+}
+
+#[test]
+fn a_large_object_is_prepared_once_for_the_names_of_all_that_it_refers_to() {
+    let stage = renamed_by("{{ .RemoteObject.metadata.name }}-{{ .Value }}");
+    stage.create("c1", "a", json!({"text": "x".repeat(1 << 20)}));
+    for n in 0..32 {
+        labelled(&stage, &format!("s{n}"), 1);
+    }
+    assert_eq!(stage.rest("c1", "a"), [Code::InStep; 32]);
+}
+
+#[test]
+fn the_templates_of_an_entry_share_one_limit_of_work() {
+    let stage = renamed_by("{{ .RelatedObject.metadata.name }}");
+    stage.create("c1", "a", json!({}));
+    for n in 0..32 {
+        labelled(&stage, &format!("s{n}"), 1 << 20);
+    }
+    assert_eq!(stage.rest("c1", "a"), [Code::ReferenceInvalid]);
+}

@@ -464,6 +464,14 @@ impl Table {
         Some(Change::of(key, last, What::Gone))
     }
 
+    /// No longer takes the deletion of an object as a proof that there is none of its name.
+    pub(super) fn doubt_deletion(&self, key: &Key) {
+        if let Some(tombstone) = self.state.write().tombstones.get_mut(key) {
+            tombstone.witnessed = false;
+            tombstone.ended = false;
+        }
+    }
+
     /// Whether the object is left out, because too much is kept of its cluster.
     pub(super) fn leaves_out(&self, key: &Key) -> bool {
         let state = self.state.read();

@@ -201,6 +201,25 @@ fn what_was_answered_to_be_gone_does_not_come_back_by_old_events() {
 }
 
 #[test]
+fn a_deletion_proves_nothing_once_a_create_was_not_answered() {
+    let shelf = shelf(Coverage::default());
+    shelf.replace(&[shelf.listed("a", 5, json!({}))], 5);
+    shelf.table.delete(&shelf.listed("a", 6, json!({})));
+    let key = shelf.key("a");
+    assert!(shelf.cache.saw_deletion(&key) && shelf.cache.saw_end(&key));
+    let lost = Answer::Failed(Failure::Unavailable("timeout".into()));
+    let object = object("a", 0, json!({}));
+    let create = Request::Create {
+        key: key.clone(),
+        object,
+    };
+    shelf.cache.learn(&create, &lost);
+    assert!(!shelf.cache.saw_deletion(&key) && !shelf.cache.saw_end(&key));
+    let earlier = shelf.listed("a", 5, json!({}));
+    assert_eq!(shelf.table.upsert(&earlier), None, "it is still older");
+}
+
+#[test]
 fn a_label_that_was_taken_off_is_no_witnessed_deletion_and_may_come_back() {
     let shelf = shelf(labelled("l"));
     let with = |version| {
