@@ -14,6 +14,7 @@ mod agent_place;
 mod check;
 mod explain;
 mod federate;
+mod hub;
 mod klog;
 mod kubefedctl;
 mod manifest;
@@ -57,6 +58,7 @@ enum Command {
     Mirror(Box<mirror::MirrorArgs>),
     Federate(federate::FederateArgs),
     Kubefedctl(kubefedctl::KubefedctlArgs),
+    Hub(Box<hub::HubArgs>),
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
     Check(check::CheckArgs),
@@ -77,6 +79,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Mirror(args) => mirror::run(*args),
             Command::Federate(args) => federate::run(args),
             Command::Kubefedctl(args) => kubefedctl::run(args),
+            Command::Hub(args) => hub::run(*args),
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Check(args) => check::run(&args),
@@ -129,6 +132,12 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
     if is("federate") {
         let taken = klog::take(&mut args);
+        let ignored = taken
+            .iter()
+            .map(|flag| format!("--ignored-flag={flag}").into());
+        args.splice(2..2, ignored);
+    } else if is("hub") {
+        let taken = hub::take(&mut args);
         let ignored = taken
             .iter()
             .map(|flag| format!("--ignored-flag={flag}").into());

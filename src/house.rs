@@ -125,6 +125,18 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        room: "src/placement",
+        except: &[],
+        must_not_know: &[
+            "kcp_playground",
+            "crate::demo",
+            "crate::cli",
+            "crate::mirror",
+            "crate::publish",
+            "crate::federation",
+        ],
+    },
+    Rule {
         room: "src/mirror",
         // The part that acts.
         except: &["src/mirror/agent"],

@@ -1,6 +1,6 @@
 //! The fourth dialect: placements of a fleet. A drop-in for the hub and the members of KubeFleet.
 //!
-//! The modules are pure: no client, no runtime, no clock. They decide; nothing acts yet.
+//! The modules are pure: no client, no runtime, no clock. They decide; who acts is the package `hawser`.
 //!
 //! | module | content |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | [`rollout`] | which bindings may change now |
 //! | [`overrides`] | the resource of one cluster |
 //! | [`works`] | the Works of a binding, and envelopes |
+//! | [`hub`] | what the hub writes next: for a placement, a member, an override |
 //! | [`availability`] | the availability of an object in a member |
 //! | [`status`] | conditions of bindings and placements, and events |
 
@@ -22,6 +23,7 @@ pub mod availability;
 #[cfg(test)]
 mod fixtures;
 pub mod hash;
+pub mod hub;
 pub mod names;
 pub mod overrides;
 pub mod resources;

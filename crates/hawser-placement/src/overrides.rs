@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::names;
 use crate::types::Metadata;
+use crate::types::binding::BindingSpec;
 use crate::types::cluster::MemberCluster;
 use crate::types::overrides::{
     ClusterResourceOverrideSnapshot, OverridePolicy, OverrideRule, OverrideType, PlacementRef,
@@ -36,6 +37,8 @@ pub enum OverrideError {
         cluster: String,
         label: String,
     },
+    #[error("override snapshot {name} does not exist: the next rollout names the latest one")]
+    Missing { name: String },
     #[error("override {name}: the variable {CLUSTER_LABEL} in a value has no closing brace")]
     Unterminated { name: String },
 }
@@ -108,6 +111,32 @@ impl<'a> Overrides<'a> {
         all.namespaced
             .sort_by_key(|one| (&one.metadata.namespace, &one.metadata.name));
         all
+    }
+
+    /// The snapshots that a binding lists, in its order.
+    pub fn listed(
+        spec: &BindingSpec,
+        cluster: &'a [ClusterResourceOverrideSnapshot],
+        namespaced: &'a [ResourceOverrideSnapshot],
+    ) -> Result<Self, OverrideError> {
+        let missing = |name: &str| OverrideError::Missing {
+            name: name.to_owned(),
+        };
+        let clusterwide = spec.cluster_resource_override_snapshots.iter().map(|name| {
+            let found = cluster.iter().find(|one| one.metadata.name == *name);
+            found.ok_or_else(|| missing(name))
+        });
+        let near = spec.resource_override_snapshots.iter().map(|listed| {
+            let found = namespaced.iter().find(|one| {
+                one.metadata.name == listed.name
+                    && one.metadata.namespace.as_deref().unwrap_or_default() == listed.namespace
+            });
+            found.ok_or_else(|| missing(&listed.name))
+        });
+        Ok(Self {
+            cluster: clusterwide.collect::<Result<_, _>>()?,
+            namespaced: near.collect::<Result<_, _>>()?,
+        })
     }
 
     /// The snapshots with a rule for the cluster.

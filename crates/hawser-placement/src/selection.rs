@@ -1,8 +1,9 @@
 //! The resources that a placement selects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use kube_lang::object::Gvk;
+use kube_lang::object::{Gvk, Object};
 use kube_lang::selector::{Selector, SelectorError};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub trait Hub {
     /// The scope of a kind; `Unknown` if the hub does not serve it.
     fn scope(&self, kind: &Gvk) -> KindScope;
     /// All objects of a kind, of one namespace if one is given. `None` until they are listed.
-    fn objects(&self, kind: &Gvk, namespace: Option<&str>) -> Option<Vec<&Value>>;
+    fn objects(&self, kind: &Gvk, namespace: Option<&str>) -> Option<Vec<Arc<Object>>>;
     /// The namespaced kinds that can be listed and watched, in their preferred versions.
     fn namespaced_kinds(&self) -> Vec<Gvk>;
 }
@@ -104,7 +105,8 @@ pub fn select(
             (None, KindScope::Cluster) => selection.add(&kind, term, None)?,
         }
     }
-    let mut resources: Vec<Value> = selection.found.into_values().cloned().collect();
+    let found = selection.found.into_values();
+    let mut resources: Vec<Value> = found.map(|one| one.as_value().clone()).collect();
     resources.iter_mut().for_each(normalise);
     sort(&mut resources);
     Ok(resources)
@@ -113,10 +115,10 @@ pub fn select(
 struct Selection<'a, H> {
     hub: &'a H,
     settings: &'a Settings<'a>,
-    found: BTreeMap<ResourceIdentifier, &'a Value>,
+    found: BTreeMap<ResourceIdentifier, Arc<Object>>,
 }
 
-impl<'a, H: Hub> Selection<'a, H> {
+impl<H: Hub> Selection<'_, H> {
     /// Adds the objects of a kind that a selector matches.
     fn add(
         &mut self,
@@ -142,13 +144,13 @@ impl<'a, H: Hub> Selection<'a, H> {
             return Err(SelectionError::NoNamespace(term.name.clone()));
         }
         for object in namespaces {
-            let name = name(object);
-            if is_reserved_namespace(name, self.settings.skipped_namespaces) {
-                return Err(SelectionError::Reserved(name.to_owned()));
+            let name = object.name().to_owned();
+            if is_reserved_namespace(&name, self.settings.skipped_namespaces) {
+                return Err(SelectionError::Reserved(name));
             }
             self.insert(kind, object)?;
             if scope == SelectionScope::NamespaceWithResources {
-                self.add_contents(name)?;
+                self.add_contents(&name)?;
             }
         }
         Ok(())
@@ -170,7 +172,7 @@ impl<'a, H: Hub> Selection<'a, H> {
         kind: &Gvk,
         term: &ResourceSelectorTerm,
         namespace: Option<&str>,
-    ) -> Result<Vec<&'a Value>, SelectionError> {
+    ) -> Result<Vec<Arc<Object>>, SelectionError> {
         let labels = term.label_selector.as_ref();
         let labels = labels
             .map(|labels| Selector::from_object(Some(labels)))
@@ -181,14 +183,8 @@ impl<'a, H: Hub> Selection<'a, H> {
         })?;
         let mut objects = self.placed(kind, namespace)?;
         objects.retain(|object| {
-            let found = object["metadata"]["labels"]
-                .as_object()
-                .into_iter()
-                .flatten();
-            let found: Vec<(&str, &str)> = found
-                .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-                .collect();
-            (term.name.is_empty() || name(object) == term.name)
+            let found: Vec<(&str, &str)> = object.labels().collect();
+            (term.name.is_empty() || object.name() == term.name)
                 && labels.as_ref().is_none_or(|labels| labels.matches(found))
         });
         Ok(objects)
@@ -199,7 +195,7 @@ impl<'a, H: Hub> Selection<'a, H> {
         &self,
         kind: &Gvk,
         namespace: Option<&str>,
-    ) -> Result<Vec<&'a Value>, SelectionError> {
+    ) -> Result<Vec<Arc<Object>>, SelectionError> {
         let list = |kind: &Gvk| {
             let objects = self.hub.objects(kind, namespace);
             objects.ok_or_else(|| SelectionError::NotListed(kind.clone()))
@@ -207,19 +203,19 @@ impl<'a, H: Hub> Selection<'a, H> {
         let mut services = BTreeSet::new();
         if kind.group.is_empty() && kind.kind == "Endpoints" {
             let found = list(&Gvk::new("", "v1", "Service"))?;
-            services = found.into_iter().map(|one| name(one).to_owned()).collect();
+            services = found.iter().map(|one| one.name().to_owned()).collect();
         }
         let around = Surroundings {
             hub_runs_workloads: self.settings.hub_runs_workloads,
             services: &services,
         };
         let mut objects = list(kind)?;
-        objects.retain(|object| is_placed(object, &around));
+        objects.retain(|object| is_placed(object.as_value(), &around));
         Ok(objects)
     }
 
-    fn insert(&mut self, kind: &Gvk, object: &'a Value) -> Result<(), SelectionError> {
-        let identifier = ResourceIdentifier::of(object);
+    fn insert(&mut self, kind: &Gvk, object: Arc<Object>) -> Result<(), SelectionError> {
+        let identifier = ResourceIdentifier::of(object.as_value());
         let twice = || SelectionError::Twice {
             kind: kind.clone(),
             namespace: identifier.namespace.clone(),
@@ -231,10 +227,6 @@ impl<'a, H: Hub> Selection<'a, H> {
         self.found.insert(identifier, object);
         Ok(())
     }
-}
-
-fn name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

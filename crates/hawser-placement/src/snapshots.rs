@@ -22,6 +22,40 @@ pub enum Scope {
     Namespaced,
 }
 
+impl Scope {
+    /// The kind of the placement.
+    pub fn placement(self) -> &'static str {
+        match self {
+            Self::Cluster => "ClusterResourcePlacement",
+            Self::Namespaced => "ResourcePlacement",
+        }
+    }
+
+    /// The kind of its policy snapshots.
+    pub fn policy_snapshot(self) -> &'static str {
+        match self {
+            Self::Cluster => "ClusterSchedulingPolicySnapshot",
+            Self::Namespaced => "SchedulingPolicySnapshot",
+        }
+    }
+
+    /// The kind of its resource snapshots.
+    pub fn resource_snapshot(self) -> &'static str {
+        match self {
+            Self::Cluster => "ClusterResourceSnapshot",
+            Self::Namespaced => "ResourceSnapshot",
+        }
+    }
+
+    /// The kind of its bindings.
+    pub fn binding(self) -> &'static str {
+        match self {
+            Self::Cluster => "ClusterResourceBinding",
+            Self::Namespaced => "ResourceBinding",
+        }
+    }
+}
+
 /// The patience before changes become a new snapshot. Zero in either turns it off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debounce {
@@ -99,13 +133,13 @@ pub fn is_envelope(object: &Value) -> bool {
     crate::works::envelope_type(object).is_some()
 }
 
-struct Stored<'a> {
-    metadata: &'a Metadata,
-    index: u64,
+pub(crate) struct Stored<'a> {
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) index: u64,
 }
 
 impl<'a> Stored<'a> {
-    fn read(metadata: &'a Metadata, label: &'static str) -> Result<Self, SnapshotError> {
+    pub(crate) fn read(metadata: &'a Metadata, label: &'static str) -> Result<Self, SnapshotError> {
         let index = metadata.label(label).and_then(|text| text.parse().ok());
         let index = index.ok_or_else(|| SnapshotError::Index {
             name: metadata.name.clone(),
@@ -114,13 +148,13 @@ impl<'a> Stored<'a> {
         Ok(Self { metadata, index })
     }
 
-    fn is_latest(&self) -> bool {
+    pub(crate) fn is_latest(&self) -> bool {
         self.metadata.label(names::IS_LATEST) == Some("true")
     }
 }
 
 /// The snapshot that counts: the one that says so, or the last one after a crash.
-fn latest<'s, 'a>(all: &'s [Stored<'a>]) -> Result<Option<&'s Stored<'a>>, SnapshotError> {
+pub(crate) fn latest<'s, 'a>(all: &'s [Stored<'a>]) -> Result<Option<&'s Stored<'a>>, SnapshotError> {
     let claims: Vec<&Stored<'_>> = all.iter().filter(|one| one.is_latest()).collect();
     match claims[..] {
         [] => Ok(all.iter().max_by_key(|one| one.index)),
@@ -138,7 +172,7 @@ fn latest<'s, 'a>(all: &'s [Stored<'a>]) -> Result<Option<&'s Stored<'a>>, Snaps
 }
 
 /// The snapshots whose index is too old when a new one is made.
-fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
+pub(crate) fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())
         .unwrap_or(HISTORY)
@@ -255,11 +289,7 @@ fn resource_snapshots(
         .map(|(place, chunk)| {
             let sub = place.checked_sub(1);
             let name = names::resource_snapshot(&placement.metadata.name, index, sub);
-            let kind = match scope {
-                Scope::Cluster => "ClusterResourceSnapshot",
-                Scope::Namespaced => "ResourceSnapshot",
-            };
-            let mut object = owned(placement, scope, kind, &name);
+            let mut object = owned(placement, scope, scope.resource_snapshot(), &name);
             let metadata = &mut object["metadata"];
             metadata["labels"][names::RESOURCE_INDEX] = index.to_string().into();
             if let Some(annotations) = master.take() {
@@ -321,12 +351,8 @@ pub fn plan_policy(
             .map_or(0, |newest| newest + 1);
     }
     plan.delete = surplus(&all, placement.spec.revision_history_limit);
-    let kind = match scope {
-        Scope::Cluster => "ClusterSchedulingPolicySnapshot",
-        Scope::Namespaced => "SchedulingPolicySnapshot",
-    };
     let name = names::policy_snapshot(&placement.metadata.name, plan.index);
-    let mut object = owned(placement, scope, kind, &name);
+    let mut object = owned(placement, scope, scope.policy_snapshot(), &name);
     let labels = &mut object["metadata"]["labels"];
     labels[names::POLICY_INDEX] = plan.index.to_string().into();
     labels[names::IS_LATEST] = "true".into();
@@ -346,12 +372,8 @@ pub fn plan_policy(
 }
 
 /// An object that belongs to a placement.
-fn owned(placement: &Placement, scope: Scope, kind: &str, name: &str) -> Value {
+pub(crate) fn owned(placement: &Placement, scope: Scope, kind: &str, name: &str) -> Value {
     let owner = &placement.metadata;
-    let owner_kind = match scope {
-        Scope::Cluster => "ClusterResourcePlacement",
-        Scope::Namespaced => "ResourcePlacement",
-    };
     let api_version = format!("{PLACEMENT_GROUP}/{STORED_VERSION}");
     let mut object = json!({
         "apiVersion": api_version,
@@ -360,7 +382,7 @@ fn owned(placement: &Placement, scope: Scope, kind: &str, name: &str) -> Value {
             "name": name,
             "labels": {names::PARENT_PLACEMENT: owner.name},
             "ownerReferences": [{
-                "apiVersion": api_version, "kind": owner_kind, "name": owner.name, "uid": owner.uid,
+                "apiVersion": api_version, "kind": scope.placement(), "name": owner.name, "uid": owner.uid,
                 "controller": true, "blockOwnerDeletion": true,
             }],
         },
@@ -372,7 +394,7 @@ fn owned(placement: &Placement, scope: Scope, kind: &str, name: &str) -> Value {
 }
 
 /// The bytes of a text as JSON has them.
-fn encode_base64(text: &str) -> String {
+pub(crate) fn encode_base64(text: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(text)
 }

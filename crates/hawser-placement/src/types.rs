@@ -38,6 +38,7 @@ pub struct Metadata {
     pub name: String,
     pub namespace: Option<String>,
     pub uid: Option<String>,
+    pub resource_version: Option<String>,
     pub generation: i64,
     pub creation_timestamp: Option<String>,
     pub deletion_timestamp: Option<String>,

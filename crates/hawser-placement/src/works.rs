@@ -244,7 +244,7 @@ fn work(request: &WorksRequest<'_>, name: &str, manifests: Vec<Value>) -> Value 
 }
 
 /// The hash of a list of snapshots; the original's empty list is null.
-fn list_hash<T: serde::Serialize>(list: &[T]) -> String {
+pub(crate) fn list_hash<T: serde::Serialize>(list: &[T]) -> String {
     hash_of(&(!list.is_empty()).then_some(list))
 }
 

@@ -18,12 +18,13 @@ impl Hub for World {
         }
     }
 
-    fn objects(&self, kind: &Gvk, namespace: Option<&str>) -> Option<Vec<&Value>> {
+    fn objects(&self, kind: &Gvk, namespace: Option<&str>) -> Option<Vec<Arc<Object>>> {
         let objects = self.0.iter().filter(|one| {
             one["apiVersion"] == kind.api_version()
                 && one["kind"] == *kind.kind
                 && namespace.is_none_or(|namespace| one["metadata"]["namespace"] == *namespace)
         });
+        let objects = objects.map(|one| Arc::new(Object::new(one.clone()).unwrap()));
         (kind.kind != "Secret").then(|| objects.collect())
     }
 
@@ -88,7 +89,7 @@ fn selected(namespace: Option<&str>, selectors: Value) -> Result<Vec<String>, St
     assert!(found.iter().all(|one| one["metadata"].get("uid").is_none()));
     Ok(found
         .iter()
-        .map(|one| format!("{} {}", one["kind"].as_str().unwrap(), name(one)))
+        .map(|one| format!("{} {}", one["kind"].as_str().unwrap(), one["metadata"]["name"].as_str().unwrap()))
         .collect())
 }
 

@@ -1,0 +1,144 @@
+//! What the hub writes next, from what it knows: for a placement, a member, an override.
+//!
+//! Each decision is a function from a view to the requests that may be sent now. They are sent, their answers enter the
+//! view, and the function is asked again until it returns nothing. Every round could be the first after a restart.
+//!
+//! | module | decides about |
+//! |---|---|
+//! | [`placement`] | snapshots, bindings and the status of a placement, in the order of a rollout |
+//! | [`bindings`] | the Works and the status of a binding |
+//! | [`members`] | joining and leaving of a member, and its status |
+//! | [`overrides`] | the snapshots of an override |
+
+use serde_json::{Value, json};
+
+use crate::types::Metadata;
+
+pub mod bindings;
+pub mod members;
+pub mod overrides;
+pub mod placement;
+
+/// An object by its kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub kind: &'static str,
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+impl Place {
+    pub fn of(kind: &'static str, metadata: &Metadata) -> Self {
+        Self {
+            kind,
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+        }
+    }
+}
+
+/// A request of the hub.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HubWrite {
+    Create(Value),
+    /// A merge patch.
+    Patch {
+        place: Place,
+        patch: Value,
+    },
+    /// The status as a whole.
+    Status {
+        place: Place,
+        status: Value,
+    },
+    /// A deletion of this incarnation.
+    Delete {
+        place: Place,
+        uid: String,
+    },
+}
+
+impl HubWrite {
+    /// A merge patch of this incarnation, whatever else has changed of it.
+    pub fn patch(kind: &'static str, metadata: &Metadata, mut patch: Value) -> Self {
+        if let Some(uid) = &metadata.uid {
+            patch["metadata"]["uid"] = uid.as_str().into();
+        }
+        Self::Patch {
+            place: Place::of(kind, metadata),
+            patch,
+        }
+    }
+
+    /// A merge patch of the object as it is known.
+    pub fn patch_known(kind: &'static str, metadata: &Metadata, mut patch: Value) -> Self {
+        if let Some(version) = &metadata.resource_version {
+            patch["metadata"]["resourceVersion"] = version.as_str().into();
+        }
+        Self::patch(kind, metadata, patch)
+    }
+
+    pub fn delete(kind: &'static str, metadata: &Metadata) -> Self {
+        Self::Delete {
+            place: Place::of(kind, metadata),
+            uid: metadata.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Adds finalizers; `None` if the object has all of them.
+    pub fn add_finalizers(
+        kind: &'static str,
+        metadata: &Metadata,
+        wanted: &[&str],
+    ) -> Option<Self> {
+        let mut finalizers: Vec<&str> = metadata.finalizers.iter().map(String::as_str).collect();
+        let known = finalizers.len();
+        for one in wanted {
+            if !finalizers.contains(one) {
+                finalizers.push(one);
+            }
+        }
+        (finalizers.len() > known).then(|| Self::finalizers(kind, metadata, &finalizers))
+    }
+
+    /// Removes finalizers; `None` if the object has none of them.
+    pub fn remove_finalizers(
+        kind: &'static str,
+        metadata: &Metadata,
+        gone: &[&str],
+    ) -> Option<Self> {
+        let all = metadata.finalizers.iter().map(String::as_str);
+        let kept: Vec<&str> = all.filter(|one| !gone.contains(one)).collect();
+        let is_there = kept.len() < metadata.finalizers.len();
+        is_there.then(|| Self::finalizers(kind, metadata, &kept))
+    }
+
+    fn finalizers(kind: &'static str, metadata: &Metadata, finalizers: &[&str]) -> Self {
+        Self::patch_known(
+            kind,
+            metadata,
+            json!({"metadata": {"finalizers": finalizers}}),
+        )
+    }
+}
+
+/// Requests in stages: those of a stage are sent together, those of the next one after all of them succeeded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages(Vec<Vec<HubWrite>>);
+
+impl Stages {
+    pub fn push(&mut self, writes: impl IntoIterator<Item = HubWrite>) {
+        let writes: Vec<HubWrite> = writes.into_iter().collect();
+        if !writes.is_empty() {
+            self.0.push(writes);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn into_stages(self) -> impl Iterator<Item = Vec<HubWrite>> {
+        self.0.into_iter()
+    }
+}

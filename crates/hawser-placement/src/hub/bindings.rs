@@ -1,0 +1,295 @@
+//! The Works of a binding, and what the binding says of them.
+
+use serde_json::{Value, json};
+
+use super::placement::PlacementView;
+use super::{HubWrite, Place, Stages};
+use crate::names;
+use crate::overrides::Overrides;
+use crate::status::works::{Pass, conditions, problems};
+use crate::types::binding::{Binding, BindingState, BindingStatus, ResourceSnapshot};
+use crate::types::placement::Placement;
+use crate::types::work::Work;
+use crate::types::{Condition, Truth, condition};
+use crate::works::{WorksError, WorksPlan, WorksRequest, generate, list_hash, plan};
+
+const KIND: &str = "Work";
+
+/// What is to become of the Works of a binding.
+#[derive(Debug)]
+pub(super) struct BindingWorks<'a> {
+    pub(super) works: Vec<&'a Work>,
+    pub(super) plan: WorksPlan,
+    pub(super) pass: Pass,
+}
+
+/// The Works of a binding.
+pub(super) fn works_of<'a>(view: &PlacementView<'a>, binding: &Binding) -> Vec<&'a Work> {
+    let namespace = names::member_namespace(&binding.spec.target_cluster);
+    let of = view.works.iter().filter(|work| {
+        work.metadata.namespace.as_deref() == Some(&*namespace)
+            && work.metadata.label(names::PARENT_BINDING) == Some(&*binding.metadata.name)
+    });
+    of.collect()
+}
+
+/// Lets the Works of a binding in deletion go, then the binding.
+pub(super) fn release(view: &PlacementView<'_>, binding: &Binding, stages: &mut Stages) {
+    let works = works_of(view, binding);
+    if works.is_empty() {
+        stages.push(HubWrite::remove_finalizers(
+            view.scope.binding(),
+            &binding.metadata,
+            &[names::WORK_FINALIZER],
+        ));
+    } else {
+        let alive = works.into_iter().filter(|work| !work.metadata.in_deletion());
+        stages.push(alive.map(|work| HubWrite::delete(KIND, &work.metadata)));
+    }
+}
+
+/// Compares the Works that a binding has with those that it is to have. `None` if it is to have none yet.
+pub(super) fn compare<'a>(
+    view: &PlacementView<'a>,
+    placement: &Placement,
+    binding: &Binding,
+) -> Option<BindingWorks<'a>> {
+    if binding.metadata.in_deletion() || binding.spec.state == BindingState::Scheduled {
+        return None;
+    }
+    let cluster = view
+        .clusters
+        .iter()
+        .find(|one| one.metadata.name == binding.spec.target_cluster)?;
+    let works = works_of(view, binding);
+    let of = |plan, pass| {
+        Some(BindingWorks {
+            works: works.clone(),
+            plan,
+            pass,
+        })
+    };
+    if let Some(cause) = view.failures.get(&binding.metadata.name) {
+        return of(WorksPlan::default(), Pass::SyncFailed(cause.clone()));
+    }
+    if are_current(view.snapshots, placement, binding, &works) {
+        return of(WorksPlan::default(), Pass::Unchanged);
+    }
+    let overrides =
+        match Overrides::listed(&binding.spec, view.cluster_overrides, view.overrides) {
+            Ok(overrides) => overrides,
+            Err(error) => {
+                return of(WorksPlan::default(), Pass::OverrideFailed(error.to_string()));
+            }
+        };
+    let wanted = generate(&WorksRequest {
+        placement: &placement.metadata,
+        spec: &placement.spec,
+        binding,
+        cluster,
+        snapshots: view.snapshots,
+        overrides: &overrides,
+    });
+    match wanted {
+        Ok(wanted) => {
+            let existing: Vec<Value> = works.iter().map(|work| json!(work)).collect();
+            of(plan(&existing, wanted), Pass::Unchanged)
+        }
+        // What was made of a snapshot stays when the snapshot is no longer kept.
+        Err(WorksError::NoMaster(name))
+            if !works.is_empty()
+                && works
+                    .iter()
+                    .all(|one| one.metadata.annotation(names::PARENT_SNAPSHOT) == Some(&*name)) =>
+        {
+            of(WorksPlan::default(), Pass::Unchanged)
+        }
+        Err(WorksError::Override(error)) => {
+            of(WorksPlan::default(), Pass::OverrideFailed(error.to_string()))
+        }
+        Err(error) => of(WorksPlan::default(), Pass::SyncFailed(error.to_string())),
+    }
+}
+
+/// Whether all Works are there and carry the right marks, so that nothing has to be generated to find out.
+fn are_current(
+    snapshots: &[ResourceSnapshot],
+    placement: &Placement,
+    binding: &Binding,
+    works: &[&Work],
+) -> bool {
+    let spec = &binding.spec;
+    let master = snapshots
+        .iter()
+        .find(|one| one.metadata.name == spec.resource_snapshot_name);
+    let Some(master) = master else {
+        return false;
+    };
+    let number = |key: &str| -> usize {
+        let text = master.metadata.annotation(key);
+        text.and_then(|text| text.parse().ok()).unwrap_or_default()
+    };
+    let marks = [
+        (names::PARENT_SNAPSHOT, spec.resource_snapshot_name.clone()),
+        (
+            names::CLUSTER_OVERRIDES_HASH,
+            list_hash(&spec.cluster_resource_override_snapshots),
+        ),
+        (
+            names::RESOURCE_OVERRIDES_HASH,
+            list_hash(&spec.resource_override_snapshots),
+        ),
+    ];
+    works.len() == number(names::NUMBER_OF_SNAPSHOTS) + number(names::NUMBER_OF_ENVELOPES)
+        && works.iter().all(|work| {
+            !work.metadata.in_deletion()
+                && work.spec.apply_strategy == spec.apply_strategy
+                && work.spec.report_back_strategy == placement.spec.strategy.report_back_strategy
+                && marks
+                    .iter()
+                    .all(|(key, value)| work.metadata.annotation(key) == Some(value))
+        })
+}
+
+/// The requests for the Works of a binding.
+pub(super) fn write(of: BindingWorks<'_>, all: &mut WorkWrites) {
+    all.create
+        .extend(of.plan.create.into_iter().map(HubWrite::Create));
+    for work in of.plan.update {
+        let name = work["metadata"]["name"].as_str();
+        let old = of.works.iter().find(|one| Some(&*one.metadata.name) == name);
+        // One in deletion is made anew when it is gone.
+        if let Some(old) = old.filter(|old| !old.metadata.in_deletion()) {
+            all.create.push(update(old, work));
+        }
+    }
+    for name in of.plan.delete {
+        let old = of.works.iter().find(|one| one.metadata.name == name);
+        let old = old.filter(|old| !old.metadata.in_deletion());
+        all.delete
+            .extend(old.map(|old| HubWrite::delete(KIND, &old.metadata)));
+    }
+}
+
+/// Writes of Works: new content first, so that nothing leaves a member that moves from one Work to another.
+#[derive(Default)]
+pub(super) struct WorkWrites {
+    pub(super) create: Vec<HubWrite>,
+    pub(super) delete: Vec<HubWrite>,
+}
+
+/// A patch that turns a Work into another one. Its status, which the member writes, is not in the way.
+fn update(old: &Work, mut wanted: Value) -> HubWrite {
+    let mut spec = wanted["spec"].take();
+    for (field, known) in [
+        ("applyStrategy", json!(old.spec.apply_strategy)),
+        ("reportBackStrategy", json!(old.spec.report_back_strategy)),
+    ] {
+        complete(&mut spec[field], &known);
+    }
+    let metadata = &wanted["metadata"];
+    let patch = json!({
+        "metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]},
+        "spec": spec,
+    });
+    HubWrite::patch(KIND, &old.metadata, patch)
+}
+
+/// Adds nulls for the fields that a merge patch is to remove.
+pub(super) fn complete(wanted: &mut Value, old: &Value) {
+    if let (Value::Object(wanted), Value::Object(old)) = (wanted, old) {
+        for (field, known) in old {
+            complete(wanted.entry(field).or_insert(Value::Null), known);
+        }
+    }
+}
+
+/// The status of a binding, if it says something else than before.
+pub(super) fn status(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    binding: &Binding,
+    is_held: bool,
+) -> Option<HubWrite> {
+    if binding.metadata.in_deletion() {
+        return None;
+    }
+    let mut all: Vec<Condition> = rollout(view, placement, binding, is_held).into_iter().collect();
+    let mut status = BindingStatus::default();
+    if let Some(of) = compare(view, placement, binding) {
+        // Nothing is told of Works before the rollout has said what they are to be.
+        let is_told = binding.spec.state == BindingState::Unscheduled
+            || all
+                .iter()
+                .any(|one| one.is_fresh(binding.metadata.generation));
+        if !is_told {
+            return None;
+        }
+        let works: Vec<Work> = of.works.into_iter().cloned().collect();
+        let reports_diff = binding.spec.apply_strategy.as_ref().is_some_and(|strategy| {
+            strategy.type_ == crate::types::placement::ApplyStrategyType::ReportDiff
+        });
+        all.extend(conditions(
+            binding,
+            &of.pass,
+            &works,
+            reports_diff,
+            view.time,
+        ));
+        let found = problems(&works);
+        status.failed_placements = found.failed;
+        status.drifted_placements = found.drifted;
+        status.diffed_placements = found.diffed;
+    }
+    crate::status::settle(&mut all, &binding.status.conditions);
+    status.conditions = all;
+    let old = &binding.status;
+    let is_same = status.conditions.len() == old.conditions.len()
+        && status
+            .conditions
+            .iter()
+            .zip(&old.conditions)
+            .all(|(a, b)| a.says_the_same(b) && (a.status == Truth::True || a.message == b.message))
+        && status.failed_placements == old.failed_placements
+        && status.drifted_placements == old.drifted_placements
+        && status.diffed_placements == old.diffed_placements;
+    (!is_same).then(|| HubWrite::Status {
+        place: Place::of(view.scope.binding(), &binding.metadata),
+        status: json!(status),
+    })
+}
+
+/// What the rollout says of a binding. Under an external one, whoever rolls out says it.
+fn rollout(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    binding: &Binding,
+    is_held: bool,
+) -> Option<Condition> {
+    let known = condition(&binding.status.conditions, "RolloutStarted").cloned();
+    let is_bound = binding.spec.state == BindingState::Bound;
+    if placement.spec.is_external() || !(is_held || is_bound) {
+        return known;
+    }
+    let (status, reason, message) = if is_held {
+        (
+            Truth::False,
+            "RolloutNotStartedYet",
+            "The rollout strategy does not let the latest resources go to this cluster yet",
+        )
+    } else {
+        (
+            Truth::True,
+            "RolloutStarted",
+            "Detected the new changes on the resources and started the rollout process",
+        )
+    };
+    Some(Condition {
+        type_: "RolloutStarted".to_owned(),
+        status,
+        observed_generation: binding.metadata.generation,
+        last_transition_time: view.time.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    })
+}

@@ -1,0 +1,636 @@
+//! What is written next for a placement. The steps follow each other: finalizers, policy snapshot, schedule, resource
+//! snapshot, rollout, Works, status of bindings, status of the placement. A round writes for the first step that has
+//! anything to write.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::bindings::{self, WorkWrites};
+use super::{HubWrite, Place, Stages};
+use crate::names;
+use crate::overrides::{OverrideError, Overrides};
+use crate::rollout::{self, Desired, LimitError, RolloutPlan};
+use crate::scheduler::{self, ScheduleError, Windows};
+use crate::selection::SelectionError;
+use crate::snapshots::{
+    Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
+};
+use crate::status::{StatusRequest, build, events, invalid_selectors};
+use crate::types::binding::{
+    Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
+};
+use crate::types::cluster::MemberCluster;
+use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
+use crate::types::placement::{Placement, PlacementStatus, ResourceIdentifier};
+use crate::types::policy::PlacementType;
+use crate::types::work::Work;
+use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth, condition};
+use crate::works::{envelope_type, unpack};
+
+/// When selectors that cannot be followed are tried again, if nothing happens before.
+const INVALID_FOR: SignedDuration = SignedDuration::from_mins(30);
+
+/// The settings of the hub that decisions depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct HubPolicy {
+    pub debounce: Debounce,
+    pub windows: Windows,
+}
+
+/// What is known of a placement and of everything that it depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementView<'a> {
+    pub scope: Scope,
+    /// `None` if it is gone.
+    pub placement: Option<&'a Placement>,
+    pub policies: &'a [PolicySnapshot],
+    pub snapshots: &'a [ResourceSnapshot],
+    pub bindings: &'a [Binding],
+    pub works: &'a [Work],
+    pub clusters: &'a [MemberCluster],
+    pub cluster_overrides: &'a [ClusterResourceOverrideSnapshot],
+    pub overrides: &'a [ResourceOverrideSnapshot],
+    pub selected: &'a Result<Vec<Value>, SelectionError>,
+    /// Why Works could not be written in this pass, by the binding.
+    pub failures: &'a BTreeMap<String, String>,
+    pub policy: HubPolicy,
+    pub now: Timestamp,
+    /// The time as it stands in conditions.
+    pub time: &'a str,
+}
+
+/// What is written now, and when something may be to be written if nothing happens.
+#[derive(Debug, Default)]
+pub struct HubRound {
+    pub stages: Stages,
+    pub wait: Option<SignedDuration>,
+    /// Events about the placement, once its status is written: reason and message.
+    pub events: Vec<(&'static str, &'static str)>,
+    /// Overrides that cannot be followed, and the like: what goes on without them.
+    pub problem: Option<String>,
+}
+
+/// Why nothing can be decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecideError {
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+/// Decides about a placement.
+pub fn decide(view: &PlacementView<'_>) -> Result<HubRound, DecideError> {
+    let mut round = HubRound::default();
+    let leaving = view.bindings.iter();
+    let leaving = leaving.filter(|binding| binding.metadata.in_deletion());
+    for binding in leaving {
+        bindings::release(view, binding, &mut round.stages);
+    }
+    let Some(placement) = view.placement else {
+        round.stages.push(view.bindings.iter().filter_map(|binding| release(view, binding)));
+        return Ok(round);
+    };
+    if placement.metadata.in_deletion() {
+        delete(view, placement, &mut round);
+        return Ok(round);
+    }
+    let steps = [policy, schedule, resources, roll_out, works];
+    for step in steps {
+        if !round.stages.is_empty() {
+            return Ok(round);
+        }
+        step(view, placement, &mut round)?;
+    }
+    if round.stages.is_empty() {
+        statuses(view, placement, &mut round)?;
+    }
+    Ok(round)
+}
+
+/// Lets a binding in deletion go, as far as the scheduler is concerned.
+fn release(view: &PlacementView<'_>, binding: &Binding) -> Option<HubWrite> {
+    let finalizers = &[names::BINDING_FINALIZER];
+    let metadata = &binding.metadata;
+    let patch = || HubWrite::remove_finalizers(view.scope.binding(), metadata, finalizers);
+    metadata.in_deletion().then(patch).flatten()
+}
+
+fn delete(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound) {
+    let alive = |metadata: &Metadata| !metadata.in_deletion();
+    let scope = view.scope;
+    let bindings = view.bindings.iter().filter_map(|one| {
+        if alive(&one.metadata) {
+            Some(HubWrite::delete(scope.binding(), &one.metadata))
+        } else {
+            release(view, one)
+        }
+    });
+    let policies = view.policies.iter().map(|one| &one.metadata);
+    let policies = policies.filter(|metadata| alive(metadata));
+    let resources = view.snapshots.iter().map(|one| &one.metadata);
+    let resources = resources.filter(|metadata| alive(metadata));
+    round.stages.push(
+        bindings
+            .chain(policies.map(|one| HubWrite::delete(scope.policy_snapshot(), one)))
+            .chain(resources.map(|one| HubWrite::delete(scope.resource_snapshot(), one))),
+    );
+    let finalizers = [names::PLACEMENT_FINALIZER, names::SCHEDULER_FINALIZER];
+    let gone = HubWrite::remove_finalizers(scope.placement(), &placement.metadata, &finalizers);
+    if gone.is_some() {
+        round.events.push((
+            "PlacementCleanupFinalizerRemoved",
+            "The snapshots and bindings of the placement are removed",
+        ));
+    }
+    round.stages.push(gone);
+}
+
+/// The error of the user for which nothing new is placed.
+fn refusal<'a>(view: &PlacementView<'a>) -> Option<&'a SelectionError> {
+    let error = view.selected.as_ref().err();
+    error.filter(|error| !error.is_transient())
+}
+
+fn policy(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    round.stages.push(HubWrite::add_finalizers(
+        view.scope.placement(),
+        &placement.metadata,
+        &[names::PLACEMENT_FINALIZER, names::SCHEDULER_FINALIZER],
+    ));
+    if refusal(view).is_none() {
+        let plan = plan_policy(placement, view.scope, view.policies)?;
+        let all = view.policies.iter().map(|one| &one.metadata);
+        snapshots(view.scope.policy_snapshot(), plan, all, round);
+    }
+    Ok(())
+}
+
+fn resources(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    // Under an external rollout, an update run takes the snapshots.
+    if let (Ok(selected), false) = (view.selected, placement.spec.is_external()) {
+        let (debounce, stored) = (view.policy.debounce, view.snapshots);
+        let plan = plan_resources(
+            placement,
+            view.scope,
+            stored,
+            selected.clone(),
+            debounce,
+            view.now,
+        )?;
+        if let Some(until) = plan.wait_until {
+            wait(round, until.duration_since(view.now));
+        }
+        let all = stored.iter().map(|one| &one.metadata);
+        snapshots(view.scope.resource_snapshot(), plan, all, round);
+    }
+    Ok(())
+}
+
+fn wait(round: &mut HubRound, wait: SignedDuration) {
+    round.wait = Some(round.wait.map_or(wait, |least| least.min(wait)));
+}
+
+/// The requests of a plan of snapshots.
+fn snapshots<'a>(
+    kind: &'static str,
+    plan: SnapshotPlan,
+    all: impl Iterator<Item = &'a Metadata> + Clone,
+    round: &mut HubRound,
+) {
+    let find = |name: &String| all.clone().find(|one| one.name == *name);
+    let mark = |name: Option<String>, is_latest: bool| {
+        let metadata = name.as_ref().and_then(find)?;
+        let labels = json!({names::IS_LATEST: is_latest.to_string()});
+        let patch = json!({"metadata": {"labels": labels}});
+        Some(HubWrite::patch_known(kind, metadata, patch))
+    };
+    round.stages.push(mark(plan.restore, true));
+    round.stages.push(mark(plan.retire, false));
+    round.stages.push(plan.annotate.and_then(|annotated| {
+        let metadata = find(&annotated.name)?;
+        let annotations = annotated.annotations.into_iter();
+        let annotations: BTreeMap<&str, String> = annotations.collect();
+        let patch = json!({"metadata": {"annotations": annotations}});
+        Some(HubWrite::patch_known(kind, metadata, patch))
+    }));
+    let gone = plan.delete.iter().filter_map(find);
+    round
+        .stages
+        .push(gone.map(|metadata| HubWrite::delete(kind, metadata)));
+    let mut new = plan.create.into_iter();
+    round.stages.push(new.next().map(HubWrite::Create));
+    round.stages.push(new.map(HubWrite::Create));
+}
+
+fn is_latest(metadata: &Metadata) -> bool {
+    metadata.label(names::IS_LATEST) == Some("true")
+}
+
+/// The latest policy snapshot.
+fn latest_policy<'a>(view: &PlacementView<'a>) -> Option<&'a PolicySnapshot> {
+    view.policies.iter().find(|one| is_latest(&one.metadata))
+}
+
+/// The master of the latest resource snapshot.
+fn latest_master<'a>(view: &PlacementView<'a>) -> Option<&'a ResourceSnapshot> {
+    view.snapshots.iter().find(|one| is_latest(&one.metadata))
+}
+
+fn schedule(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    let Some(policy) = latest_policy(view) else {
+        return Ok(());
+    };
+    let number = policy.metadata.annotation(names::NUMBER_OF_CLUSTERS);
+    let plan = scheduler::schedule(&scheduler::Request {
+        policy: policy.spec.policy.as_ref(),
+        policy_snapshot: &policy.metadata.name,
+        number_of_clusters: number.and_then(|number| number.parse().ok()),
+        namespace: placement.metadata.namespace.as_deref(),
+        clusters: view.clusters,
+        bindings: view.bindings,
+        now: view.now,
+        windows: view.policy.windows,
+    })?;
+    let kind = view.scope.binding();
+    let find = |name: &str| {
+        let found = view.bindings.iter().find(|one| one.metadata.name == name);
+        found.map(|found| &found.metadata)
+    };
+    let released = view.bindings.iter();
+    let released = released.filter_map(|binding| release(view, binding));
+    let released: Vec<HubWrite> = released.collect();
+    let created = plan.create.iter();
+    let created = created.map(|decision| new_binding(view, placement, policy, decision));
+    round.stages.push(released.into_iter().chain(created));
+    round.stages.push(plan.change.iter().filter_map(|changed| {
+        let patch = json!({
+            "metadata": {"annotations": {names::PREVIOUS_STATE: null}},
+            "spec": {
+                "state": changed.state.as_str(),
+                "schedulingPolicySnapshotName": policy.metadata.name,
+                "clusterDecision": changed.decision,
+            },
+        });
+        Some(HubWrite::patch_known(kind, find(&changed.name)?, patch))
+    }));
+    round.stages.push(plan.unschedule.iter().filter_map(|one| {
+        let metadata = find(&one.name)?;
+        let others = metadata.annotations.keys().map(|key| (&**key, Value::Null));
+        let mut annotations: BTreeMap<&str, Value> = others.collect();
+        annotations.insert(names::PREVIOUS_STATE, one.previous.as_str().into());
+        let patch = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"state": BindingState::Unscheduled.as_str()},
+        });
+        Some(HubWrite::patch_known(kind, metadata, patch))
+    }));
+    let is_changed = !round.stages.is_empty();
+    let status = schedule_status(view, policy, &plan);
+    let is_known = says_the_same(&status, &policy.status)
+        // A policy that is fulfilled is not evaluated again; what was said of other clusters stays.
+        || (!is_changed && plan.fulfilled && says_the_same_of_selected(&status, policy));
+    round.stages.push((!is_known).then(|| HubWrite::Status {
+        place: Place::of(view.scope.policy_snapshot(), &policy.metadata),
+        status: json!(status),
+    }));
+    Ok(())
+}
+
+/// A binding that does not exist yet. Its name follows from the bindings that the cluster has, so that it is not made
+/// twice when an answer is lost, and the next one has another name.
+fn new_binding(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    policy: &PolicySnapshot,
+    decision: &ClusterDecision,
+) -> HubWrite {
+    let cluster = &decision.cluster_name;
+    let others = view.bindings.iter().filter(|one| one.spec.target_cluster == *cluster);
+    let others: Vec<&Option<String>> = others.map(|one| &one.metadata.uid).collect();
+    let digest = Sha256::digest(json!([placement.metadata.uid, cluster, others]).to_string());
+    let unique = crate::hash::hex_digits(&digest[..4]);
+    let mut object = json!({
+        "apiVersion": format!("{PLACEMENT_GROUP}/{STORED_VERSION}"),
+        "kind": view.scope.binding(),
+        "metadata": {
+            "name": names::binding(&placement.metadata.name, cluster, &unique),
+            "labels": {names::PARENT_PLACEMENT: placement.metadata.name},
+            "finalizers": [names::BINDING_FINALIZER, names::WORK_FINALIZER],
+        },
+        "spec": {
+            "state": BindingState::Scheduled.as_str(),
+            "resourceSnapshotName": "",
+            "schedulingPolicySnapshotName": policy.metadata.name,
+            "targetCluster": cluster,
+            "clusterDecision": decision,
+        },
+    });
+    if let Some(namespace) = &placement.metadata.namespace {
+        object["metadata"]["namespace"] = namespace.as_str().into();
+    }
+    HubWrite::Create(object)
+}
+
+fn schedule_status(
+    view: &PlacementView<'_>,
+    policy: &PolicySnapshot,
+    plan: &scheduler::Plan,
+) -> PolicySnapshotStatus {
+    let selected = plan.decisions.iter().filter(|one| one.selected).count();
+    let (status, reason, message) = if plan.fulfilled {
+        (
+            Truth::True,
+            "SchedulingPolicyFulfilled",
+            format!(
+                "found all cluster needed as specified by the scheduling policy, found {selected} cluster(s)"
+            ),
+        )
+    } else {
+        (
+            Truth::False,
+            "SchedulingPolicyUnfulfilled",
+            format!(
+                "could not find all the clusters needed as specified by the scheduling policy, found {selected} cluster(s) instead"
+            ),
+        )
+    };
+    let generation = policy.metadata.annotation(names::PLACEMENT_GENERATION);
+    let mut conditions = vec![Condition {
+        type_: "Scheduled".to_owned(),
+        status,
+        observed_generation: policy.metadata.generation,
+        last_transition_time: view.time.to_owned(),
+        reason: reason.to_owned(),
+        message,
+    }];
+    crate::status::settle(&mut conditions, &policy.status.conditions);
+    PolicySnapshotStatus {
+        observed_crp_generation: generation
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
+        conditions,
+        target_clusters: plan.decisions.clone(),
+    }
+}
+
+fn says_the_same(new: &PolicySnapshotStatus, old: &PolicySnapshotStatus) -> bool {
+    new.observed_crp_generation == old.observed_crp_generation
+        && new.target_clusters == old.target_clusters
+        && same_conditions(&new.conditions, &old.conditions)
+}
+
+fn says_the_same_of_selected(new: &PolicySnapshotStatus, policy: &PolicySnapshot) -> bool {
+    let spec = policy.spec.policy.as_ref();
+    let is_pick_n = spec.is_some_and(|spec| spec.placement_type == PlacementType::PickN);
+    let mut old = policy.status.clone();
+    old.target_clusters.retain(|one| one.selected);
+    is_pick_n && says_the_same(new, &old)
+}
+
+fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
+    new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.says_the_same(old))
+}
+
+/// The plan of the rollout; none before there is anything to roll out.
+fn rollout_plan(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+) -> Result<(RolloutPlan, BTreeMap<String, Desired>, Option<OverrideError>), DecideError> {
+    let mut desired = BTreeMap::new();
+    let mut problem = None;
+    if let Some(master) = latest_master(view) {
+        let index = master.metadata.label(names::RESOURCE_INDEX);
+        let group = view.snapshots.iter();
+        let group = group.filter(|one| one.metadata.label(names::RESOURCE_INDEX) == index);
+        let resources: Vec<ResourceIdentifier> = group.flat_map(overridden).collect();
+        let overrides = Overrides::of_placement(
+            &placement.metadata,
+            &resources,
+            view.cluster_overrides,
+            view.overrides,
+        );
+        for binding in view.bindings {
+            let target = &binding.spec.target_cluster;
+            let mut clusters = view.clusters.iter();
+            let Some(cluster) = clusters.find(|one| one.metadata.name == *target) else {
+                continue;
+            };
+            match overrides.of_cluster(cluster) {
+                Ok(overrides) => {
+                    let listed = overrides.names();
+                    let of = Desired {
+                        resource_snapshot: master.metadata.name.clone(),
+                        cluster_overrides: listed.cluster,
+                        overrides: listed.namespaced,
+                    };
+                    desired.insert(binding.metadata.name.clone(), of);
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+    }
+    let plan = rollout::plan(&placement.spec, view.bindings, &desired, view.now)?;
+    Ok((plan, desired, problem))
+}
+
+/// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
+fn overridden(snapshot: &ResourceSnapshot) -> Vec<ResourceIdentifier> {
+    let mut all = Vec::new();
+    for resource in &snapshot.spec.selected_resources {
+        all.push(ResourceIdentifier::of(resource));
+        // An envelope that cannot be read is told of with the Works.
+        let inner = envelope_type(resource).and_then(|kind| unpack(resource, kind).ok());
+        all.extend(inner.iter().flatten().map(ResourceIdentifier::of));
+    }
+    all
+}
+
+fn roll_out(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    let (plan, desired, problem) = rollout_plan(view, placement)?;
+    round.problem = problem.map(|problem| problem.to_string());
+    if let Some(least) = plan.wait {
+        wait(round, least);
+    }
+    let kind = view.scope.binding();
+    let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
+    let strategy = json!(placement.spec.apply_strategy());
+    round.stages.push(plan.set_strategy.iter().filter_map(|name| {
+        let binding = find(name)?;
+        let mut strategy = strategy.clone();
+        bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
+        let patch = json!({"spec": {"applyStrategy": strategy}});
+        Some(HubWrite::patch_known(kind, &binding.metadata, patch))
+    }));
+    let removed = plan.remove.iter().filter_map(find);
+    let removed = removed.map(|one| HubWrite::delete(kind, &one.metadata));
+    let updated = plan.update.iter().filter_map(|name| {
+        let (binding, desired) = (find(name)?, desired.get(name)?);
+        let patch = json!({"spec": {
+            "state": BindingState::Bound.as_str(),
+            "resourceSnapshotName": desired.resource_snapshot,
+            "clusterResourceOverrideSnapshots": desired.cluster_overrides,
+            "resourceOverrideSnapshots": desired.overrides,
+        }});
+        Some(HubWrite::patch_known(kind, &binding.metadata, patch))
+    });
+    round.stages.push(removed.chain(updated));
+    Ok(())
+}
+
+fn works(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    let mut writes = WorkWrites::default();
+    let mut finalizers = Vec::new();
+    for binding in view.bindings {
+        let Some(of) = bindings::compare(view, placement, binding) else {
+            continue;
+        };
+        // No Work exists whose binding could vanish unnoticed.
+        finalizers.extend(HubWrite::add_finalizers(
+            view.scope.binding(),
+            &binding.metadata,
+            &[names::BINDING_FINALIZER, names::WORK_FINALIZER],
+        ));
+        bindings::write(of, &mut writes);
+    }
+    round.stages.push(finalizers);
+    round.stages.push(writes.create);
+    round.stages.push(writes.delete);
+    Ok(())
+}
+
+fn statuses(
+    view: &PlacementView<'_>,
+    placement: &Placement,
+    round: &mut HubRound,
+) -> Result<(), DecideError> {
+    let (plan, ..) = rollout_plan(view, placement)?;
+    round.stages.push(view.bindings.iter().filter_map(|binding| {
+        let is_held = plan.hold.contains(&binding.metadata.name);
+        bindings::status(view, placement, binding, is_held)
+    }));
+    if !round.stages.is_empty() {
+        return Ok(());
+    }
+    let status = placement_status(view, placement);
+    if refusal(view).is_some() {
+        wait(round, INVALID_FOR);
+    }
+    if !is_same(&status, &placement.status) {
+        let mut new = placement.clone();
+        new.status = status;
+        round.events = events(&new, &placement.status.conditions, view.scope);
+        round.stages.push([HubWrite::Status {
+            place: Place::of(view.scope.placement(), &placement.metadata),
+            status: json!(new.status),
+        }]);
+    }
+    Ok(())
+}
+
+fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> PlacementStatus {
+    let mut indices = BTreeMap::new();
+    let mut resources: BTreeMap<String, Vec<ResourceIdentifier>> = BTreeMap::new();
+    let sub = |one: &ResourceSnapshot| -> Option<usize> {
+        let sub = one.metadata.annotation(names::SNAPSHOT_SUBINDEX);
+        sub.and_then(|sub| sub.parse().ok())
+    };
+    let mut sorted: Vec<&ResourceSnapshot> = view.snapshots.iter().collect();
+    sorted.sort_by_key(|one| sub(one));
+    for one in sorted {
+        let index = one.metadata.label(names::RESOURCE_INDEX).unwrap_or_default();
+        if sub(one).is_none() {
+            indices.insert(one.metadata.name.clone(), index.to_owned());
+        }
+        let selected = one.spec.selected_resources.iter();
+        let of = resources.entry(index.to_owned()).or_default();
+        of.extend(selected.map(ResourceIdentifier::of));
+    }
+    let latest = latest_master(view);
+    let latest = latest.and_then(|one| one.metadata.label(names::RESOURCE_INDEX));
+    let request = StatusRequest {
+        placement,
+        scope: view.scope,
+        policy: latest_policy(view),
+        latest_index: latest.unwrap_or_default(),
+        indices: &indices,
+        resources: &resources,
+        bindings: view.bindings,
+        now: view.time,
+    };
+    match refusal(view) {
+        Some(error) => invalid_selectors(&request, &error.to_string()),
+        None => build(&request),
+    }
+}
+
+/// Whether a status says the same, apart from times and messages.
+fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
+    let (ours, theirs) = (&new.placement_statuses, &old.placement_statuses);
+    new.selected_resources == old.selected_resources
+        && new.observed_resource_index == old.observed_resource_index
+        && same_conditions(&new.conditions, &old.conditions)
+        && ours.len() == theirs.len()
+        && ours.iter().zip(theirs).all(|(a, b)| {
+            let mut b = b.clone();
+            let conditions = std::mem::replace(&mut b.conditions, a.conditions.clone());
+            *a == b && same_conditions(&a.conditions, &conditions)
+        })
+}
+
+/// What placements are scheduled by, of a member: they are looked at again when it changes. Heartbeats alone change
+/// nothing.
+pub fn member_traits(member: &MemberCluster, windows: Windows, now: Timestamp) -> Value {
+    let properties = member.status.properties.iter();
+    let properties: BTreeMap<&String, &String> =
+        properties.map(|(name, property)| (name, &property.value)).collect();
+    let usage = &member.status.resource_usage;
+    let agent = member.status.member_agent();
+    let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
+    let heartbeat = agent.and_then(|agent| agent.last_received_heartbeat.as_deref());
+    let heartbeat: Option<Timestamp> = heartbeat.and_then(|time| time.parse().ok());
+    let is_alive =
+        heartbeat.is_some_and(|time| now.duration_since(time) <= windows.heartbeat);
+    let healthy = agent.and_then(|agent| condition(&agent.conditions, "Healthy"));
+    json!([
+        member.metadata.uid,
+        member.metadata.labels,
+        member.metadata.in_deletion(),
+        member.spec.taints,
+        properties,
+        [&usage.capacity, &usage.allocatable, &usage.available],
+        member.status.namespaces,
+        joined.map(|one| one.status),
+        is_alive,
+        healthy.map(|one| one.status),
+        condition(&member.status.conditions, "NamespaceCollectionSucceeded").map(|one| one.status),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

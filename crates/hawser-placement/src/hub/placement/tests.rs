@@ -1,0 +1,420 @@
+//! Decisions over a model of the hub that applies what is written.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{member, now};
+
+const TIME: &str = "2026-01-01T12:00:00Z";
+
+/// The objects of a hub, by kind.
+#[derive(Clone, Default)]
+struct Model {
+    objects: Vec<Value>,
+    members: Vec<MemberCluster>,
+    resources: Vec<Value>,
+    uids: u64,
+    /// What was written, in words.
+    log: Vec<String>,
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    if let (Value::Object(into), Value::Object(patch)) = (&mut *into, patch) {
+        for (key, value) in patch {
+            if value.is_null() {
+                into.remove(key);
+            } else {
+                merge(into.entry(key).or_insert(json!({})), value);
+            }
+        }
+    } else {
+        *into = patch.clone();
+    }
+}
+
+impl Model {
+    fn new(policy: Value) -> Self {
+        let members = ["a", "b", "c"].map(|name| member(name, &json!({"name": name})));
+        let resources = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app"}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "app"},
+                   "data": {"k": "1"}}),
+        ];
+        let placement = json!({
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
+            "metadata": {"name": "p", "uid": "p", "generation": 1},
+            "spec": {
+                "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "app"}],
+                "policy": policy,
+                "strategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 0}},
+            },
+        });
+        Self {
+            objects: vec![placement],
+            members: members.into(),
+            resources,
+            ..Self::default()
+        }
+    }
+
+    fn all<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Vec<T> {
+        let found = self.objects.iter().filter(|one| one["kind"] == kind);
+        found
+            .map(|one| serde_json::from_value(one.clone()).unwrap())
+            .collect()
+    }
+
+    fn place(&mut self, place: &Place) -> usize {
+        let name = |one: &Value| one["metadata"]["name"] == *place.name;
+        let near = |one: &Value| one["metadata"]["namespace"].as_str() == place.namespace.as_deref();
+        let is = |one: &Value| one["kind"] == place.kind && name(one) && near(one);
+        self.objects.iter().position(is).expect("it is there")
+    }
+
+    fn apply(&mut self, write: HubWrite) {
+        match write {
+            HubWrite::Create(mut object) => {
+                self.uids += 1;
+                object["metadata"]["uid"] = self.uids.to_string().into();
+                object["metadata"]["generation"] = 1.into();
+                object["metadata"]["creationTimestamp"] = TIME.into();
+                let name = object["metadata"]["name"].as_str().unwrap();
+                self.log.push(format!("create {} {name}", object["kind"].as_str().unwrap()));
+                self.objects.push(object);
+            }
+            HubWrite::Patch { place, patch } => {
+                self.log.push(format!("patch {} {}", place.kind, place.name));
+                let at = self.place(&place);
+                let before = self.objects[at]["spec"].clone();
+                merge(&mut self.objects[at], &patch);
+                let object = &mut self.objects[at];
+                if object["spec"] != before {
+                    let generation = object["metadata"]["generation"].as_i64().unwrap() + 1;
+                    object["metadata"]["generation"] = generation.into();
+                }
+                self.collect();
+            }
+            HubWrite::Status { place, status } => {
+                self.log.push(format!("status {} {}", place.kind, place.name));
+                let at = self.place(&place);
+                self.objects[at]["status"] = status;
+            }
+            HubWrite::Delete { place, .. } => {
+                self.log.push(format!("delete {} {}", place.kind, place.name));
+                let at = self.place(&place);
+                self.objects[at]["metadata"]["deletionTimestamp"] = TIME.into();
+                self.collect();
+            }
+        }
+    }
+
+    /// Removes what is in deletion and has no finalizer.
+    fn collect(&mut self) {
+        self.objects.retain(|one| {
+            let finalizers = one["metadata"]["finalizers"].as_array();
+            one["metadata"]["deletionTimestamp"].is_null()
+                || finalizers.is_some_and(|all| !all.is_empty())
+        });
+    }
+
+    fn decide(&self) -> HubRound {
+        let placement: Vec<Placement> = self.all("ClusterResourcePlacement");
+        let selected = Ok(self.resources.clone());
+        decide(&PlacementView {
+            scope: Scope::Cluster,
+            placement: placement.first(),
+            policies: &self.all("ClusterSchedulingPolicySnapshot"),
+            snapshots: &self.all("ClusterResourceSnapshot"),
+            bindings: &self.all("ClusterResourceBinding"),
+            works: &self.all("Work"),
+            clusters: &self.members,
+            cluster_overrides: &self.all("ClusterResourceOverrideSnapshot"),
+            overrides: &[],
+            selected: &selected,
+            failures: &BTreeMap::new(),
+            policy: HubPolicy {
+                debounce: Debounce {
+                    minimum_interval: SignedDuration::ZERO,
+                    collection: SignedDuration::ZERO,
+                },
+                windows: Windows::default(),
+            },
+            now: now(),
+            time: TIME,
+        })
+        .unwrap()
+    }
+
+    /// Rounds until nothing is written; returns the reasons of the events.
+    fn settle(&mut self) -> Vec<&'static str> {
+        let mut events = Vec::new();
+        for _ in 0..40 {
+            let round = self.decide();
+            if round.stages.is_empty() {
+                return events;
+            }
+            events.extend(round.events.iter().map(|(reason, _)| *reason));
+            for write in round.stages.into_stages().flatten() {
+                self.apply(write);
+            }
+        }
+        panic!("it never settles: {:#?}", self.log);
+    }
+
+    /// The members report that all Works are applied and available.
+    fn report(&mut self) {
+        for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
+            let generation = work["metadata"]["generation"].clone();
+            let is = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason,
+                "message": "", "observedGeneration": generation, "lastTransitionTime": TIME});
+            work["status"] = json!({"conditions": [
+                is("Applied", "AllManifestsApplied"), is("Available", "AllManifestsAvailable")]});
+        }
+        // Agents let go what is in deletion.
+        for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
+            if !work["metadata"]["deletionTimestamp"].is_null() {
+                work["metadata"]["finalizers"] = json!([]);
+            }
+        }
+        self.collect();
+    }
+
+    /// Settles and reports until neither changes anything.
+    fn come_to_rest(&mut self) {
+        for _ in 0..20 {
+            self.settle();
+            let before = self.objects.clone();
+            self.report();
+            if self.objects == before {
+                return;
+            }
+        }
+        panic!("it never rests: {:#?}", self.log);
+    }
+
+    fn placement(&self) -> Placement {
+        self.all("ClusterResourcePlacement").remove(0)
+    }
+
+    /// Type and status of the placement's conditions.
+    fn conditions(&self) -> Vec<String> {
+        let status = self.placement().status;
+        let said = status.conditions.iter();
+        said.map(|one| {
+            let type_ = one.type_.trim_start_matches("ClusterResourcePlacement");
+            format!("{type_} {:?} {}", one.status, one.reason)
+        })
+        .collect()
+    }
+
+    fn edit(&mut self, patch: &Value) {
+        merge(&mut self.objects[0], patch);
+        let generation = self.objects[0]["metadata"]["generation"].as_i64().unwrap() + 1;
+        self.objects[0]["metadata"]["generation"] = generation.into();
+    }
+
+    fn indices(&self) -> Vec<String> {
+        let all = self.placement().status.placement_statuses;
+        all.into_iter().map(|one| one.observed_resource_index).collect()
+    }
+}
+
+fn everywhere() -> Model {
+    Model::new(json!({"placementType": "PickAll"}))
+}
+
+#[test]
+fn a_placement_comes_to_all_members_and_its_conditions_follow_each_other() {
+    let mut model = everywhere();
+    let events = model.settle();
+    assert_eq!(
+        events,
+        ["PlacementRolloutStarted", "PlacementOverriddenSucceeded", "PlacementWorkSynchronized"]
+    );
+    assert_eq!(
+        model.conditions(),
+        [
+            "Scheduled True SchedulingPolicyFulfilled",
+            "RolloutStarted True RolloutStarted",
+            "Overridden True NoOverrideSpecified",
+            "WorkSynchronized True WorkSynchronized",
+            "Applied False ApplyFailed",
+        ]
+    );
+    assert_eq!(model.all::<Work>("Work").len(), 3);
+    model.report();
+    let events = model.settle();
+    assert_eq!(
+        events,
+        ["PlacementApplied", "PlacementAvailable", "PlacementRolloutCompleted"]
+    );
+    assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
+    let status = model.placement().status;
+    assert_eq!(status.observed_resource_index, "0");
+    assert_eq!(status.selected_resources.len(), 2);
+    assert_eq!(model.indices(), ["0", "0", "0"]);
+}
+
+#[test]
+fn writes_follow_the_order_of_a_rollout() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    model.settle();
+    let kinds = model.log.iter().map(|line| {
+        let mut words = line.split(' ');
+        format!("{} {}", words.next().unwrap(), words.next().unwrap())
+    });
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        [
+            "patch ClusterResourcePlacement",
+            "create ClusterSchedulingPolicySnapshot",
+            "create ClusterResourceBinding",
+            "status ClusterSchedulingPolicySnapshot",
+            "create ClusterResourceSnapshot",
+            "patch ClusterResourceBinding",
+            "patch ClusterResourceBinding",
+            "create Work",
+            "status ClusterResourceBinding",
+            "status ClusterResourcePlacement",
+        ]
+    );
+}
+
+#[test]
+fn a_change_rolls_from_member_to_member() {
+    let mut model = everywhere();
+    model.come_to_rest();
+    model.resources[1]["data"]["k"] = "2".into();
+    model.settle();
+    let mut indices = model.indices();
+    indices.sort();
+    assert_eq!(indices, ["0", "0", "1"], "one may be unavailable");
+    assert_eq!(model.conditions()[1], "RolloutStarted False RolloutNotStartedYet");
+    model.come_to_rest();
+    assert_eq!(model.indices(), ["1", "1", "1"]);
+    assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
+    let works: Vec<Work> = model.all("Work");
+    assert!(
+        works
+            .iter()
+            .all(|one| one.spec.workload.manifests[1]["data"]["k"] == "2")
+    );
+}
+
+#[test]
+fn a_smaller_number_of_clusters_takes_resources_away() {
+    let mut model = Model::new(json!({"placementType": "PickN", "numberOfClusters": 3}));
+    model.come_to_rest();
+    model.edit(&json!({"spec": {"policy": {"numberOfClusters": 1}}}));
+    model.come_to_rest();
+    let works: Vec<Work> = model.all("Work");
+    assert_eq!(works.len(), 1);
+    assert_eq!(works[0].metadata.namespace.as_deref(), Some("fleet-member-c"));
+    assert_eq!(model.all::<PolicySnapshot>("ClusterSchedulingPolicySnapshot").len(), 1);
+}
+
+#[test]
+fn what_cannot_be_selected_withdraws_nothing() {
+    let mut model = everywhere();
+    model.come_to_rest();
+    let placement = model.placement();
+    let selected = Err(SelectionError::Reserved("default".to_owned()));
+    let round = decide(&PlacementView {
+        scope: Scope::Cluster,
+        placement: Some(&placement),
+        policies: &model.all("ClusterSchedulingPolicySnapshot"),
+        snapshots: &model.all("ClusterResourceSnapshot"),
+        bindings: &model.all("ClusterResourceBinding"),
+        works: &model.all("Work"),
+        clusters: &model.members,
+        cluster_overrides: &[],
+        overrides: &[],
+        selected: &selected,
+        failures: &BTreeMap::new(),
+        policy: HubPolicy {
+            debounce: Debounce::default(),
+            windows: Windows::default(),
+        },
+        now: now(),
+        time: TIME,
+    })
+    .unwrap();
+    assert_eq!(round.wait, Some(INVALID_FOR));
+    let writes: Vec<HubWrite> = round.stages.into_stages().flatten().collect();
+    let [HubWrite::Status { status, .. }] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(status["conditions"][0]["reason"], "InvalidResourceSelectors");
+}
+
+#[test]
+fn an_override_changes_the_works_of_the_clusters_that_it_names() {
+    let mut model = everywhere();
+    model.objects.push(json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceOverrideSnapshot",
+        "metadata": {"name": "o-0", "labels": {names::IS_LATEST: "true"}},
+        "spec": {"overrideHash": "", "overrideSpec": {
+            "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "app"}],
+            "policy": {"overrideRules": [{
+                "clusterSelector": {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"name": "b"}}}]},
+                "jsonPatchOverrides": [{"op": "add", "path": "/metadata/labels", "value": {"here": "${MEMBER-CLUSTER-NAME}"}}],
+            }]},
+        }},
+    }));
+    model.come_to_rest();
+    for work in model.all::<Work>("Work") {
+        let label = &work.spec.workload.manifests[0]["metadata"]["labels"]["here"];
+        let is_of_b = work.metadata.namespace.as_deref() == Some("fleet-member-b");
+        assert_eq!(label.as_str(), is_of_b.then_some("b"));
+    }
+    assert_eq!(model.conditions()[2], "Overridden True OverriddenSucceeded");
+    let status = model.placement().status;
+    let of_b = status.placement_statuses.iter().find(|one| one.cluster_name == "b");
+    assert_eq!(of_b.unwrap().applicable_cluster_resource_overrides, ["o-0"]);
+}
+
+#[test]
+fn nothing_is_left_of_a_deleted_placement() {
+    let mut model = everywhere();
+    model.come_to_rest();
+    model.objects[0]["metadata"]["deletionTimestamp"] = TIME.into();
+    let events = model.settle();
+    assert_eq!(events, ["PlacementCleanupFinalizerRemoved"]);
+    // The placement is gone before its members have cleaned up.
+    assert!(model.objects.iter().all(|one| one["kind"] == "Work" || one["kind"] == "ClusterResourceBinding"));
+    model.report();
+    model.settle();
+    assert_eq!(model.objects, Vec::<Value>::new());
+}
+
+#[test]
+fn a_round_that_is_interrupted_after_any_write_comes_to_the_same_end() {
+    let mut whole = everywhere();
+    whole.come_to_rest();
+    let writes = whole.log.len();
+    for stop in 1..writes {
+        let mut model = everywhere();
+        // The first writes, one of each round at a time, as a process makes them that is killed after each.
+        for _ in 0..stop {
+            let Some(write) = model.decide().stages.into_stages().flatten().next() else {
+                break;
+            };
+            model.apply(write);
+        }
+        model.come_to_rest();
+        assert_eq!(model.conditions(), whole.conditions(), "after {stop} writes");
+        assert_eq!(model.all::<Binding>("ClusterResourceBinding").len(), 3);
+        assert_eq!(model.all::<ResourceSnapshot>("ClusterResourceSnapshot").len(), 1);
+    }
+}
+
+#[test]
+fn heartbeats_are_no_reason_to_schedule_again() {
+    let mut one = member("a", &json!({}));
+    let traits = |one: &MemberCluster| member_traits(one, Windows::default(), now());
+    let before = traits(&one);
+    one.status.agent_status[0].last_received_heartbeat = Some("2026-01-01T11:59:59Z".to_owned());
+    assert_eq!(traits(&one), before);
+    one.status.agent_status[0].last_received_heartbeat = Some("2026-01-01T11:00:00Z".to_owned());
+    assert_ne!(traits(&one), before);
+}

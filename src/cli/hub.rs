@@ -1,0 +1,264 @@
+//! `hawser hub`: the hub of a fleet, as KubeFleet's hub agent.
+//!
+//! Knows how the flags are written, which is how Go's flag libraries take them.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use tracing::warn;
+
+use crate::placement::hub::passes::HubRules;
+use crate::placement::hub::process::{self, HubOptions, signed};
+use crate::placement::hub::selectable::SelectionRules;
+use hawser_placement::hub::placement::HubPolicy;
+use hawser_placement::resources::{ApiFilter, ApiPatternError};
+use hawser_placement::scheduler::Windows;
+use hawser_placement::snapshots::Debounce;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use kube_lang::go_text::parse_duration;
+
+use super::service;
+
+/// Flags of the original that mean nothing here: without a value, and with one.
+const SWITCHES: &[&str] = &[
+    "add_dir_header",
+    "alsologtostderr",
+    "enable-admission-policy-manager",
+    "enable-cluster-inventory-apis",
+    "enable-eviction-apis",
+    "enable-guard-rail",
+    "enable-pdbs",
+    "enable-resource-placement",
+    "enable-staged-update-run-apis",
+    "enable-v1beta1-apis",
+    "enable-webhook",
+    "deny-modify-member-cluster-labels",
+    "logtostderr",
+    "one_output",
+    "skip_headers",
+    "skip_log_headers",
+    "use-cert-manager",
+];
+const VALUES: &[&str] = &[
+    "admission-policy-manager-config-file",
+    "cluster-unhealthy-threshold",
+    "concurrent-resource-change-syncs",
+    "hub-api-burst",
+    "log_backtrace_at",
+    "log_dir",
+    "log_file",
+    "log_file_max_size",
+    "max-concurrent-cluster-placement",
+    "max-fleet-size",
+    "rate-limiter-base-delay",
+    "rate-limiter-bucket-size",
+    "rate-limiter-max-delay",
+    "rate-limiter-qps",
+    "resync-period",
+    "stderrthreshold",
+    "vmodule",
+    "webhook-client-connection-type",
+    "webhook-service-name",
+    "whitelisted-users",
+    "work-pending-grace-period",
+];
+
+/// Place resources of a hub cluster on the members of a fleet.
+///
+/// Accepts the flags of KubeFleet's hub agent.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(args_override_self = true)]
+pub(super) struct HubArgs {
+    /// Kubeconfig of the hub cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    kubeconfig: Option<String>,
+
+    /// Work only while holding a Lease, so that several hubs can run
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
+    leader_elect: bool,
+
+    /// Namespace of the Lease
+    #[arg(long, value_name = "NAME", default_value = "kube-system")]
+    leader_election_namespace: String,
+
+    /// Listen address for metrics; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
+    #[arg(allow_hyphen_values = true)]
+    metrics_bind_address: String,
+
+    /// Listen address for probes; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    #[arg(allow_hyphen_values = true)]
+    health_probe_bind_address: String,
+
+    /// Requests a second to the hub; 0 is unlimited
+    #[arg(long, value_name = "NUMBER", default_value = "250")]
+    hub_api_qps: u32,
+
+    /// The least time between two resource snapshots of a placement; changes are collected if this and the next are
+    /// more than 0
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    resource_snapshot_creation_minimum_interval: Duration,
+
+    /// How long changes of resources are collected before they become a snapshot
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    resource_changes_collection_duration: Duration,
+
+    /// How long a member that leaves may take before it is let go
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
+    force_delete_wait_time: Duration,
+
+    /// APIs that are not placed: group, group/version or group/version/Kind,Kind, separated by ;
+    #[arg(long, value_name = "APIS", default_value = "", hide_default_value = true)]
+    skipped_propagating_apis: String,
+
+    /// The only APIs that are placed, written in the same way
+    #[arg(long, value_name = "APIS", default_value = "", hide_default_value = true)]
+    allowed_propagating_apis: String,
+
+    /// Namespaces that are not placed, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    skipped_propagating_namespaces: Vec<String>,
+
+    /// The hub runs workloads of its own: what controllers make of them is not placed
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
+    enable_workload: bool,
+
+    /// Members have joined when the agents of the fleet's networking have joined, too
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
+    networking_agents_enabled: bool,
+
+    /// Log level: 5 and above log debug messages
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: i32,
+
+    /// Log format: JSON or Console
+    #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
+    log_format: LogFormat,
+
+    /// Flags of the original that were taken out of the command line
+    #[arg(long, hide = true)]
+    ignored_flag: Vec<String>,
+}
+
+/// A command line that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+enum HubArgsError {
+    #[error(transparent)]
+    Apis(#[from] ApiPatternError),
+    #[error("--skipped-propagating-apis and --allowed-propagating-apis exclude each other")]
+    Exclusive,
+}
+
+/// Takes the flags that mean nothing here, with their values, out of a command line, and returns them.
+pub(super) fn take(args: &mut Vec<OsString>) -> Vec<String> {
+    let mut taken = Vec::new();
+    let mut at = 2;
+    while at < args.len() && args[at] != "--" {
+        let text = args[at].to_string_lossy().into_owned();
+        let flag = text.split('=').next().unwrap_or_default();
+        let name = flag.trim_start_matches('-');
+        let has_value = VALUES.contains(&name);
+        if !flag.starts_with('-') || !(has_value || SWITCHES.contains(&name)) {
+            at += 1;
+            continue;
+        }
+        taken.push(flag.to_owned());
+        args.remove(at);
+        if has_value && !text.contains('=') && at < args.len() {
+            args.remove(at);
+        }
+    }
+    taken
+}
+
+/// Runs until told to stop, or until nothing can go on.
+pub(super) fn run(mut args: HubArgs) -> ExitCode {
+    let log = LogOptions {
+        format: args.log_format,
+        verbosity: if args.v >= 5 {
+            Verbosity::Debug
+        } else {
+            Verbosity::Info
+        },
+    };
+    let ignored = std::mem::take(&mut args.ignored_flag).join(" ");
+    let options = match options(args) {
+        Ok(options) => options,
+        Err(problem) => return super::fail(&problem),
+    };
+    if let Err(error) = logging::start(log) {
+        return super::fail(&error);
+    }
+    if !ignored.is_empty() {
+        warn!(flags = ignored, "flags of the original that mean nothing here are ignored");
+    }
+    service::run("the hub stopped", |stop| process::run(options, stop))
+}
+
+fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
+    let given = |text: String| Some(text).filter(|text| !text.is_empty());
+    let listens = |text: String| given(text).filter(|text| text != "0");
+    let filter = match (&*args.skipped_propagating_apis, &*args.allowed_propagating_apis) {
+        (skipped, "") => ApiFilter::deny(skipped)?,
+        ("", allowed) => ApiFilter::allow(allowed)?,
+        _ => return Err(HubArgsError::Exclusive),
+    };
+    let namespaces = args.skipped_propagating_namespaces.into_iter();
+    Ok(HubOptions {
+        kubeconfig: args.kubeconfig.and_then(given).map(PathBuf::from),
+        metrics_address: listens(args.metrics_bind_address),
+        health_address: listens(args.health_probe_bind_address),
+        election: args.leader_elect.then_some(args.leader_election_namespace),
+        per_second: NonZeroU32::new(args.hub_api_qps),
+        selection: SelectionRules {
+            filter,
+            skipped_namespaces: namespaces.filter_map(given).collect(),
+            hub_runs_workloads: args.enable_workload,
+        },
+        rules: HubRules {
+            policy: HubPolicy {
+                debounce: Debounce {
+                    minimum_interval: signed(args.resource_snapshot_creation_minimum_interval),
+                    collection: signed(args.resource_changes_collection_duration),
+                },
+                windows: Windows::default(),
+            },
+            force_delete: signed(args.force_delete_wait_time),
+            networking: args.networking_agents_enabled,
+        },
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or("expected a duration such as 0s, 90s or 1m30s")?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_the_original_that_mean_nothing_are_taken_with_their_values() {
+        let line = "hawser hub --enable-webhook=false --max-fleet-size 100 --leader-elect --use-cert-manager \
+                    -add_dir_header --webhook-service-name=x -v 4";
+        let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let taken = take(&mut args);
+        assert_eq!(args, ["hawser", "hub", "--leader-elect", "-v", "4"]);
+        assert_eq!(taken.len(), 5, "{taken:?}");
+    }
+}

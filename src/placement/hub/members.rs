@@ -1,0 +1,241 @@
+//! The work on one member: its foundation, its status, and how it leaves.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use hawser_placement::hub::HubWrite;
+use hawser_placement::hub::members::{
+    Leaving, MemberView, decide, foundation, is_founded, leaving, marks,
+};
+use hawser_placement::names;
+use hawser_placement::types::cluster::{InternalMemberCluster, MemberCluster};
+use hawser_placement::types::work::Work;
+use hawser_placement::types::{Truth, condition};
+use hawser_runtime::cluster::connection::{AskError, Call};
+use hawser_runtime::cluster::queue::Outcome;
+use hawser_runtime::cluster::wire::collection;
+use hawser_sync::{Seen, Store as _};
+
+use super::events::HubKey;
+use super::objects::{self, read};
+use super::passes::{Broken, HubWorld, time};
+
+const KIND: &str = "MemberCluster";
+/// More rounds than any pass over a member needs.
+const ROUNDS: usize = 16;
+
+impl HubWorld {
+    pub(super) async fn member(&self, name: &Arc<str>) -> Result<Outcome, Broken> {
+        let by = HubKey::Member(Arc::clone(name));
+        for _ in 0..ROUNDS {
+            let Some(member) = self.get::<MemberCluster>(KIND, None, name)? else {
+                self.founded.lock().remove(name);
+                return Ok(Outcome::Settled);
+            };
+            let in_deletion = member.metadata.in_deletion();
+            if !in_deletion {
+                if let Some(write) = marks(&member) {
+                    self.send(&by, write).await?;
+                    continue;
+                }
+                self.found(name, &member).await?;
+            } else if !member
+                .metadata
+                .finalizers
+                .iter()
+                .any(|one| one == names::MEMBER_FINALIZER)
+            {
+                return Ok(Outcome::Settled);
+            }
+            let namespace = names::member_namespace(name);
+            let internal: Option<InternalMemberCluster> =
+                self.get("InternalMemberCluster", Some(&namespace), name)?;
+            let now = Timestamp::now();
+            let left = self.patience(&member, now);
+            let view = MemberView {
+                member: &member,
+                internal: internal.as_ref(),
+                now: &time(now),
+                networking: self.rules.networking,
+                is_overdue: left.is_some_and(|left| !left.is_positive()),
+            };
+            if in_deletion && leaving(&view) == Leaving::Done {
+                if view.is_overdue {
+                    warn!(member = &**name, "the member did not leave in time; its Works are let go");
+                }
+                self.let_go(&by, &member).await?;
+                return Ok(Outcome::Settled);
+            }
+            let stages = decide(&view);
+            if stages.is_empty() {
+                return Ok(match left.filter(|_| in_deletion) {
+                    Some(left) => Outcome::Again(left.max(SignedDuration::ZERO).unsigned_abs()),
+                    None => Outcome::Settled,
+                });
+            }
+            for write in stages.into_stages().flatten() {
+                self.tell(&member, &write);
+                self.send(&by, write).await?;
+            }
+        }
+        Err(Broken::Failed("the pass writes in circles".to_owned()))
+    }
+
+    /// How long a member in deletion still has to leave by itself.
+    fn patience(&self, member: &MemberCluster, now: Timestamp) -> Option<SignedDuration> {
+        let since: Timestamp = member.metadata.deletion_timestamp.as_ref()?.parse().ok()?;
+        Some(
+            self.rules
+                .force_delete
+                .saturating_sub(now.duration_since(since)),
+        )
+    }
+
+    /// Events of what is about to be written, and what is counted of it.
+    fn tell(&self, member: &MemberCluster, write: &HubWrite) {
+        let metadata = &member.metadata;
+        match write {
+            HubWrite::Create(_) => self.record(
+                KIND,
+                metadata,
+                "InternalMemberClusterCreated",
+                "Internal member cluster was created",
+            ),
+            HubWrite::Patch { .. } => self.record(
+                KIND,
+                metadata,
+                "InternalMemberClusterSpecUpdated",
+                "Internal member cluster spec was updated",
+            ),
+            HubWrite::Status { status, .. } => {
+                for type_ in ["ReadyToJoin", "Joined"] {
+                    let before = condition(&member.status.conditions, type_);
+                    let said = status["conditions"].as_array().into_iter().flatten();
+                    let new = said.into_iter().find(|one| one["type"] == type_);
+                    let is_true = new.is_some_and(|new| new["status"] == "True");
+                    if !is_true || before.is_some_and(|one| one.status == Truth::True) {
+                        continue;
+                    }
+                    if type_ == "ReadyToJoin" {
+                        let message = "Member cluster is ready to join";
+                        self.record(KIND, metadata, "MemberClusterReadyToJoin", message);
+                    } else {
+                        self.numbers.joined();
+                        let message = "Member cluster has joined";
+                        self.record(KIND, metadata, "MemberClusterJoined", message);
+                    }
+                }
+            }
+            HubWrite::Delete { .. } => {}
+        }
+    }
+
+    /// Lays the foundation of a member: once in each process, and whenever its spec has changed.
+    async fn found(&self, name: &Arc<str>, member: &MemberCluster) -> Result<(), Broken> {
+        let uid = member.metadata.uid.clone().unwrap_or_default();
+        if is_founded(member) && self.founded.lock().get(name) == Some(&uid) {
+            return Ok(());
+        }
+        let parts = ["labels", "rules", "subjects"];
+        let events = [
+            ("NamespaceCreated", "NamespacePatched"),
+            ("RoleCreated", "RoleUpdated"),
+            ("RoleBindingCreated", "RoleBindingUpdated"),
+        ];
+        for ((object, part), (created, updated)) in
+            foundation(member).into_iter().zip(parts).zip(events)
+        {
+            let about = format!("{} {}", object["kind"], object["metadata"]["name"]);
+            let laid = self.lay(&object, part).await;
+            let laid = laid.map_err(|error| Broken::Failed(format!("{about}: {error}")))?;
+            match laid {
+                Laid::Same => {}
+                Laid::Created => self.record(KIND, &member.metadata, created, &about),
+                Laid::Updated => self.record(KIND, &member.metadata, updated, &about),
+            }
+        }
+        self.founded.lock().insert(Arc::clone(name), uid);
+        Ok(())
+    }
+
+    /// Creates an object, or makes one part of it what it is to be.
+    async fn lay(&self, object: &Value, part: &str) -> Result<Laid, AskError> {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let metadata = &object["metadata"];
+        let all = collection(
+            &objects::gvk(kind),
+            metadata["namespace"].as_str(),
+            &objects::resource(kind),
+        );
+        let one = format!("{all}/{}", metadata["name"].as_str().unwrap_or_default());
+        let found = match self.hub.ask(Call::get(&*one)).await {
+            Err(error) if error.code() == Some(404) => {
+                self.hub.ask(Call::post(all, object)).await?;
+                return Ok(Laid::Created);
+            }
+            found => found?,
+        };
+        let (is_same, patch) = if part == "labels" {
+            let wanted = metadata["labels"].as_object();
+            let mut wanted = wanted.into_iter().flatten();
+            let known = &found["metadata"]["labels"];
+            (
+                wanted.all(|(key, value)| known[key] == *value),
+                json!({"metadata": {"labels": metadata["labels"]}}),
+            )
+        } else {
+            (found[part] == object[part], json!({part: object[part]}))
+        };
+        if is_same {
+            return Ok(Laid::Same);
+        }
+        self.hub.ask(Call::merge_patch(one, &patch)).await?;
+        Ok(Laid::Updated)
+    }
+
+    /// Removes what is left of a member for which nobody works any more. What it applied stays in it.
+    async fn let_go(&self, by: &HubKey, member: &MemberCluster) -> Result<(), Broken> {
+        let namespace = names::member_namespace(&member.metadata.name);
+        let kind = objects::gvk("Work");
+        let works = self.fleet.iter();
+        let mut works = works.filter(|watch| **watch.table().kind() == kind);
+        let keys = works
+            .next()
+            .map(|watch| watch.table().keys_of("", Some(&namespace)));
+        for key in keys.into_iter().flatten() {
+            let Seen::Present(object) = self.cache.get(&key) else {
+                continue;
+            };
+            let work: Work = read(&object).map_err(Broken::Failed)?;
+            let finalizers = &[names::WORK_FINALIZER];
+            if let Some(write) = HubWrite::remove_finalizers("Work", &work.metadata, finalizers) {
+                self.send(by, write).await?;
+            }
+        }
+        let path = format!("/api/v1/namespaces/{namespace}");
+        match self.hub.ask(Call::delete(path, &json!({}))).await {
+            // A namespace that is not empty yet says 409 to a second deletion.
+            Err(error) if !matches!(error.code(), Some(404 | 409)) => {
+                let problem = format!("deleting namespace {namespace}: {error}");
+                return Err(Broken::Failed(problem));
+            }
+            _ => {}
+        }
+        let finalizers = &[names::MEMBER_FINALIZER];
+        if let Some(write) = HubWrite::remove_finalizers(KIND, &member.metadata, finalizers) {
+            self.send(by, write).await?;
+        }
+        info!(member = member.metadata.name, "the member has left");
+        self.numbers.left();
+        Ok(())
+    }
+}
+
+enum Laid {
+    Same,
+    Created,
+    Updated,
+}

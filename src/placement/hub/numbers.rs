@@ -1,0 +1,219 @@
+//! What is counted, by the names that dashboards of KubeFleet know.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use hawser_placement::status::Step;
+use hawser_placement::types::placement::Placement;
+use hawser_placement::types::{Truth, condition};
+use hawser_runtime::cluster::queue::{Outcome, QueueState};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_runtime::process::metrics::text::{Counter, Family, Gauge, Histogram, Name};
+
+use super::events::PlacementId;
+
+const SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+const MILLISECONDS: &[f64] = &[
+    1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 10_000.0,
+];
+
+/// The labels of the last status of a placement that was counted.
+type StatusLabels = [String; 6];
+
+/// All numbers of the process.
+pub struct HubNumbers {
+    pub metrics: Arc<Metrics>,
+    statuses: Family<Gauge>,
+    /// The last status of each placement: its series ends with the next one.
+    last: Mutex<HashMap<PlacementId, StatusLabels>>,
+    cycles: Family<Histogram>,
+    scheduling: Family<Gauge>,
+    reconciles: Family<Counter>,
+    errors: Family<Counter>,
+    times: Family<Histogram>,
+    most: Family<Gauge>,
+    active: Family<Gauge>,
+    joins: Family<Counter>,
+    leaves: Family<Counter>,
+}
+
+impl HubNumbers {
+    pub fn new() -> Arc<Self> {
+        let name = |text, help, labels, bounds| Name {
+            text,
+            help,
+            labels,
+            bounds,
+        };
+        let of = &["controller"];
+        Arc::new(Self {
+            metrics: Arc::new(Metrics::new()),
+            statuses: Family::unused(name(
+                "fleet_workload_placement_status_last_timestamp_seconds",
+                "Time of the last change of a placement's status.",
+                &["namespace", "name", "generation", "conditionType", "status", "reason"],
+                SECONDS,
+            )),
+            last: Mutex::default(),
+            cycles: Family::unused(name(
+                "scheduling_cycle_duration_milliseconds",
+                "Duration of scheduling cycles in milliseconds.",
+                &["is_failed", "needs_requeue"],
+                MILLISECONDS,
+            )),
+            scheduling: Family::new(name(
+                "scheduling_active_workers",
+                "Number of workers that schedule.",
+                &[],
+                SECONDS,
+            )),
+            reconciles: Family::unused(name(
+                "fleet_workload_reconcile_total",
+                "Number of passes by their result.",
+                &["controller", "result"],
+                SECONDS,
+            )),
+            errors: Family::unused(name(
+                "fleet_workload_reconcile_errors_total",
+                "Number of failed passes.",
+                of,
+                SECONDS,
+            )),
+            times: Family::unused(name(
+                "fleet_workload_reconcile_time_seconds",
+                "Duration of passes in seconds.",
+                of,
+                SECONDS,
+            )),
+            most: Family::unused(name(
+                "fleet_workload_max_concurrent_reconciles",
+                "Number of passes that may run at the same time.",
+                of,
+                SECONDS,
+            )),
+            active: Family::unused(name(
+                "fleet_workload_active_workers",
+                "Number of passes that run.",
+                of,
+                SECONDS,
+            )),
+            joins: Family::new(name(
+                "join_result_counter",
+                "Number of members that joined.",
+                &[],
+                SECONDS,
+            )),
+            leaves: Family::new(name(
+                "leave_result_counter",
+                "Number of members that left.",
+                &[],
+                SECONDS,
+            )),
+        })
+    }
+
+    pub fn render(&self) -> String {
+        let mut out = self.metrics.render();
+        // Writing to a text does not fail.
+        let _ = self.statuses.write(&mut out);
+        let _ = self.cycles.write(&mut out);
+        let _ = self.scheduling.write(&mut out);
+        let _ = self.reconciles.write(&mut out);
+        let _ = self.errors.write(&mut out);
+        let _ = self.times.write(&mut out);
+        let _ = self.most.write(&mut out);
+        let _ = self.active.write(&mut out);
+        let _ = self.joins.write(&mut out);
+        let _ = self.leaves.write(&mut out);
+        out
+    }
+
+    /// The status of a placement was written: its first condition that is not True counts, or that all are.
+    pub fn placement(&self, id: &PlacementId, placement: &Placement) {
+        let prefix = match id.namespace {
+            None => "ClusterResourcePlacement",
+            Some(_) => "ResourcePlacement",
+        };
+        let steps = Step::all(placement.spec.reports_diff()).iter();
+        let types = std::iter::once("Scheduled").chain(steps.map(|step| step.name()));
+        let mut told = ("Completed".to_owned(), Truth::True, "Completed".to_owned());
+        for type_ in types {
+            let type_ = format!("{prefix}{type_}");
+            let found = condition(&placement.status.conditions, &type_);
+            match found {
+                Some(found) if found.status == Truth::True => {}
+                Some(found) => {
+                    told = (type_, found.status, found.reason.clone());
+                    break;
+                }
+                // Without clusters nothing follows.
+                None => break,
+            }
+        }
+        let labels = [
+            id.namespace.as_deref().unwrap_or_default().to_owned(),
+            id.name.to_string(),
+            placement.metadata.generation.to_string(),
+            told.0,
+            format!("{:?}", told.1),
+            told.2,
+        ];
+        self.forget_placement(id);
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        self.statuses
+            .of(&labels.each_ref().map(String::as_str))
+            .set(now);
+        self.last.lock().insert(id.clone(), labels);
+    }
+
+    pub fn forget_placement(&self, id: &PlacementId) {
+        if let Some(labels) = self.last.lock().remove(id) {
+            self.statuses
+                .remove(&labels.each_ref().map(String::as_str));
+        }
+    }
+
+    /// A round of decisions about a placement, of which the schedule is a part.
+    pub fn cycle(&self, took: Duration, is_failed: bool, is_asked_again: bool) {
+        let word = |is: bool| if is { "true" } else { "false" };
+        self.cycles
+            .of(&[word(is_failed), word(is_asked_again)])
+            .observe(took.as_secs_f64() * 1000.0);
+    }
+
+    pub fn joined(&self) {
+        self.joins.of(&[]).add(1);
+    }
+
+    pub fn left(&self) {
+        self.leaves.of(&[]).add(1);
+    }
+
+    /// A pass of a controller.
+    pub fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+        self.metrics.worked("hub", waited, took, outcome);
+        let result = match outcome {
+            Some(Outcome::Settled) => "success",
+            Some(Outcome::Again(_)) => "requeue_after",
+            Some(Outcome::Failed(_)) | None => "error",
+        };
+        self.reconciles.of(&["hub", result]).add(1);
+        self.errors.of(&["hub"]).add(u64::from(result == "error"));
+        self.times.of(&["hub"]).observe(took.as_secs_f64());
+    }
+
+    pub fn queue(&self, workers: usize, state: QueueState) {
+        #[allow(clippy::cast_precision_loss)]
+        let number = |count: usize| count as f64;
+        self.most.of(&["hub"]).set(number(workers));
+        self.active.of(&["hub"]).set(number(state.busy));
+        self.scheduling.of(&[]).set(number(state.busy));
+        self.metrics.queue("hub", workers, state);
+    }
+}

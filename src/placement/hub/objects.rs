@@ -1,0 +1,117 @@
+//! The kinds of the fleet, and where they are served.
+
+use std::sync::{Arc, LazyLock};
+
+use serde::de::DeserializeOwned;
+
+use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
+use hawser_runtime::cluster::cache::Coverage;
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::controller::WatchSpec;
+use hawser_sync::{Key, Scope, Side};
+use kube_lang::object::{Gvk, Object};
+
+/// The source of everything that is watched.
+pub const SOURCE: &str = "hub";
+
+pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
+
+/// What is known of the definitions of kinds: their names alone.
+pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
+
+/// The kinds that decisions are made of.
+pub const FLEET: [&str; 15] = [
+    "ClusterResourcePlacement",
+    "ResourcePlacement",
+    "ClusterSchedulingPolicySnapshot",
+    "SchedulingPolicySnapshot",
+    "ClusterResourceSnapshot",
+    "ResourceSnapshot",
+    "ClusterResourceBinding",
+    "ResourceBinding",
+    "Work",
+    "MemberCluster",
+    "InternalMemberCluster",
+    "ClusterResourceOverride",
+    "ResourceOverride",
+    "ClusterResourceOverrideSnapshot",
+    "ResourceOverrideSnapshot",
+];
+
+/// A kind by its name.
+pub fn gvk(kind: &str) -> Gvk {
+    let (group, version) = match kind {
+        "MemberCluster" | "InternalMemberCluster" => (CLUSTER_GROUP, STORED_VERSION),
+        "Namespace" => ("", "v1"),
+        "Role" | "RoleBinding" => ("rbac.authorization.k8s.io", "v1"),
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1"),
+        "APIService" => ("apiregistration.k8s.io", "v1"),
+        _ => (PLACEMENT_GROUP, STORED_VERSION),
+    };
+    Gvk::new(group, version, kind)
+}
+
+/// True for a kind that decisions are made of.
+pub fn is_of_fleet(kind: &Gvk) -> bool {
+    FLEET.contains(&&*kind.kind) && *kind == gvk(&kind.kind)
+}
+
+pub fn scope(kind: &str) -> Scope {
+    Scope::new(&HUB, &Arc::new(gvk(kind)), "")
+}
+
+pub fn key(kind: &str, namespace: Option<&str>, name: &str) -> Key {
+    scope(kind).key(namespace, name)
+}
+
+/// The resource of a kind of the fleet, and of the few others that the hub writes.
+pub fn resource(kind: &str) -> String {
+    format!("{}s", kind.to_lowercase())
+}
+
+/// All objects of a kind, to be watched.
+pub fn watch(
+    hub: &Connection,
+    side: &Side,
+    kind: Gvk,
+    resource: &str,
+    content: Content,
+) -> WatchSpec {
+    WatchSpec {
+        side: side.clone(),
+        kind: Arc::new(kind),
+        source: SOURCE.into(),
+        coverage: Coverage::default(),
+        selection: Selection {
+            connection: hub.clone(),
+            resource: resource.into(),
+            namespace: None,
+            query: None,
+            clusters: Clusters::One("".into()),
+            content,
+        },
+    }
+}
+
+/// Everything that the hub writes is on the hub.
+pub struct HubRouter(pub Connection);
+
+impl Router for HubRouter {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        Some(Endpoint {
+            connection: self.0.clone(),
+            resource: resource(&scope.kind.kind).into(),
+        })
+    }
+}
+
+/// An object as its type; the problem names it.
+pub fn read<T: DeserializeOwned>(object: &Object) -> Result<T, String> {
+    serde_json::from_value(object.as_value().clone()).map_err(|error| {
+        let kind = object.kind();
+        let name = object.name();
+        format!("{kind} {name} cannot be read: {error}")
+    })
+}

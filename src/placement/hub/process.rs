@@ -1,0 +1,331 @@
+//! The hub from start to end.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{info, warn};
+
+use hawser_placement::types::definitions::PATH;
+use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::events as recorded;
+use hawser_runtime::cluster::feed::{Content, Pace};
+use hawser_runtime::cluster::queue::Urgency;
+use hawser_runtime::cluster::wire::GuardedClient;
+use hawser_runtime::controller::{WatchRegistry, lifecycle, work};
+use hawser_runtime::errors::chain;
+use hawser_runtime::process::lease::{self, Fence, LeaseOptions, Lock, Terms, elect};
+use hawser_runtime::process::metrics;
+use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::process::shutdown;
+
+use super::catalog::{Catalog, CatalogError};
+use super::events::HubEvents;
+use super::numbers::HubNumbers;
+use super::objects::{self, DEFINITIONS, HUB, HubRouter};
+use super::passes::{self, HubRules, HubWorld};
+use super::selectable::{Selectable, SelectionRules};
+
+/// How the hub is to run.
+#[derive(Clone, Debug)]
+pub struct HubOptions {
+    pub kubeconfig: Option<PathBuf>,
+    pub metrics_address: Option<String>,
+    pub health_address: Option<String>,
+    /// The namespace of the lock; none where nobody is elected.
+    pub election: Option<String>,
+    /// Requests a second to the hub.
+    pub per_second: Option<NonZeroU32>,
+    pub selection: SelectionRules,
+    pub rules: HubRules,
+}
+
+/// What ends the hub for good.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error("the hub does not serve {0}: install the definitions, which are in {PATH}")]
+    Definitions(String),
+    #[error("lost the leadership: another hub may lead now")]
+    LeadershipLost,
+}
+
+/// The name of the lock, which is the original's: the two never work at the same time.
+const LOCK: &str = "136224848560.hub.fleet.azure.com";
+/// How long it may take to let the next one lead.
+const RELEASE: Duration = Duration::from_millis(1500);
+/// Passes that may run at the same time.
+const WORKERS: usize = 64;
+/// How often the kinds are asked for, if no definition changes.
+const DISCOVERY: Duration = Duration::from_secs(30);
+/// How soon they are asked for after a change. It takes the server a moment to serve a new kind.
+const DISCOVERY_AFTER_CHANGE: [Duration; 6] = [
+    Duration::from_millis(50),
+    Duration::from_millis(150),
+    Duration::from_millis(300),
+    Duration::from_millis(700),
+    Duration::from_millis(1500),
+    Duration::from_secs(3),
+];
+
+/// Runs until told to stop, or until nothing can go on.
+pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), HubError> {
+    let numbers = HubNumbers::new();
+    let health = Arc::new(Health::missing(["hub"]));
+    let _pages = pages(&options, &numbers, &health, &stop).await?;
+    let lookup = Lookup {
+        kubeconfig: options.kubeconfig.clone(),
+        ..Lookup::default()
+    };
+    let source = Source::find(&lookup, &Environment::of_process())?;
+    let (watched, config) = Watched::start(source)?;
+    let fence = Fence::closed();
+    let to = config.cluster_url.authority().map(ToString::to_string);
+    let observer = numbers.metrics.requests("hub", &to.unwrap_or_default());
+    let limits = Limits {
+        guard: options.election.is_some().then(|| fence.guard()),
+        per_second: options.per_second,
+        observer: Some(Arc::new(observer)),
+        ..Limits::default()
+    };
+    let hub = Connection::new(config.clone(), limits)?;
+    let aside = Connection::new(config, Limits::default())?;
+    let renewed = (hub.clone(), aside.clone());
+    let following = watched.follow(move |config| {
+        renewed.1.renew(config.clone())?;
+        renewed.0.renew(config)
+    });
+    let _watched = AbortOnDropHandle::new(tokio::spawn(following));
+    let catalog = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        catalog = served(&hub) => catalog?,
+    };
+    health.found("hub");
+    info!(version = env!("CARGO_PKG_VERSION"), hub = hub.url(), "starting");
+    let leadership = match &options.election {
+        None => None,
+        Some(namespace) => {
+            let lease = LeaseOptions {
+                lock: Lock::Lease,
+                namespace: namespace.clone(),
+                name: LOCK.to_owned(),
+                identity: lease::identity(),
+                terms: Terms::USUAL,
+                fence: fence.clone(),
+                metrics: Arc::clone(&numbers.metrics),
+            };
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                leadership = elect(aside, lease) => Some(leadership),
+            }
+        }
+    };
+    let lost = leadership.as_ref().map(|one| one.lost().clone());
+    let lost = lost.unwrap_or_default();
+    let working = Working::start(&hub, &options, catalog, &numbers, &health);
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = lost.cancelled() => Err(HubError::LeadershipLost),
+    };
+    working.end().await;
+    if let Some(leadership) = leadership {
+        shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
+    }
+    ended
+}
+
+/// The kinds of the hub, once it can be asked; those of the fleet have to be among them.
+async fn served(hub: &Connection) -> Result<Catalog, HubError> {
+    let mut told = false;
+    let catalog = loop {
+        match Catalog::read(hub).await {
+            Ok(catalog) => break catalog,
+            Err(error @ CatalogError::Unreadable(..)) => return Err(error.into()),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(problem = chain(&error), "waiting for the hub");
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    };
+    let missing = objects::FLEET
+        .iter()
+        .map(|kind| objects::gvk(kind))
+        .filter(|kind| catalog.get(kind).is_none());
+    let missing: Vec<String> = missing.map(|kind| kind.to_string()).collect();
+    if missing.is_empty() {
+        Ok(catalog)
+    } else {
+        Err(HubError::Definitions(missing.join(", ")))
+    }
+}
+
+/// The hub at work.
+struct Working {
+    events: Arc<HubEvents>,
+    passes: JoinSet<()>,
+    _following: [AbortOnDropHandle<()>; 2],
+    _sending: AbortOnDropHandle<()>,
+    _beats: AbortOnDropHandle<()>,
+}
+
+impl Working {
+    fn start(
+        hub: &Connection,
+        options: &HubOptions,
+        catalog: Catalog,
+        numbers: &Arc<HubNumbers>,
+        health: &Arc<Health>,
+    ) -> Self {
+        let cache = Cache::new();
+        passes::route(&cache);
+        let (recorder, sender) = recorded::line(Timestamp::now);
+        let events = HubEvents::new(WORKERS, options.rules.policy.windows);
+        let watches = WatchRegistry::new(&cache, pace(), Arc::clone(&events) as _);
+        let fleet = objects::FLEET.iter().map(|kind| {
+            let resource = objects::resource(kind);
+            let (kind, content) = (objects::gvk(kind), Content::Whole);
+            watches.watch(objects::watch(hub, &HUB, kind, &resource, content))
+        });
+        let fleet = fleet.collect();
+        let selectable = Selectable::new(hub, &cache, &watches, options.selection.clone());
+        selectable.learn(catalog);
+        let world = Arc::new(HubWorld {
+            hub: hub.clone(),
+            client: GuardedClient::new(&cache),
+            cache,
+            router: HubRouter(hub.clone()),
+            events: Arc::clone(&events),
+            selectable,
+            recorder,
+            numbers: Arc::clone(numbers),
+            rules: options.rules,
+            fleet,
+            founded: Mutex::default(),
+        });
+        let mut passes = JoinSet::new();
+        let queue = events.queue.clone();
+        let working = Arc::clone(&world);
+        passes.spawn(async move { work(working, &queue, WORKERS).await });
+        let counted = Arc::clone(&world);
+        Self {
+            events,
+            passes,
+            _following: [
+                AbortOnDropHandle::new(tokio::spawn(follow_selectors(Arc::clone(&world)))),
+                AbortOnDropHandle::new(tokio::spawn(follow_kinds(world, watches))),
+            ],
+            _sending: AbortOnDropHandle::new(tokio::spawn(sender.run())),
+            _beats: lifecycle::beat(health, move || counted.count(WORKERS)),
+        }
+    }
+
+    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    async fn end(mut self) {
+        self.events.queue.close();
+        lifecycle::drain(async { while self.passes.join_next().await.is_some() {} }).await;
+    }
+}
+
+/// Watches what is selected.
+async fn follow_selectors(world: Arc<HubWorld>) {
+    loop {
+        world.events.selected.notified().await;
+        world.selectable.follow(&world.events.selectors());
+    }
+}
+
+/// Keeps the kinds that the hub serves up to date: soon after a definition changes, and from time to time.
+async fn follow_kinds(world: Arc<HubWorld>, watches: Arc<WatchRegistry>) {
+    let watched = [
+        ("CustomResourceDefinition", "customresourcedefinitions"),
+        ("APIService", "apiservices"),
+    ];
+    let _definitions = watched.map(|(kind, resource)| {
+        let (kind, content) = (objects::gvk(kind), Content::Metadata);
+        watches.watch(objects::watch(&world.hub, &DEFINITIONS, kind, resource, content))
+    });
+    let mut soon = DISCOVERY_AFTER_CHANGE.iter();
+    loop {
+        let pause = soon.next().copied().unwrap_or(DISCOVERY);
+        if timeout(pause, world.events.defined.notified()).await.is_ok() {
+            soon = DISCOVERY_AFTER_CHANGE.iter();
+            continue;
+        }
+        match Catalog::read(&world.hub).await {
+            Ok(catalog) => {
+                if world.selectable.learn(catalog) {
+                    world.selectable.follow(&world.events.selectors());
+                    world.events.add_all(Urgency::Live);
+                }
+            }
+            Err(error) => warn!(problem = chain(&error), "cannot discover the kinds of the hub"),
+        }
+    }
+}
+
+async fn pages(
+    options: &HubOptions,
+    numbers: &Arc<HubNumbers>,
+    health: &Arc<Health>,
+    stop: &CancellationToken,
+) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let metrics = Pages::Site(Arc::new(HubMetrics(Arc::clone(numbers))));
+    let probes = Pages::Probes(Arc::clone(health));
+    let wanted = [
+        ("--metrics-bind-address", &options.metrics_address, metrics),
+        ("--health-probe-bind-address", &options.health_address, probes),
+    ];
+    let mut served = Vec::new();
+    for (flag, address, pages) in wanted {
+        if let Some(address) = address {
+            let bound = serve::bind(flag, address).await?;
+            info!(address = %bound.address(), "serving pages of {flag}");
+            let serving = bound.serve(pages, stop.clone());
+            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
+        }
+    }
+    Ok(served)
+}
+
+struct HubMetrics(Arc<HubNumbers>);
+
+impl Site for HubMetrics {
+    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
+        let found =
+            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, self.0.render()));
+        std::future::ready(found).boxed()
+    }
+}
+
+fn pace() -> Pace {
+    Pace {
+        retry: (Duration::from_millis(100), Duration::from_secs(5)),
+        ..Pace::default()
+    }
+}
+
+/// The duration of a flag, as decisions take it.
+pub fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
