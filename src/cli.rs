@@ -15,6 +15,7 @@ mod federate;
 mod klog;
 mod kubefedctl;
 mod manifest;
+mod member;
 mod metadata;
 mod mirror;
 mod orphans;
@@ -55,6 +56,7 @@ enum Command {
     Mirror(Box<mirror::MirrorArgs>),
     Federate(federate::FederateArgs),
     Kubefedctl(kubefedctl::KubefedctlArgs),
+    Member(Box<member::MemberArgs>),
     Orphans(orphans::OrphansArgs),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
@@ -74,6 +76,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Mirror(args) => mirror::run(*args),
             Command::Federate(args) => federate::run(args),
             Command::Kubefedctl(args) => kubefedctl::run(args),
+            Command::Member(args) => member::run(*args),
             Command::Orphans(args) => orphans::run(args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),

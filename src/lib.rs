@@ -7,6 +7,7 @@
 //! | `publish` | the first dialect: publishing an API into kcp workspaces |
 //! | `mirror` | the second dialect: robots and their cloud, by annotations on definitions |
 //! | `federation` | the part of the third dialect that acts: members and federated types |
+//! | `placement` | the part of the fourth dialect that acts |
 //! | `mutation` | delete, regex, template and CEL steps over an object |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
 //! | `cli` | one file a subcommand |
@@ -24,6 +25,7 @@ mod federation;
 mod house;
 mod mirror;
 mod mutation;
+mod placement;
 mod publish;
 
 pub use cli::run;

@@ -14,10 +14,12 @@
 //! | [`rollout`] | which bindings may change now |
 //! | [`overrides`] | the resource of one cluster |
 //! | [`works`] | the Works of a binding, and envelopes |
+//! | [`apply`] | what a member does about a manifest, and what it reports |
 //! | [`availability`] | the availability of an object in a member |
 //! | [`status`] | conditions of bindings and placements, and events |
 
 pub mod admission;
+pub mod apply;
 pub mod availability;
 #[cfg(test)]
 mod fixtures;
