@@ -18,6 +18,7 @@ mod hub;
 mod klog;
 mod kubefedctl;
 mod manifest;
+mod member;
 mod metadata;
 mod mirror;
 mod orphans;
@@ -59,6 +60,7 @@ enum Command {
     Federate(federate::FederateArgs),
     Kubefedctl(kubefedctl::KubefedctlArgs),
     Hub(Box<hub::HubArgs>),
+    Member(Box<member::MemberArgs>),
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
     Check(check::CheckArgs),
@@ -80,6 +82,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Federate(args) => federate::run(args),
             Command::Kubefedctl(args) => kubefedctl::run(args),
             Command::Hub(args) => hub::run(*args),
+            Command::Member(args) => member::run(*args),
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Check(args) => check::run(&args),

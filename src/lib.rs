@@ -7,7 +7,7 @@
 //! | `publish` | the first dialect: publishing an API into kcp workspaces |
 //! | `mirror` | the second dialect: robots and their cloud, by annotations on definitions |
 //! | `federation` | the part of the third dialect that acts: members and federated types |
-//! | `placement` | the part of the fourth dialect that acts: the hub of a fleet |
+//! | `placement` | the part of the fourth dialect that acts: hub and members of a fleet |
 //! | `mutation` | delete, regex, template and CEL steps over an object |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
 //! | `cli` | one file a subcommand |

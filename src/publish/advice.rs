@@ -22,6 +22,9 @@ pub fn advice(code: Code) -> Option<&'static str> {
             "check that the server is reachable, and that the agent may read the object"
         }
         Code::NoAnswer => "check that the server is reachable",
+        Code::StoredOtherwise => {
+            "find what changes the written fields: an admission webhook, or a schema that lacks them"
+        }
         Code::TooManyChanges | Code::Contested => {
             "find the other writer in metadata.managedFields, and stop it or leave the field to it"
         }

@@ -15,10 +15,12 @@
 //! | [`overrides`] | the resource of one cluster |
 //! | [`works`] | the Works of a binding, and envelopes |
 //! | [`hub`] | what the hub writes next: for a placement, a member, an override |
+//! | [`apply`] | what a member does about a manifest, and what it reports |
 //! | [`availability`] | the availability of an object in a member |
 //! | [`status`] | conditions of bindings and placements, and events |
 
 pub mod admission;
+pub mod apply;
 pub mod availability;
 #[cfg(test)]
 mod fixtures;

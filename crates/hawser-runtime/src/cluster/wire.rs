@@ -43,6 +43,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'*');
 
+/// The content type of server-side apply; JSON is YAML.
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// The page size of lists.
 const PAGE: usize = 500;
 /// The largest list that a pass gets, in bytes of its objects.
@@ -151,6 +153,82 @@ async fn exchange(
                 Err(error) => unanswered(&error),
             }
         }
+    }
+}
+
+/// A server-side apply.
+pub struct Application<'a> {
+    pub key: &'a Key,
+    /// The fields that the manager wants.
+    pub body: &'a Value,
+    pub manager: &'static str,
+    /// Takes fields from other managers.
+    pub force: bool,
+    /// Only asks what would come of it.
+    pub dry_run: bool,
+}
+
+impl GuardedClient {
+    /// Applies an object. What the server refuses is told in its words, conflicts with other managers too.
+    pub async fn apply(
+        &self,
+        router: &dyn Router,
+        is_wanted: &Guard<'_>,
+        application: &Application<'_>,
+    ) -> Result<Answer, Contest> {
+        let key = application.key;
+        let request = Request::Patch {
+            key: key.clone(),
+            patch: application.body.clone(),
+        };
+        let mut imposed = None;
+        if !application.dry_run {
+            let live = match self.cache.get(key) {
+                Seen::Present(live) => Some(live),
+                Seen::Absent | Seen::Unknown => None,
+            };
+            let now = self.started.elapsed();
+            let judged = self.contests.lock().judge(&request, live.as_deref(), now)?;
+            imposed = Some(judged);
+        }
+        let scope = key.scope();
+        let Some(endpoint) = router.endpoint(&scope) else {
+            return Ok(nowhere(&scope));
+        };
+        let all = collection(&key.kind, key.namespace.as_deref(), &endpoint.resource);
+        let force = application.force;
+        let class = if application.dry_run {
+            CallClass::DryRun
+        } else {
+            CallClass::Work
+        };
+        let call = Call {
+            content_type: APPLY_PATCH,
+            ..Call::merge_patch(
+                format!(
+                    "{all}/{}?fieldManager={}&force={force}",
+                    segment(&key.name),
+                    application.manager
+                ),
+                application.body,
+            )
+            .class(class)
+        };
+        let answer = match endpoint.connection.call_if(is_wanted, call).await {
+            Ok(reply) if matches!(reply.status, 404 | 409) => {
+                Answer::Failed(Failure::Invalid(reply.refusal().message))
+            }
+            Ok(reply) => answer(&request, key, &reply),
+            Err(error) => unanswered(&error),
+        };
+        if let Some(imposed) = imposed
+            && !matches!(answer, Answer::Failed(_))
+        {
+            let now = self.started.elapsed();
+            self.contests.lock().made(imposed, now);
+            self.cache.learn(&request, &answer);
+        }
+        Ok(answer)
     }
 }
 

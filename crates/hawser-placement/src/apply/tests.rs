@@ -1,0 +1,366 @@
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "literals are shorter to pass by value"
+)]
+
+use serde_json::{Value, json};
+
+use super::report::Finding;
+use super::*;
+use crate::availability::Availability;
+use crate::types::condition;
+use crate::types::placement::{ComparisonOption, ServerSideApplyConfig};
+use crate::types::work::WorkStatus;
+
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+fn owner(works: &(dyn Fn(&str) -> bool + Sync)) -> Owner<'_> {
+    Owner {
+        name: "p-work",
+        uid: "u1",
+        is_work: works,
+    }
+}
+
+fn config_map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": data})
+}
+
+fn manifest(data: Value) -> Manifest {
+    read(0, &config_map(data)).1.unwrap()
+}
+
+/// The object as the member has it after an apply.
+fn applied(manifest: &Manifest) -> Value {
+    let mut live = manifest.body(&owner(&|_| true), ApplyStrategyType::ClientSideApply);
+    live["metadata"]["managedFields"] = json!([{"manager": MANAGER}]);
+    live["metadata"]["uid"] = "o".into();
+    live
+}
+
+fn decided(live: Option<&Value>, strategy: &ApplyStrategy) -> Verdict {
+    let works = |name: &str| name == "q-work";
+    decide(
+        &manifest(json!({"a": "1"})),
+        live,
+        &owner(&works),
+        strategy,
+        false,
+    )
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    let api = if kind == "AppliedWork" {
+        "placement.kubernetes-fleet.io/v1beta1"
+    } else {
+        "v1"
+    };
+    json!({"apiVersion": api, "kind": kind, "name": name, "uid": name})
+}
+
+#[test]
+fn an_absent_object_is_applied_and_one_in_sync_is_left_alone() {
+    let strategy = ApplyStrategy::default();
+    assert_eq!(decided(None, &strategy), Verdict::Apply { force: true });
+    let live = applied(&manifest(json!({"a": "1"})));
+    assert_eq!(decided(Some(&live), &strategy), Verdict::InSync);
+    let mut drifted = live.clone();
+    drifted["data"]["a"] = "2".into();
+    assert_eq!(
+        decided(Some(&drifted), &strategy),
+        Verdict::Apply { force: true }
+    );
+    let mut more = live;
+    more["data"]["other"] = "x".into();
+    assert_eq!(decided(Some(&more), &strategy), Verdict::InSync);
+    let older = applied(&manifest(json!({"a": "1", "b": "1"})));
+    assert_eq!(
+        decided(Some(&older), &strategy),
+        Verdict::Apply { force: true }
+    );
+}
+
+#[test]
+fn a_server_that_stores_something_else_than_was_applied_is_not_written_to_again() {
+    let works = |_: &str| true;
+    let wanted = manifest(json!({"a": "1000m"}));
+    let mut live = applied(&wanted);
+    live["data"]["a"] = "1".into();
+    let strategy = ApplyStrategy::default();
+    let decide = |as_left| decide(&wanted, Some(&live), &owner(&works), &strategy, as_left);
+    assert_eq!(decide(true), Verdict::InSync);
+    assert_eq!(decide(false), Verdict::Apply { force: true });
+}
+
+#[test]
+fn foreign_objects_are_taken_over_as_the_strategy_says() {
+    let foreign = config_map(json!({"a": "1"}));
+    let with = |when_to_take_over| ApplyStrategy {
+        when_to_take_over,
+        ..ApplyStrategy::default()
+    };
+    let is = |when| decided(Some(&foreign), &with(when));
+    assert_eq!(is(WhenToTakeOver::Always), Verdict::Apply { force: true });
+    assert_eq!(
+        is(WhenToTakeOver::IfNoDiff),
+        Verdict::Compare(Purpose::TakeOver)
+    );
+    assert!(matches!(
+        is(WhenToTakeOver::Never),
+        Verdict::Refuse(Reason::NotTakenOver, _)
+    ));
+}
+
+#[test]
+fn an_object_has_one_placement_and_no_other_owner_unless_that_is_allowed() {
+    let with = |kind: &str, name: &str| {
+        let mut object = config_map(json!({}));
+        object["metadata"]["ownerReferences"] = json!([reference(kind, name)]);
+        object
+    };
+    let shares = ApplyStrategy {
+        allow_co_ownership: true,
+        ..ApplyStrategy::default()
+    };
+    let alone = ApplyStrategy::default();
+    let refused = |verdict| matches!(verdict, Verdict::Refuse(Reason::FailedToTakeOver, _));
+    // q-work is a Work of the member, z-work is not.
+    assert!(refused(decided(
+        Some(&with("AppliedWork", "q-work")),
+        &shares
+    )));
+    assert!(refused(decided(Some(&with("Foo", "f")), &alone)));
+    assert!(!refused(decided(Some(&with("Foo", "f")), &shares)));
+    let orphan = with("AppliedWork", "z-work");
+    assert_eq!(
+        decided(Some(&orphan), &alone),
+        Verdict::Apply { force: true }
+    );
+    let works = |name: &str| name == "q-work";
+    assert_eq!(owner(&works).without_orphans(&orphan), Some(vec![]));
+    assert_eq!(owner(&works).without_orphans(&with("Foo", "f")), None);
+}
+
+#[test]
+fn drift_is_looked_for_before_an_apply_only_if_the_manifest_is_the_same() {
+    let strategy = ApplyStrategy {
+        when_to_apply: WhenToApply::IfNotDrifted,
+        ..ApplyStrategy::default()
+    };
+    let live = applied(&manifest(json!({"a": "1"})));
+    assert_eq!(
+        decided(Some(&live), &strategy),
+        Verdict::Compare(Purpose::Drift)
+    );
+    let older = applied(&manifest(json!({"a": "0"})));
+    assert_eq!(
+        decided(Some(&older), &strategy),
+        Verdict::Apply { force: true }
+    );
+    let report = ApplyStrategy {
+        type_: ApplyStrategyType::ReportDiff,
+        comparison_option: ComparisonOption::FullComparison,
+        ..ApplyStrategy::default()
+    };
+    assert_eq!(
+        decided(Some(&live), &report),
+        Verdict::Compare(Purpose::Report)
+    );
+    assert_eq!(decided(None, &report), Verdict::Missing);
+}
+
+#[test]
+fn server_side_apply_takes_fields_of_others_only_by_force() {
+    let mut live = applied(&manifest(json!({"a": "2"})));
+    let mut strategy = ApplyStrategy {
+        type_: ApplyStrategyType::ServerSideApply,
+        ..ApplyStrategy::default()
+    };
+    assert_eq!(
+        decided(Some(&live), &strategy),
+        Verdict::Apply { force: true }
+    );
+    live["metadata"]["managedFields"] = json!([{"manager": MANAGER}, {"manager": "kubectl"}]);
+    assert_eq!(
+        decided(Some(&live), &strategy),
+        Verdict::Apply { force: false }
+    );
+    strategy.server_side_apply_config = Some(ServerSideApplyConfig { force: true });
+    assert_eq!(
+        decided(Some(&live), &strategy),
+        Verdict::Apply { force: true }
+    );
+}
+
+#[test]
+fn manifests_that_cannot_be_applied_say_why() {
+    let reason = |manifest: Value| read(3, &manifest).1.unwrap_err().0;
+    assert_eq!(reason(json!({"kind": "A"})), Reason::DecodingErred);
+    assert_eq!(
+        reason(json!({"apiVersion": "v1", "kind": "A", "metadata": {}})),
+        Reason::DecodingErred
+    );
+    let generated = json!({"apiVersion": "v1", "kind": "A", "metadata": {"generateName": "x"}});
+    assert_eq!(reason(generated), Reason::FoundGenerateName);
+    assert_eq!(read(3, &config_map(json!({}))).0.ordinal, 3);
+}
+
+#[test]
+fn a_manifest_that_is_too_large_for_an_annotation_is_not_kept() {
+    let owns = |_: &str| true;
+    let client = ApplyStrategyType::ClientSideApply;
+    let annotation = |data: &str, type_| {
+        let body = manifest(json!({"a": data})).body(&owner(&owns), type_);
+        body["metadata"]["annotations"][LAST_APPLIED].clone()
+    };
+    assert!(
+        annotation("x", client)
+            .as_str()
+            .unwrap()
+            .contains("\"a\":\"x\"")
+    );
+    assert_eq!(annotation(&"x".repeat(300 << 10), client), "");
+    assert_eq!(
+        annotation("x", ApplyStrategyType::ServerSideApply),
+        Value::Null
+    );
+}
+
+#[test]
+fn differences_have_paths_and_both_values_and_hide_secrets() {
+    let mut member = config_map(json!({"a": "1", "b/c": "2"}));
+    member["metadata"]["labels"] = json!({"app": "x", "kubernetes.io/metadata.name": "n"});
+    let hub = config_map(json!({"a": "3"}));
+    let found = compare::differences(&member, &hub);
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (&*one.path, &*one.value_in_member, &*one.value_in_hub))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("/data/a", "1", "3"),
+            ("/data/b~1c", "2", ""),
+            ("/metadata", r#"{"labels":{"app":"x"}}"#, "")
+        ]
+    );
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": value}});
+    let found = compare::differences(&secret("old"), &secret("new"));
+    assert!(!found[0].value_in_member.contains("old") && !found[0].value_in_hub.contains("new"));
+    let many: Value = (0..200)
+        .map(|index| (index.to_string(), json!("x")))
+        .collect::<Map<_, _>>()
+        .into();
+    assert_eq!(
+        compare::differences(&config_map(many), &config_map(json!({}))).len(),
+        100
+    );
+}
+
+#[test]
+fn namespaces_come_first_and_custom_resources_last() {
+    assert!(wave("namespaces") < wave("configmaps") && wave("configmaps") < wave("deployments"));
+    assert!(wave("customresourcedefinitions") < wave("mutatingwebhookconfigurations"));
+    assert_eq!(wave("foos"), 6);
+}
+
+fn finding(reason: Reason, availability: Option<Availability>) -> Finding {
+    Finding {
+        availability,
+        ..Finding::new(reason, "")
+    }
+}
+
+fn status(findings: Vec<Finding>, reports: bool, before: &WorkStatus, now: &str) -> WorkStatus {
+    let (identifier, _) = read(0, &config_map(json!({})));
+    let manifests = findings.into_iter().enumerate().map(|(index, finding)| {
+        let old = before.manifest_conditions.get(index);
+        report::manifest(identifier.clone(), finding, reports, old, now)
+    });
+    report::work(manifests.collect(), reports, before, 4, now)
+}
+
+#[test]
+fn a_work_says_what_its_manifests_say() {
+    let said = |status: &WorkStatus| {
+        let said = status
+            .conditions
+            .iter()
+            .map(|one| (one.type_.clone(), one.reason.clone()));
+        said.map(|(type_, reason)| format!("{type_} {reason}"))
+            .collect::<Vec<_>>()
+    };
+    let none = WorkStatus::default();
+    let available = || finding(Reason::Applied, Some(Availability::Available));
+    let of = |findings| said(&status(findings, false, &none, NOW));
+    assert_eq!(
+        of(vec![available()]),
+        [
+            "Applied AllManifestsApplied",
+            "Available AllManifestsAvailable"
+        ]
+    );
+    let untracked = finding(Reason::Applied, Some(Availability::NotTrackable));
+    assert_eq!(
+        of(vec![available(), untracked])[1],
+        "Available WorkNotTrackable"
+    );
+    let not_yet = finding(Reason::Applied, Some(Availability::NotYet));
+    assert_eq!(
+        of(vec![available(), not_yet])[1],
+        "Available SomeManifestsAreNotAvailable"
+    );
+    let refused = finding(Reason::ManifestApplyFailed, None);
+    assert_eq!(
+        of(vec![available(), refused]),
+        ["Applied SomeManifestsAreNotApplied"]
+    );
+    let degraded = finding(Reason::FoundDiffInDegradedMode, None);
+    let reported = status(vec![degraded], true, &none, NOW);
+    assert_eq!(said(&reported), ["DiffReported AllManifestsDiffReported"]);
+}
+
+#[test]
+fn times_change_only_with_what_they_are_of() {
+    let mut found = finding(Reason::FoundDrifts, None);
+    found.drifts = compare::missing(&config_map(json!({})));
+    let first = status(vec![found.clone()], false, &WorkStatus::default(), NOW);
+    let again = status(vec![found.clone()], false, &first, "2027-01-01T12:00:00Z");
+    assert_eq!(first, again);
+    found.drifts[0].path = "/data".into();
+    let changed = status(vec![found], false, &first, "2027-01-01T12:00:00Z");
+    let details = changed.manifest_conditions[0]
+        .drift_details
+        .clone()
+        .unwrap();
+    assert_eq!(details.first_drifted_observed_time, NOW);
+    assert_ne!(details.observation_time, NOW);
+    let applied = status(
+        vec![finding(Reason::Applied, None)],
+        false,
+        &changed,
+        "2028-01-01T12:00:00Z",
+    );
+    assert_ne!(
+        condition(&applied.conditions, "Applied")
+            .unwrap()
+            .last_transition_time,
+        NOW
+    );
+}
+
+#[test]
+fn a_status_that_is_too_large_is_trimmed_and_says_so() {
+    let mut found = finding(Reason::FoundDrifts, None);
+    found.drifts = compare::missing(&config_map(json!({})));
+    let mut large = status(vec![found], false, &WorkStatus::default(), NOW);
+    report::trim(&mut large, 1000, 4, NOW);
+    assert!(condition(&large.conditions, "StatusTrimmed").is_none());
+    report::trim(&mut large, 1_500_000, 4, NOW);
+    assert_eq!(
+        condition(&large.conditions, "StatusTrimmed")
+            .unwrap()
+            .reason,
+        "Oversized"
+    );
+}

@@ -1,0 +1,186 @@
+//! `hawser member`: the agent of a member of a fleet.
+//!
+//! Knows how flags and variables are written, which is how KubeFleet's member agent takes them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::placement::member::options::{GivenHub, GivenMember};
+use crate::placement::member::process;
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+
+use super::service;
+
+/// Apply the Works of a KubeFleet hub to the member cluster that this runs in.
+///
+/// Accepts the environment of KubeFleet's member agent.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(args_override_self = true)]
+pub(super) struct MemberArgs {
+    /// Name of the member
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MEMBER_CLUSTER_NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    member_cluster_name: String,
+
+    /// Kubeconfig of the member [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Kubeconfig of the hub, instead of its URL and a token
+    #[arg(long, value_name = "FILE")]
+    hub_kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    hub: HubArgs,
+
+    #[command(flatten)]
+    service: MemberServiceArgs,
+
+    /// Whether a Job is available once one of its Pods is ready or has succeeded; otherwise Jobs are not tracked
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    track_jobs: bool,
+}
+
+/// How the hub is reached without a kubeconfig.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)]
+struct HubArgs {
+    /// URL of the hub
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "HUB_SERVER_URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    hub_server_url: String,
+
+    /// File with the token for the hub
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CONFIG_PATH",
+        default_value = "/config/token"
+    )]
+    hub_token_file: PathBuf,
+
+    /// File with the certificate authority of the hub
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CA_BUNDLE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    hub_ca_file: String,
+
+    /// Certificate authority of the hub as base64
+    #[arg(
+        long,
+        value_name = "BASE64",
+        env = "HUB_CERTIFICATE_AUTHORITY",
+        default_value = "",
+        hide_default_value = true
+    )]
+    hub_certificate_authority: String,
+
+    /// Use the certificate IDENTITY_CERT with its key IDENTITY_KEY instead of a token
+    #[arg(long)]
+    use_ca_auth: bool,
+
+    /// File with the certificate of this member
+    #[arg(long, value_name = "FILE", env = "IDENTITY_CERT")]
+    identity_cert: Option<String>,
+
+    /// File with the key of the certificate
+    #[arg(long, value_name = "FILE", env = "IDENTITY_KEY")]
+    identity_key: Option<String>,
+
+    /// Do not verify the certificate of the hub
+    #[arg(long)]
+    tls_insecure: bool,
+}
+
+/// How the agent shows itself.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)]
+struct MemberServiceArgs {
+    /// Let one of several agents work, by a Lease in the member
+    #[arg(long)]
+    leader_elect: bool,
+
+    /// Namespace of the Lease
+    #[arg(long, value_name = "NAME", default_value = "kube-system")]
+    leader_election_namespace: String,
+
+    /// Listen address for probes; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":8091")]
+    health_probe_bind_address: String,
+
+    /// Listen address for metrics; empty or 0 disables
+    #[arg(long, value_name = "ADDRESS", default_value = ":8090")]
+    metrics_bind_address: String,
+
+    /// Log level: 5 and above log debug messages
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: i32,
+
+    /// Log format: JSON or Console
+    #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
+    log_format: LogFormat,
+}
+
+/// Runs until told to stop, or until nothing can go on.
+pub(super) fn run(args: MemberArgs) -> ExitCode {
+    let log = LogOptions {
+        format: args.service.log_format,
+        verbosity: if args.service.v >= 5 {
+            Verbosity::Debug
+        } else {
+            Verbosity::Info
+        },
+    };
+    let given = GivenMember {
+        name: args.member_cluster_name,
+        hub: GivenHub {
+            kubeconfig: args.hub_kubeconfig,
+            url: args.hub.hub_server_url,
+            token_file: args.hub.hub_token_file,
+            identity: args.hub.identity_cert.zip(args.hub.identity_key),
+            uses_identity: args.hub.use_ca_auth,
+            authority_file: args.hub.hub_ca_file,
+            authority: args.hub.hub_certificate_authority,
+            is_insecure: args.hub.tls_insecure,
+        },
+        kubeconfig: args.kubeconfig,
+        lease_namespace: args
+            .service
+            .leader_elect
+            .then_some(args.service.leader_election_namespace),
+        health_address: args.service.health_probe_bind_address,
+        metrics_address: args.service.metrics_bind_address,
+        tracks_jobs: args.track_jobs,
+    };
+    let options = match given.check() {
+        Ok(options) => options,
+        Err(problem) => return super::fail(&problem),
+    };
+    if let Err(error) = logging::start(log) {
+        return super::fail(&error);
+    }
+    service::run("the member agent stopped", |stop| {
+        process::run(options, stop)
+    })
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}

@@ -1,0 +1,290 @@
+//! The queue of Works, and watches of everything that is placed: whatever happens to a placed object leads to its Work
+//! at once.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use hawser_placement::apply::compare;
+use hawser_placement::availability::Jobs;
+use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+use hawser_runtime::cluster::feed::{EventHandler, Pace};
+use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::wire::GuardedClient;
+use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_sync::{Key, Seen, Store as _};
+use kube_lang::object::Gvk;
+
+use super::pass::WorkPass;
+use super::sides::{APPLIED_WORK, Sides, WORK};
+
+/// Works that are worked on at a time.
+const WORKERS: usize = 8;
+/// How long a pass waits for the first list of a kind; after that it reads the objects one by one.
+const LISTING: Duration = Duration::from_secs(5);
+
+/// Whether Works are applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The hub has not said yet, or does not know the member.
+    #[default]
+    Idle,
+    Joined,
+    /// Works lose the finalizer, their objects stay.
+    Leaving,
+}
+
+/// What events lead to.
+pub struct WorkEvents {
+    queue: Queue<Arc<str>>,
+    /// The Works that place an object.
+    placed: RwLock<HashMap<Key, BTreeSet<Arc<str>>>>,
+    /// The object of the membership, or a Work of a member that leaves, has changed.
+    pub membership: Notify,
+    pub phase: watch::Sender<Phase>,
+}
+
+impl WorkEvents {
+    fn add(&self, work: &Arc<str>, urgency: Urgency) {
+        self.queue.add(Arc::clone(work), work, urgency);
+    }
+}
+
+impl EventHandler for WorkEvents {
+    fn changed(&self, table: &Arc<Table>, change: Change) {
+        let urgency = match change.what {
+            What::Initial => Urgency::Initial,
+            What::Changed | What::Gone => Urgency::Live,
+        };
+        let key = &change.key;
+        if key.kind == *WORK || key.kind == *APPLIED_WORK {
+            self.add(&key.name, urgency);
+        }
+        if Sides::is_hub(table.side()) {
+            self.membership.notify_one();
+        } else if let Some(works) = self.placed.read().get(key) {
+            works.iter().for_each(|work| self.add(work, urgency));
+        }
+    }
+
+    fn completed(&self, table: &Arc<Table>) {
+        if Sides::is_hub(table.side()) {
+            self.membership.notify_one();
+        } else {
+            // What went between a live read and the list was never heard of.
+            for (_, works) in self
+                .placed
+                .read()
+                .iter()
+                .filter(|(key, _)| key.kind == *table.kind())
+            {
+                works
+                    .iter()
+                    .for_each(|work| self.add(work, Urgency::Initial));
+            }
+        }
+    }
+}
+
+/// What an apply left: the manifest by its hash, and the content of the object.
+type Left = (String, u64);
+
+/// See the module.
+pub struct Applier {
+    pub sides: Arc<Sides>,
+    pub cache: Arc<Cache>,
+    pub client: Arc<GuardedClient>,
+    pub events: Arc<WorkEvents>,
+    pub jobs: Jobs,
+    watches: Arc<WatchRegistry>,
+    /// The watches of the hub and of `AppliedWork`s.
+    own: Vec<Arc<SharedWatch>>,
+    kinds: Mutex<HashMap<Arc<Gvk>, Arc<SharedWatch>>>,
+    /// What each Work places.
+    works: Mutex<HashMap<Arc<str>, HashSet<Key>>>,
+    left: Mutex<HashMap<Key, Left>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Applier {
+    pub fn new(sides: &Arc<Sides>, jobs: Jobs, metrics: &Arc<Metrics>) -> Arc<Self> {
+        let cache = Cache::new();
+        Sides::route(&cache);
+        let events = Arc::new(WorkEvents {
+            queue: Queue::new(WORKERS),
+            placed: RwLock::default(),
+            membership: Notify::new(),
+            phase: watch::Sender::default(),
+        });
+        let pace = Pace {
+            retry: (Duration::from_millis(100), Duration::from_secs(5)),
+            ..Pace::default()
+        };
+        let watches = WatchRegistry::new(&cache, pace, Arc::clone(&events) as _);
+        let own = sides
+            .hub_watches()
+            .into_iter()
+            .chain(sides.member_watch(&APPLIED_WORK));
+        let own = own.map(|spec| watches.watch(spec)).collect();
+        Arc::new(Self {
+            sides: Arc::clone(sides),
+            client: GuardedClient::new(&cache),
+            cache,
+            events,
+            jobs,
+            watches,
+            own,
+            kinds: Mutex::default(),
+            works: Mutex::default(),
+            left: Mutex::default(),
+            metrics: Arc::clone(metrics),
+        })
+    }
+
+    /// Works until closed.
+    pub async fn run(self: Arc<Self>) {
+        for watch in &self.own {
+            watch.completed().await;
+        }
+        let queue = self.events.queue.clone();
+        work(self, &queue, WORKERS).await;
+    }
+
+    pub fn close(&self) {
+        self.events.queue.close();
+    }
+
+    pub fn count(&self) {
+        self.metrics
+            .queue("work", WORKERS, self.events.queue.state());
+    }
+
+    pub fn phase(&self) -> Phase {
+        *self.events.phase.borrow()
+    }
+
+    /// Has all Works looked at, if this is new.
+    pub fn enter(&self, phase: Phase) {
+        let is_new = self
+            .events
+            .phase
+            .send_if_modified(|now| std::mem::replace(now, phase) != phase);
+        if is_new {
+            for name in self.names() {
+                self.events.add(&name, Urgency::Live);
+            }
+        }
+    }
+
+    /// The Works of the member, as far as they are known.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let mut tables = self.own.iter().map(|watch| watch.table());
+        let works = tables.find(|table| *table.kind() == *WORK);
+        let keys = works.map(|table| table.keys()).unwrap_or_default();
+        keys.into_iter().map(|key| key.name).collect()
+    }
+
+    /// False only if the hub says that there is no such Work.
+    pub fn is_work(&self, name: &str) -> bool {
+        !matches!(self.cache.get(&self.sides.work(name)), Seen::Absent)
+    }
+
+    /// Notes what a Work places, and watches it from now on.
+    pub async fn follow(&self, work: &Arc<str>, keys: HashSet<Key>) {
+        let kinds: HashSet<Arc<Gvk>> = keys.iter().map(|key| Arc::clone(&key.kind)).collect();
+        self.note(work, keys);
+        let watches = {
+            let mut watched = self.kinds.lock();
+            for kind in kinds {
+                if let Some(spec) = self.sides.member_watch(&kind) {
+                    watched
+                        .entry(kind)
+                        .or_insert_with(|| self.watches.watch(spec));
+                }
+            }
+            watched.values().map(Arc::clone).collect::<Vec<_>>()
+        };
+        let listed = async {
+            for watch in watches
+                .iter()
+                .filter(|watch| watch.health().problem.is_none())
+            {
+                watch.completed().await;
+            }
+        };
+        let _ = timeout(LISTING, listed).await;
+    }
+
+    /// Forgets a Work that is gone.
+    pub fn forget(&self, work: &Arc<str>) {
+        self.note(work, HashSet::new());
+    }
+
+    fn note(&self, work: &Arc<str>, keys: HashSet<Key>) {
+        let mut works = self.works.lock();
+        let before = if keys.is_empty() {
+            works.remove(work).unwrap_or_default()
+        } else {
+            works
+                .insert(Arc::clone(work), keys.clone())
+                .unwrap_or_default()
+        };
+        if before == keys {
+            return;
+        }
+        let mut placed = self.events.placed.write();
+        for key in before.difference(&keys) {
+            if let Some(of) = placed.get_mut(key) {
+                of.remove(work);
+                if of.is_empty() {
+                    placed.remove(key);
+                    self.left.lock().remove(key);
+                }
+            }
+        }
+        for key in keys {
+            placed.entry(key).or_default().insert(Arc::clone(work));
+        }
+        // Kinds of which nothing is placed any more are not watched.
+        let used: HashSet<&Arc<Gvk>> = placed.keys().map(|key| &key.kind).collect();
+        self.kinds.lock().retain(|kind, _| used.contains(kind));
+    }
+
+    /// Notes what an apply left.
+    pub fn leave(&self, key: &Key, hash: &str, object: &Value) {
+        let left = (hash.to_owned(), fingerprint(object));
+        self.left.lock().insert(key.clone(), left);
+    }
+
+    /// Whether an object is as the last apply of this manifest left it.
+    pub fn is_as_left(&self, key: &Key, hash: &str, object: &Value) -> bool {
+        let left = self.left.lock();
+        left.get(key)
+            .is_some_and(|(of, content)| of == hash && *content == fingerprint(object))
+    }
+}
+
+fn fingerprint(object: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    compare::content(object).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Reconciler for Applier {
+    type Key = Arc<str>;
+
+    async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
+        WorkPass::new(self, &work.key).run().await
+    }
+
+    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+        self.metrics.worked("work", waited, took, outcome);
+    }
+}

@@ -1,0 +1,259 @@
+//! `InternalMemberCluster`: joining, heartbeats, leaving.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+use tracing::{info, warn};
+
+use hawser_placement::names::WORK_FINALIZER;
+use hawser_placement::types::cluster::{
+    AgentStatus, AgentType, InternalMemberCluster, MemberClusterStatus, MemberState,
+};
+use hawser_placement::types::{Condition, Truth, condition};
+use hawser_runtime::cluster::connection::Call;
+use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
+use kube_lang::object::Object;
+
+use super::applier::{Applier, Phase};
+use super::{properties, sides};
+
+/// The seconds between heartbeats where the hub does not say.
+const PERIOD: i32 = 60;
+/// How long it is until a heartbeat that could not be written is written again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct Membership {
+    applier: Arc<Applier>,
+    random: RandomState,
+}
+
+impl Membership {
+    pub fn new(applier: &Arc<Applier>) -> Self {
+        Self {
+            applier: Arc::clone(applier),
+            random: RandomState::new(),
+        }
+    }
+
+    /// Follows the hub until dropped.
+    pub async fn run(self) {
+        let mut heard: Option<(i64, MemberState)> = None;
+        let mut next = Instant::now();
+        loop {
+            let wait = match self.read() {
+                None => {
+                    self.applier.enter(Phase::Idle);
+                    heard = None;
+                    None
+                }
+                Some((object, internal)) => {
+                    let state = internal.spec.state;
+                    let now = (internal.metadata.generation, state);
+                    if heard.is_none_or(|(_, before)| before != state) {
+                        info!(?state, "the hub says what this member is to do");
+                    }
+                    let is_news = heard.replace(now) != Some(now);
+                    match state {
+                        MemberState::Join => {
+                            self.applier.enter(Phase::Joined);
+                            if is_news || next <= Instant::now() {
+                                next = Instant::now() + self.beat(&object, internal).await;
+                            }
+                            Some(next)
+                        }
+                        MemberState::Leave => {
+                            self.applier.enter(Phase::Leaving);
+                            let is_done =
+                                self.is_released() && self.say_left(&object, internal).await;
+                            (!is_done).then(|| Instant::now() + RETRY)
+                        }
+                    }
+                }
+            };
+            let changed = self.applier.events.membership.notified();
+            match wait {
+                // Whichever comes first.
+                Some(until) => drop(timeout_at(until, changed).await),
+                None => changed.await,
+            }
+        }
+    }
+
+    fn read(&self) -> Option<(Arc<Object>, InternalMemberCluster)> {
+        let Seen::Present(object) = self.applier.cache.get(&self.applier.sides.internal()) else {
+            return None;
+        };
+        match serde_json::from_value(object.as_value().clone()) {
+            Ok(internal) => Some((object, internal)),
+            Err(error) => {
+                warn!(%error, "the InternalMemberCluster cannot be read");
+                None
+            }
+        }
+    }
+
+    /// Writes a heartbeat; returns when the next one is due.
+    async fn beat(&self, object: &Object, internal: InternalMemberCluster) -> Duration {
+        let member = &self.applier.sides.member;
+        let now = sides::now();
+        let is_healthy = match member.call(Call::get("/readyz")).await {
+            Ok(reply) => reply.is_success(),
+            Err(_) => false,
+        };
+        let mut status = internal.status;
+        if is_healthy && let Err(error) = properties::refresh(member, &mut status, &now).await {
+            warn!(%error, "the properties of the member cannot be read");
+        }
+        let generation = internal.metadata.generation;
+        let health = if is_healthy {
+            (
+                Truth::True,
+                "InternalMemberClusterHealthy",
+                "the API server is ready",
+            )
+        } else {
+            (
+                Truth::False,
+                "InternalMemberClusterUnhealthy",
+                "the API server is not ready",
+            )
+        };
+        let joined = (
+            Truth::True,
+            "InternalMemberClusterJoined",
+            "the member has joined",
+        );
+        let said = [("Joined", joined), ("Healthy", health)];
+        set_agent(&mut status, &said, generation, &now);
+        if !self.write(object, &status).await {
+            return RETRY;
+        }
+        let period = internal.spec.heartbeat_period_seconds.unwrap_or(PERIOD);
+        let period = Duration::from_secs(u64::try_from(period).unwrap_or(1).max(1));
+        // A twentieth either way: members do not beat in step.
+        let spread = u32::try_from(self.random.hash_one(&now) % 101).unwrap_or_default();
+        period * (950 + spread) / 1000
+    }
+
+    /// Whether no Work waits for this agent any more.
+    fn is_released(&self) -> bool {
+        let is_held = |name: &Arc<str>| {
+            let work = self.applier.cache.get(&self.applier.sides.work(name));
+            matches!(work, Seen::Present(work) if work.has_finalizer(WORK_FINALIZER))
+        };
+        !self.applier.names().iter().any(is_held)
+    }
+
+    /// Says that the member has left. True once the hub knows it.
+    async fn say_left(&self, object: &Object, internal: InternalMemberCluster) -> bool {
+        let mut status = internal.status;
+        let generation = internal.metadata.generation;
+        let agent = status.member_agent();
+        let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
+        if joined.is_some_and(|joined| joined.status == Truth::False && joined.is_fresh(generation))
+        {
+            return true;
+        }
+        let left = (
+            Truth::False,
+            "InternalMemberClusterLeft",
+            "the member has left",
+        );
+        set_agent(&mut status, &[("Joined", left)], generation, &sides::now());
+        let is_written = self.write(object, &status).await;
+        if is_written {
+            info!("the member has left; what was placed stays");
+        }
+        is_written
+    }
+
+    async fn write(&self, object: &Object, status: &MemberClusterStatus) -> bool {
+        let applier = &self.applier;
+        let key = applier.sides.internal();
+        let mut object = object.clone();
+        object.root_mut().insert("status".into(), json!(status));
+        let request = Request::ReplaceStatus {
+            key: key.clone(),
+            object,
+        };
+        let sent = applier
+            .client
+            .send(&*applier.sides, None, &|| Ok(()), &request);
+        match sent.await {
+            Ok((Answer::Failed(Failure::Conflict), _)) => {
+                // The answer enters the table; the next attempt starts from it.
+                let read = Request::Read { key };
+                let _ = applier
+                    .client
+                    .send(&*applier.sides, None, &|| Ok(()), &read)
+                    .await;
+                false
+            }
+            Ok((Answer::Failed(failure), _)) => {
+                warn!(%failure, "the heartbeat cannot be written");
+                false
+            }
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// What a condition says: status, reason, message.
+type Said = (Truth, &'static str, &'static str);
+
+/// Writes the state of this agent, beside those of others.
+fn set_agent(status: &mut MemberClusterStatus, said: &[(&str, Said)], generation: i64, now: &str) {
+    let is_ours = |agent: &AgentStatus| agent.type_ == AgentType::MemberAgent;
+    if !status.agent_status.iter().any(is_ours) {
+        status.agent_status.push(AgentStatus::default());
+    }
+    for agent in status
+        .agent_status
+        .iter_mut()
+        .filter(|agent| is_ours(agent))
+    {
+        for (type_, (truth, reason, message)) in said {
+            let same = condition(&agent.conditions, type_).filter(|old| old.status == *truth);
+            let since = same.map_or(now, |old| &old.last_transition_time).to_owned();
+            agent.conditions.retain(|old| old.type_ != *type_);
+            agent.conditions.push(Condition {
+                type_: (*type_).to_owned(),
+                status: *truth,
+                observed_generation: generation,
+                last_transition_time: since,
+                reason: (*reason).to_owned(),
+                message: (*message).to_owned(),
+            });
+        }
+        agent.last_received_heartbeat = Some(now.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_agents_keep_their_state_and_a_condition_its_time() {
+        let mut status = MemberClusterStatus::default();
+        status.agent_status.push(AgentStatus {
+            type_: AgentType::MultiClusterServiceAgent,
+            ..AgentStatus::default()
+        });
+        let other = status.agent_status[0].clone();
+        let joined = [("Joined", (Truth::True, "InternalMemberClusterJoined", ""))];
+        set_agent(&mut status, &joined, 1, "t1");
+        set_agent(&mut status, &joined, 2, "t2");
+        assert_eq!(status.agent_status[0], other);
+        let agent = status.member_agent().unwrap();
+        assert_eq!(agent.last_received_heartbeat.as_deref(), Some("t2"));
+        assert_eq!(agent.conditions.len(), 1);
+        assert_eq!(agent.conditions[0].last_transition_time, "t1");
+        assert_eq!(agent.conditions[0].observed_generation, 2);
+    }
+}

@@ -1,0 +1,198 @@
+//! What the command line and the environment say, checked.
+
+use std::path::PathBuf;
+
+use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
+    NamedContext,
+};
+
+/// The flags and variables as they are given.
+#[derive(Clone, Debug, Default)]
+pub struct GivenMember {
+    /// The name of the member.
+    pub name: String,
+    pub hub: GivenHub,
+    pub kubeconfig: Option<PathBuf>,
+    /// Of the lease; none where there is no election.
+    pub lease_namespace: Option<String>,
+    pub health_address: String,
+    pub metrics_address: String,
+    pub tracks_jobs: bool,
+}
+
+/// How the hub is reached.
+#[derive(Clone, Debug, Default)]
+pub struct GivenHub {
+    pub kubeconfig: Option<PathBuf>,
+    pub url: String,
+    pub token_file: PathBuf,
+    /// A certificate and its key, instead of a token.
+    pub identity: Option<(String, String)>,
+    pub uses_identity: bool,
+    /// A file with certificates.
+    pub authority_file: String,
+    /// Certificates as base64.
+    pub authority: String,
+    pub is_insecure: bool,
+}
+
+/// How the agent is to run.
+#[derive(Clone, Debug)]
+pub struct MemberOptions {
+    pub name: String,
+    pub hub: GivenHub,
+    pub kubeconfig: Option<PathBuf>,
+    pub lease_namespace: Option<String>,
+    pub health_address: Option<String>,
+    pub metrics_address: Option<String>,
+    pub tracks_jobs: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MemberOptionsError {
+    #[error("the name of the member is not known: set MEMBER_CLUSTER_NAME")]
+    Name,
+    #[error("the hub is not known: set HUB_SERVER_URL or --hub-kubeconfig")]
+    Hub,
+    #[error("IDENTITY_CERT and IDENTITY_KEY have to be set with --use-ca-auth")]
+    Identity,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HubConfigError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("using HUB_SERVER_URL and its credentials")]
+    Use(#[source] Box<KubeconfigError>),
+}
+
+impl GivenMember {
+    pub fn check(self) -> Result<MemberOptions, MemberOptionsError> {
+        let listens = |text: String| Some(text).filter(|text| !text.is_empty() && text != "0");
+        if self.name.is_empty() {
+            return Err(MemberOptionsError::Name);
+        }
+        if self.hub.kubeconfig.is_none() && self.hub.url.is_empty() {
+            return Err(MemberOptionsError::Hub);
+        }
+        if self.hub.uses_identity && self.hub.identity.is_none() {
+            return Err(MemberOptionsError::Identity);
+        }
+        Ok(MemberOptions {
+            name: self.name,
+            hub: self.hub,
+            kubeconfig: self.kubeconfig,
+            lease_namespace: self.lease_namespace,
+            health_address: listens(self.health_address),
+            metrics_address: listens(self.metrics_address),
+            tracks_jobs: self.tracks_jobs,
+        })
+    }
+}
+
+impl GivenHub {
+    /// The configuration, and what follows the files of it.
+    pub fn config(&self) -> Result<(Option<Watched>, kube::Config), HubConfigError> {
+        if let Some(kubeconfig) = &self.kubeconfig {
+            let lookup = Lookup {
+                kubeconfig: Some(kubeconfig.clone()),
+                ..Lookup::default()
+            };
+            let source = Source::find(&lookup, &Environment::of_process())?;
+            let (watched, config) = Watched::start(source)?;
+            return Ok((Some(watched), config));
+        }
+        let config = kube::Config::try_from(self.written());
+        let config = config.map_err(|error| HubConfigError::Use(Box::new(error)))?;
+        Ok((None, config))
+    }
+
+    /// As a kubeconfig. The client reads the file of the token again from time to time.
+    fn written(&self) -> Kubeconfig {
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let name = "hub".to_owned();
+        let identity = self.identity.clone().filter(|_| self.uses_identity);
+        let token_file = self.token_file.to_string_lossy().into_owned();
+        let user = AuthInfo {
+            token_file: identity.is_none().then_some(token_file),
+            client_certificate: identity
+                .as_ref()
+                .map(|(certificate, _)| certificate.clone()),
+            client_key: identity.map(|(_, key)| key),
+            ..AuthInfo::default()
+        };
+        let authority_file = given(&self.authority_file);
+        let cluster = Cluster {
+            server: Some(self.url.clone()),
+            insecure_skip_tls_verify: Some(self.is_insecure),
+            certificate_authority_data: given(&self.authority).filter(|_| authority_file.is_none()),
+            certificate_authority: authority_file,
+            ..Cluster::default()
+        };
+        Kubeconfig {
+            current_context: Some(name.clone()),
+            clusters: vec![NamedCluster {
+                name: name.clone(),
+                cluster: Some(cluster),
+                ..NamedCluster::default()
+            }],
+            auth_infos: vec![NamedAuthInfo {
+                name: name.clone(),
+                auth_info: Some(user),
+                ..NamedAuthInfo::default()
+            }],
+            contexts: vec![NamedContext {
+                name: name.clone(),
+                context: Some(Context {
+                    cluster: name.clone(),
+                    user: Some(name),
+                    ..Context::default()
+                }),
+                ..NamedContext::default()
+            }],
+            ..Kubeconfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_member_and_its_hub_have_to_be_named() {
+        let mut given = GivenMember::default();
+        assert!(matches!(
+            given.clone().check(),
+            Err(MemberOptionsError::Name)
+        ));
+        given.name = "m".to_owned();
+        assert!(matches!(
+            given.clone().check(),
+            Err(MemberOptionsError::Hub)
+        ));
+        given.hub.url = "https://127.0.0.1:1".to_owned();
+        given.metrics_address = "0".to_owned();
+        assert_eq!(given.clone().check().unwrap().metrics_address, None);
+        given.hub.uses_identity = true;
+        assert!(matches!(given.check(), Err(MemberOptionsError::Identity)));
+    }
+
+    #[test]
+    fn the_hub_is_reached_by_the_token_in_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let token_file = directory.path().join("token");
+        std::fs::write(&token_file, "secret").unwrap();
+        let hub = GivenHub {
+            url: "https://127.0.0.1:1".to_owned(),
+            token_file: token_file.clone(),
+            is_insecure: true,
+            ..GivenHub::default()
+        };
+        let (_, config) = hub.config().unwrap();
+        assert_eq!(config.auth_info.token_file.as_deref(), token_file.to_str());
+        assert!(config.accept_invalid_certs);
+    }
+}

@@ -1,0 +1,203 @@
+//! Nodes and resources of the member, as the scheduler of the hub compares them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use hawser_placement::types::cluster::{MemberClusterStatus, PropertyValue, ResourceUsage};
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use kube_cel::quantity_in_billionths;
+
+const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
+const VERSION: &str = "k8s.io/k8s-version";
+/// Items of a page of a list.
+const PAGE: usize = 500;
+const BILLION: i128 = 1_000_000_000;
+
+/// The resources that are summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amounts {
+    cpu: i128,
+    memory: i128,
+}
+
+impl Amounts {
+    fn of(quantities: &Value) -> Self {
+        let read = |name: &str| {
+            let text = quantities[name].as_str().unwrap_or_default();
+            quantity_in_billionths(text).unwrap_or_default()
+        };
+        Self {
+            cpu: read("cpu"),
+            memory: read("memory"),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+        }
+    }
+
+    /// What is left, which is never less than nothing.
+    fn minus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(other.cpu).max(0),
+            memory: self.memory.saturating_sub(other.memory).max(0),
+        }
+    }
+
+    fn written(self) -> BTreeMap<String, String> {
+        let millis = self.cpu / (BILLION / 1000);
+        let cpu = if millis % 1000 == 0 {
+            (millis / 1000).to_string()
+        } else {
+            format!("{millis}m")
+        };
+        let bytes = self.memory / BILLION;
+        let memory = if bytes > 0 && bytes % 1024 == 0 {
+            format!("{}Ki", bytes / 1024)
+        } else {
+            bytes.to_string()
+        };
+        BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory)])
+    }
+}
+
+/// All nodes together, and what Pods have asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Census {
+    nodes: usize,
+    capacity: Amounts,
+    allocatable: Amounts,
+    requested: Amounts,
+}
+
+impl Census {
+    fn node(&mut self, node: &Value) {
+        self.nodes += 1;
+        let status = &node["status"];
+        self.capacity = self.capacity.plus(Amounts::of(&status["capacity"]));
+        self.allocatable = self.allocatable.plus(Amounts::of(&status["allocatable"]));
+    }
+
+    fn pod(&mut self, pod: &Value) {
+        let is_scheduled = pod["spec"]["nodeName"]
+            .as_str()
+            .is_some_and(|node| !node.is_empty());
+        let phase = &pod["status"]["phase"];
+        if !is_scheduled || phase == "Succeeded" || phase == "Failed" {
+            return;
+        }
+        for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+            let requests = Amounts::of(&container["resources"]["requests"]);
+            self.requested = self.requested.plus(requests);
+        }
+    }
+
+    fn write(self, status: &mut MemberClusterStatus, version: Option<String>, now: &str) {
+        let property = |value: String| PropertyValue {
+            value,
+            observation_time: now.to_owned(),
+        };
+        let properties = &mut status.properties;
+        properties.insert(NODE_COUNT.to_owned(), property(self.nodes.to_string()));
+        if let Some(version) = version {
+            properties.insert(VERSION.to_owned(), property(version));
+        }
+        status.resource_usage = ResourceUsage {
+            capacity: self.capacity.written(),
+            allocatable: self.allocatable.written(),
+            available: self.allocatable.minus(self.requested).written(),
+            observation_time: Some(now.to_owned()),
+        };
+    }
+}
+
+/// Reads the member and writes what it has into a status.
+pub async fn refresh(
+    member: &Connection,
+    status: &mut MemberClusterStatus,
+    now: &str,
+) -> Result<(), AskError> {
+    let mut census = Census::default();
+    each(member, "/api/v1/nodes", |node| census.node(node)).await?;
+    each(member, "/api/v1/pods", |pod| census.pod(pod)).await?;
+    let version = member.ask(Call::get("/version")).await?;
+    let version = version["gitVersion"].as_str().map(str::to_owned);
+    census.write(status, version, now);
+    Ok(())
+}
+
+/// Reads a list page by page.
+async fn each(
+    member: &Connection,
+    path: &str,
+    mut take: impl FnMut(&Value),
+) -> Result<(), AskError> {
+    let mut next = String::new();
+    loop {
+        let page = format!("{path}?limit={PAGE}{next}");
+        let page = member.ask(Call::get(page)).await?;
+        page["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(&mut take);
+        match page["metadata"]["continue"].as_str() {
+            // The token is base64 for URLs.
+            Some(token) if !token.is_empty() => next = format!("&continue={token}"),
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn resources_are_summed_and_what_running_pods_ask_for_is_not_available() {
+        let mut census = Census::default();
+        for _ in 0..2 {
+            census.node(&json!({"status": {
+                "capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "3900m", "memory": "7Gi"},
+            }}));
+        }
+        let pod = |node: &str, phase: &str| {
+            json!({"spec": {"nodeName": node, "containers": [
+                {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}, {"resources": {}},
+            ]}, "status": {"phase": phase}})
+        };
+        for pod in [
+            pod("n", "Running"),
+            pod("n", "Succeeded"),
+            pod("", "Pending"),
+        ] {
+            census.pod(&pod);
+        }
+        let mut status = MemberClusterStatus::default();
+        census.write(&mut status, Some("v1".to_owned()), "now");
+        let usage = &status.resource_usage;
+        assert_eq!(
+            (&*usage.capacity["cpu"], &*usage.capacity["memory"]),
+            ("8", "16777216Ki")
+        );
+        assert_eq!(usage.allocatable["cpu"], "7800m");
+        assert_eq!(
+            (&*usage.available["cpu"], &*usage.available["memory"]),
+            ("7300m", "13631488Ki")
+        );
+        assert_eq!(status.properties[NODE_COUNT].value, "2");
+    }
+
+    #[test]
+    fn more_requests_than_resources_leave_nothing() {
+        let less = Amounts { cpu: 1, memory: 1 };
+        let more = Amounts { cpu: 2, memory: 2 };
+        assert_eq!(less.minus(more), Amounts::default());
+    }
+}

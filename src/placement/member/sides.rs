@@ -1,0 +1,182 @@
+//! The hub and the member: connections, kinds, keys, and where objects are served.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use parking_lot::RwLock;
+
+use hawser_placement::names;
+use hawser_placement::types::work::WorkResourceIdentifier;
+use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
+use hawser_runtime::cluster::cache::{Cache, Coverage};
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
+use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
+use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::controller::WatchSpec;
+use hawser_sync::{Key, Scope, Side};
+use kube_lang::object::Gvk;
+
+static HUB: LazyLock<Side> = LazyLock::new(|| Side::new("hub"));
+static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
+
+pub static WORK: LazyLock<Arc<Gvk>> = LazyLock::new(|| fleet(PLACEMENT_GROUP, "Work"));
+pub static APPLIED_WORK: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| fleet(PLACEMENT_GROUP, "AppliedWork"));
+static INTERNAL: LazyLock<Arc<Gvk>> =
+    LazyLock::new(|| fleet(CLUSTER_GROUP, "InternalMemberCluster"));
+
+fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
+    Gvk::new(group, STORED_VERSION, kind).into()
+}
+
+/// See the module.
+pub struct Sides {
+    /// Of the member.
+    pub name: String,
+    /// Of the member, on the hub.
+    namespace: Arc<str>,
+    hub: Connection,
+    pub member: Connection,
+    pub discovery: Discovery,
+    /// The resources of kinds that are placed.
+    resources: RwLock<HashMap<Arc<Gvk>, Arc<str>>>,
+}
+
+impl Sides {
+    pub fn new(name: &str, hub: Connection, member: Connection) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.to_owned(),
+            namespace: names::member_namespace(name).into(),
+            hub,
+            discovery: Discovery::new(member.clone()),
+            member,
+            resources: RwLock::default(),
+        })
+    }
+
+    /// Says where the objects of both are, once for the process.
+    pub fn route(cache: &Cache) {
+        for side in [&*HUB, &*MEMBER] {
+            cache.route(side, "", &side.0);
+        }
+    }
+
+    pub fn is_hub(side: &Side) -> bool {
+        *side == *HUB
+    }
+
+    pub fn work(&self, name: &str) -> Key {
+        Scope::new(&HUB, &WORK, "").key(Some(&self.namespace), name)
+    }
+
+    /// The object by which the hub and the member talk about membership.
+    pub fn internal(&self) -> Key {
+        Scope::new(&HUB, &INTERNAL, "").key(Some(&self.namespace), &self.name)
+    }
+
+    pub fn applied_work(name: &str) -> Key {
+        Scope::new(&MEMBER, &APPLIED_WORK, "").key(None, name)
+    }
+
+    /// The place of a manifest's object, and its resource. `None` if the member does not serve the kind.
+    pub async fn place(
+        &self,
+        identifier: &WorkResourceIdentifier,
+    ) -> Result<Option<(Key, Arc<str>)>, DiscoveryError> {
+        let (group, kind) = (&identifier.group, &identifier.kind);
+        let Some(found) = self.discovery.kind(group, kind).await? else {
+            return Ok(None);
+        };
+        let mut versions = found.versions.iter();
+        if !versions.any(|version| version.name == identifier.version) {
+            return Ok(None);
+        }
+        let gvk = Arc::new(Gvk::new(group, &identifier.version, kind));
+        let resource: Arc<str> = found.plural.into();
+        let namespace = found.namespaced.then_some(&*identifier.namespace);
+        let key = Scope::new(&MEMBER, &gvk, "").key(namespace, &identifier.name);
+        let mut resources = self.resources.write();
+        resources.insert(gvk, Arc::clone(&resource));
+        Ok(Some((key, resource)))
+    }
+
+    /// What is watched on the hub: this member's namespace, and nothing else.
+    pub fn hub_watches(&self) -> [WatchSpec; 2] {
+        let spec = |kind, resource| self.watch(&HUB, kind, resource, Some(&self.namespace));
+        [
+            spec(&WORK, "works"),
+            spec(&INTERNAL, "internalmemberclusters"),
+        ]
+    }
+
+    /// All objects of a kind in the member.
+    pub fn member_watch(&self, kind: &Arc<Gvk>) -> Option<WatchSpec> {
+        let resource = self.resource(kind)?;
+        Some(self.watch(&MEMBER, kind, &resource, None))
+    }
+
+    fn watch(
+        &self,
+        side: &Side,
+        kind: &Arc<Gvk>,
+        resource: &str,
+        namespace: Option<&Arc<str>>,
+    ) -> WatchSpec {
+        WatchSpec {
+            side: side.clone(),
+            kind: Arc::clone(kind),
+            source: Arc::clone(&side.0),
+            coverage: Coverage {
+                namespace: namespace.cloned(),
+                ..Coverage::default()
+            },
+            selection: Selection {
+                connection: self.connection(side).clone(),
+                resource: resource.into(),
+                namespace: namespace.cloned(),
+                query: None,
+                clusters: Clusters::One("".into()),
+                content: Content::Whole,
+            },
+        }
+    }
+
+    fn connection(&self, side: &Side) -> &Connection {
+        if Self::is_hub(side) {
+            &self.hub
+        } else {
+            &self.member
+        }
+    }
+
+    fn resource(&self, kind: &Arc<Gvk>) -> Option<Arc<str>> {
+        if *kind == *WORK {
+            Some("works".into())
+        } else if *kind == *APPLIED_WORK {
+            Some("appliedworks".into())
+        } else if *kind == *INTERNAL {
+            Some("internalmemberclusters".into())
+        } else {
+            self.resources.read().get(kind).cloned()
+        }
+    }
+}
+
+impl Router for Sides {
+    fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
+        Some(Endpoint {
+            connection: self.connection(&scope.side).clone(),
+            resource: self.resource(&scope.kind)?,
+        })
+    }
+}
+
+/// The time as it stands in conditions.
+pub fn now() -> String {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second())
+        .unwrap_or(now)
+        .to_string()
+}

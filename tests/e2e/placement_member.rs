@@ -1,0 +1,7 @@
+//! The agent of a member of a fleet between a hub and its cluster, as the hub meets it: the built binary. The tests play
+//! the hub.
+
+mod strategies;
+mod trouble;
+mod works;
+mod world;

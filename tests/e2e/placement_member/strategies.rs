@@ -1,0 +1,176 @@
+//! Take-over, ownership, drift and diff by the apply strategies.
+
+use anyhow::Result;
+use serde_json::json;
+use testbed::unique;
+
+use super::world::{WORKS, World, config_map, config_maps, manifest_reason, work};
+
+#[tokio::test]
+async fn a_foreign_object_is_taken_over_as_the_strategy_says() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let cases = [
+        ("Never", "2", "NotTakenOver"),
+        ("IfNoDiff", "2", "FailedToTakeOver"),
+        ("IfNoDiff", "1", "Applied"),
+        ("Always", "2", "Applied"),
+    ];
+    for (when, there, reason) in cases {
+        let name = unique("foreign");
+        let foreign = config_map("default", &name, &json!({"a": there}));
+        member.create(&config_maps("default"), &foreign).await?;
+        let manifest = config_map("default", &name, &json!({"a": "1"}));
+        let strategy = json!({"whenToTakeOver": when});
+        hub.create(WORKS, &work(&name, &[manifest], &strategy))
+            .await?;
+        let overall = if reason == "Applied" {
+            "AllManifestsApplied"
+        } else {
+            "SomeManifestsAreNotApplied"
+        };
+        let said = hub.until_work(&name, "Applied", overall).await;
+        assert_eq!(
+            manifest_reason(&said, 0, "Applied"),
+            reason,
+            "{when} over {there}"
+        );
+        let live = member
+            .get(&format!("{}/{name}", config_maps("default")))
+            .await?
+            .unwrap();
+        let wanted = if reason == "Applied" { "1" } else { there };
+        assert_eq!(live["data"]["a"], wanted, "{when} over {there}");
+        assert_eq!(
+            live["metadata"]["ownerReferences"].is_array(),
+            reason == "Applied"
+        );
+        if reason == "FailedToTakeOver" {
+            let diff = &said["status"]["manifestConditions"][0]["diffDetails"]["observedDiffs"][0];
+            assert_eq!(
+                *diff,
+                json!({"path": "/data/a", "valueInMember": "2", "valueInHub": "1"})
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_of_one_placement_is_not_taken_by_another() -> Result<()> {
+    let world = World::shared().await?;
+    let hub = world.hub()?;
+    let (first, second) = (unique("first"), unique("second"));
+    let manifest = config_map("default", &first, &json!({"a": "1"}));
+    hub.create(WORKS, &work(&first, &[manifest], &json!(null)))
+        .await?;
+    hub.until_work(&first, "Applied", "AllManifestsApplied")
+        .await;
+    let manifest = config_map("default", &first, &json!({"a": "2"}));
+    hub.create(
+        WORKS,
+        &work(&second, &[manifest], &json!({"allowCoOwnership": true})),
+    )
+    .await?;
+    let said = hub
+        .until_work(&second, "Applied", "SomeManifestsAreNotApplied")
+        .await;
+    assert_eq!(manifest_reason(&said, 0, "Applied"), "FailedToTakeOver");
+    // The object is free once the first placement is gone.
+    hub.delete(&format!("{WORKS}/{first}")).await?;
+    hub.until_work(&second, "Applied", "AllManifestsApplied")
+        .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn drift_is_reported_and_left_where_the_strategy_says_so() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("drifted");
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let strategy = json!({"whenToApply": "IfNotDrifted"});
+    hub.create(WORKS, &work(&name, &[manifest], &strategy))
+        .await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let path = format!("{}/{name}", config_maps("default"));
+    member.patch(&path, &json!({"data": {"a": "2"}})).await?;
+    let said = hub
+        .until_work(&name, "Applied", "SomeManifestsAreNotApplied")
+        .await;
+    assert_eq!(manifest_reason(&said, 0, "Applied"), "FoundDrifts");
+    let drift = &said["status"]["manifestConditions"][0]["driftDetails"]["observedDrifts"][0];
+    assert_eq!(
+        *drift,
+        json!({"path": "/data/a", "valueInMember": "2", "valueInHub": "1"})
+    );
+    member.patch(&path, &json!({"data": {"a": "1"}})).await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn differences_are_reported_and_nothing_is_written() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("diff");
+    let there = config_map("default", &name, &json!({"a": "2"}));
+    member.create(&config_maps("default"), &there).await?;
+    let manifests = [
+        config_map("default", &name, &json!({"a": "1"})),
+        config_map("default", &format!("{name}-missing"), &json!({})),
+    ];
+    hub.create(
+        WORKS,
+        &work(&name, &manifests, &json!({"type": "ReportDiff"})),
+    )
+    .await?;
+    let said = hub
+        .until_work(&name, "DiffReported", "AllManifestsDiffReported")
+        .await;
+    assert_eq!(manifest_reason(&said, 0, "DiffReported"), "FoundDiff");
+    assert_eq!(
+        said["status"]["manifestConditions"][1]["diffDetails"]["observedDiffs"][0]["path"],
+        "/"
+    );
+    let path = format!("{}/{name}", config_maps("default"));
+    let live = member.get(&path).await?.unwrap();
+    assert_eq!(live["data"]["a"], "2");
+    assert!(live["metadata"]["ownerReferences"].is_null());
+    assert_eq!(member.get(&format!("{path}-missing")).await?, None);
+    member.patch(&path, &json!({"data": {"a": "1"}})).await?;
+    hub.until(&format!("{WORKS}/{name}"), |work| {
+        manifest_reason(work, 0, "DiffReported") == "NoDiffFound"
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn server_side_apply_tells_of_fields_of_others() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("ssa");
+    let foreign = config_map("default", &name, &json!({"a": "2"}));
+    member.create(&config_maps("default"), &foreign).await?;
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let strategy = json!({"type": "ServerSideApply"});
+    hub.create(WORKS, &work(&name, &[manifest], &strategy))
+        .await?;
+    let said = hub
+        .until_work(&name, "Applied", "SomeManifestsAreNotApplied")
+        .await;
+    assert_eq!(manifest_reason(&said, 0, "Applied"), "ManifestApplyFailed");
+    let force = json!({"spec": {"applyStrategy": {"serverSideApplyConfig": {"force": true}}}});
+    hub.patch(&format!("{WORKS}/{name}"), &force).await?;
+    hub.until_work(&name, "Applied", "AllManifestsApplied")
+        .await;
+    let live = member
+        .get(&format!("{}/{name}", config_maps("default")))
+        .await?
+        .unwrap();
+    assert_eq!(live["data"]["a"], "1");
+    Ok(())
+}

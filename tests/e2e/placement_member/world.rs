@@ -1,0 +1,224 @@
+//! A hub and a member, both real, and the agent as a process.
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use serde_json::{Value, json};
+use testbed::binaries::repository;
+use testbed::cluster::Controllers;
+use testbed::link::Link;
+use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
+use tokio::sync::OnceCell;
+
+pub(super) const NAME: &str = "m1";
+pub(super) const WORKS: &str =
+    "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-m1/works";
+pub(super) const APPLIED: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/appliedworks";
+pub(super) const INTERNAL: &str =
+    "/apis/cluster.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-m1/internalmemberclusters";
+
+/// See the module.
+pub(super) struct World {
+    hub: ServiceCluster,
+    member: ServiceCluster,
+    /// The way of the agent to its member.
+    pub(super) link: Link,
+    agent: Option<Process>,
+    logs: tempfile::TempDir,
+    started: usize,
+}
+
+/// A way to one of the clusters, for one test.
+#[derive(Clone)]
+pub(super) struct Way(Connection);
+
+impl Way {
+    fn to(cluster: &ServiceCluster) -> Result<Self> {
+        let limits = Limits::default();
+        Ok(Self(Connection::new(cluster.admin().config()?, limits)?))
+    }
+
+    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
+        let created = self.0.ask(Call::post(all, object)).await;
+        created.with_context(|| format!("creating {object} in {all}"))
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
+        match self.0.ask(Call::get(path)).await {
+            Err(error) if error.code() == Some(404) => Ok(None),
+            found => Ok(Some(found.with_context(|| path.to_owned())?)),
+        }
+    }
+
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
+        let patched = self.0.ask(Call::merge_patch(path, patch)).await;
+        patched.with_context(|| format!("patching {path}"))
+    }
+
+    pub(super) async fn delete(&self, path: &str) -> Result<()> {
+        let deleted = self.0.ask(Call::delete(path, &json!({}))).await;
+        deleted.with_context(|| format!("deleting {path}"))?;
+        Ok(())
+    }
+
+    /// Waits until an object fits.
+    pub(super) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        eventually(SOON, path, async || -> Result<Value> {
+            let found = self.get(path).await?.context("it is not there")?;
+            ensure!(fits(&found), "it is {found:#}");
+            Ok(found)
+        })
+        .await
+    }
+
+    pub(super) async fn until_gone(&self, path: &str) {
+        eventually(SOON, path, async || -> Result<()> {
+            let found = self.get(path).await?;
+            found.map_or(Ok(()), |found| Err(anyhow!("it is there: {found:#}")))
+        })
+        .await;
+    }
+
+    /// Waits until a Work says this of its current generation.
+    pub(super) async fn until_work(&self, name: &str, type_: &str, reason: &str) -> Value {
+        self.until(&format!("{WORKS}/{name}"), |work| {
+            let said = condition(&work["status"], type_);
+            said["reason"] == reason && said["observedGeneration"] == work["metadata"]["generation"]
+        })
+        .await
+    }
+}
+
+/// The condition of a type, or null.
+pub(super) fn condition(status: &Value, type_: &str) -> Value {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut found = conditions.filter(|one| one["type"] == type_);
+    found.next().cloned().unwrap_or_default()
+}
+
+/// The reason that the manifest at a position gives for a condition.
+pub(super) fn manifest_reason(work: &Value, ordinal: i64, type_: &str) -> String {
+    let manifests = work["status"]["manifestConditions"].as_array();
+    let mut manifests = manifests.into_iter().flatten();
+    let found = manifests.find(|one| one["identifier"]["ordinal"] == ordinal);
+    let found = found.cloned().unwrap_or_default();
+    condition(&found, type_)["reason"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+pub(super) fn config_map(namespace: &str, name: &str, data: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace}, "data": data,
+    })
+}
+
+pub(super) fn config_maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+/// A Work as the hub makes it.
+pub(super) fn work(name: &str, manifests: &[Value], strategy: &Value) -> Value {
+    json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work",
+        "metadata": {"name": name, "finalizers": ["kubernetes-fleet.io/work-cleanup"]},
+        "spec": {"workload": {"manifests": manifests}, "applyStrategy": strategy},
+    })
+}
+
+// === impl World ===
+
+impl World {
+    /// The world that tests share which disturb nobody.
+    pub(super) async fn shared() -> Result<&'static Self> {
+        static SHARED: OnceCell<World> = OnceCell::const_new();
+        SHARED
+            .get_or_try_init(async || {
+                let mut world = Self::new().await?;
+                world.start()?;
+                Ok(world)
+            })
+            .await
+    }
+
+    /// Hub and member with their types, the member told to join, without an agent yet.
+    pub(super) async fn new() -> Result<Self> {
+        let start = |controllers| {
+            ServiceCluster::start_with(Options {
+                controllers,
+                ..Options::default()
+            })
+        };
+        let (hub, member) = tokio::try_join!(start(Controllers::None), start(Controllers::All))?;
+        let file = repository().join("crds/kubernetes-fleet.io.yaml");
+        let file = file.to_str().context("a path in Unicode")?;
+        for cluster in [&hub, &member] {
+            cluster.admin().kubectl(&["create", "-f", file]).await?;
+            let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+            cluster.admin().kubectl(&wait).await?;
+        }
+        let link = Link::start(member.address()).await?;
+        let world = Self {
+            hub,
+            member,
+            link,
+            agent: None,
+            logs: tempfile::tempdir()?,
+            started: 0,
+        };
+        let hub = world.hub()?;
+        let namespace = json!({"metadata": {"name": "fleet-member-m1"}});
+        hub.create("/api/v1/namespaces", &namespace).await?;
+        let internal = json!({
+            "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "InternalMemberCluster",
+            "metadata": {"name": NAME}, "spec": {"state": "Join", "heartbeatPeriodSeconds": 1},
+        });
+        hub.create(INTERNAL, &internal).await?;
+        Ok(world)
+    }
+
+    pub(super) fn hub(&self) -> Result<Way> {
+        Way::to(&self.hub)
+    }
+
+    pub(super) fn member(&self) -> Result<Way> {
+        Way::to(&self.member)
+    }
+
+    pub(super) fn start(&mut self) -> Result<()> {
+        self.started += 1;
+        let log = self
+            .logs
+            .path()
+            .join(format!("member-{}.log", self.started));
+        let member = self.member.admin().by(self.link.address())?;
+        let agent = Launch::new("member", env!("CARGO_BIN_EXE_hawser"))
+            .args(["member", "--log-format=Console", "-v=5", "--leader-elect"])
+            .args([
+                "--health-probe-bind-address=127.0.0.1:0",
+                "--metrics-bind-address=127.0.0.1:0",
+            ])
+            .env("MEMBER_CLUSTER_NAME", NAME)
+            .arg("--kubeconfig")
+            .arg(member.kubeconfig_file())
+            .arg("--hub-kubeconfig")
+            .arg(self.hub.admin().kubeconfig_file())
+            .log(log)
+            .spawn()?;
+        self.agent = Some(agent);
+        Ok(())
+    }
+
+    /// Ends the agent without a word. The next one does not wait for its lease.
+    pub(super) async fn kill(&mut self) -> Result<()> {
+        let agent = self.agent.take().context("it was not started")?;
+        agent.kill().await?;
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/136224848560.member.fleet.azure.com";
+        let member = self.member()?;
+        if member.get(lease).await?.is_some() {
+            member.delete(lease).await?;
+        }
+        Ok(())
+    }
+}
