@@ -9,4 +9,4 @@ mod nodes;
 mod objects;
 mod replicas;
 mod trouble;
-mod world;
+pub(crate) mod world;

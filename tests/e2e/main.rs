@@ -15,6 +15,7 @@ mod kubectl;
 mod mirror;
 mod openapi;
 mod openapi_of_playground;
+mod placement_hub;
 mod playground;
 mod schemas;
 mod test_command;

@@ -483,7 +483,20 @@ fn roll_out(
         let patch = json!({"spec": {"applyStrategy": strategy}});
         Some(HubWrite::patch_known(kind, &binding.metadata, patch))
     }));
+    let cluster = |binding: &Binding| {
+        let mut clusters = view.clusters.iter();
+        clusters.find(|one| one.metadata.name == binding.spec.target_cluster)
+    };
+    // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
+    // becomes less available.
     let removed = plan.remove.iter().filter_map(find);
+    let removed = removed.filter(|one| cluster(one).is_some_and(|one| !one.metadata.in_deletion()));
+    let orphaned = view.bindings.iter().filter(|one| {
+        one.spec.state == BindingState::Unscheduled
+            && !one.metadata.in_deletion()
+            && cluster(one).is_none()
+    });
+    let removed = removed.chain(orphaned);
     let removed = removed.map(|one| HubWrite::delete(kind, &one.metadata));
     let updated = plan.update.iter().filter_map(|name| {
         let (binding, desired) = (find(name)?, desired.get(name)?);

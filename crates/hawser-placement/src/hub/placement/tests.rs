@@ -418,3 +418,19 @@ fn heartbeats_are_no_reason_to_schedule_again() {
     one.status.agent_status[0].last_received_heartbeat = Some("2026-01-01T11:00:00Z".to_owned());
     assert_ne!(traits(&one), before);
 }
+
+#[test]
+fn what_a_leaving_member_applied_stays_until_the_member_is_gone() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a", "b"]}));
+    model.come_to_rest();
+    model.members[0].metadata.deletion_timestamp = Some(TIME.to_owned());
+    model.settle();
+    let states: Vec<Binding> = model.all("ClusterResourceBinding");
+    assert_eq!(states[0].spec.state, BindingState::Unscheduled);
+    assert!(!states[0].metadata.in_deletion());
+    assert_eq!(model.all::<Work>("Work").len(), 2);
+    model.members.remove(0);
+    model.come_to_rest();
+    assert_eq!(model.all::<Binding>("ClusterResourceBinding").len(), 1);
+    assert_eq!(model.all::<Work>("Work").len(), 1);
+}
