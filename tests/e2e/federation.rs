@@ -11,4 +11,4 @@ mod objects;
 mod place;
 mod replicas;
 mod trouble;
-mod world;
+pub(crate) mod world;

@@ -38,13 +38,18 @@ pub enum HubKey {
     Override(PlacementId),
 }
 
+/// What placements are scheduled by, of a member, as a hash; and its last heartbeat.
+struct MemberTraits {
+    hash: u64,
+    heartbeat: Option<Timestamp>,
+}
+
 /// Maps events to what is worked on.
 pub struct HubEvents {
     pub queue: Queue<HubKey>,
     /// What placements select.
     selectors: RwLock<HashMap<PlacementId, Vec<ResourceSelectorTerm>>>,
-    /// What placements are scheduled by, of each member, as a hash.
-    traits: Mutex<HashMap<Arc<str>, u64>>,
+    traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
     random: RandomState,
     windows: Windows,
     /// What waits for the first lists.
@@ -192,9 +197,22 @@ impl HubEvents {
         let Ok(member) = objects::read::<MemberCluster>(&change.object) else {
             return true;
         };
-        let now = member_traits(&member, self.windows, Timestamp::now());
-        let now = self.random.hash_one(now.to_string());
-        traits.insert(Arc::clone(name), now) != Some(now)
+        let heartbeat = member.status.member_agent();
+        let heartbeat = heartbeat.and_then(|agent| agent.last_received_heartbeat.as_ref());
+        let now = MemberTraits {
+            hash: self.random.hash_one(member_traits(&member).to_string()),
+            heartbeat: heartbeat.and_then(|time| time.parse().ok()),
+        };
+        let is_same = |before: &MemberTraits| {
+            // A member that was silent for longer was not eligible in between.
+            let silence = now.heartbeat.zip(before.heartbeat);
+            let silence = silence.map(|(now, before)| now.duration_since(before));
+            before.hash == now.hash
+                && silence.is_some_and(|silence| silence <= self.windows.heartbeat)
+        };
+        let is_news = !traits.get(name).is_some_and(is_same);
+        traits.insert(Arc::clone(name), now);
+        is_news
     }
 
     /// The placements that may select an object.

@@ -33,7 +33,7 @@ pub(super) struct World {
 
 /// A way to one of the clusters, for one test.
 #[derive(Clone)]
-pub(super) struct Way(Connection);
+pub(crate) struct Way(Connection);
 
 /// `core.kubefed.io/v1beta1` in the namespace of the control plane.
 pub(super) fn core(resource: &str) -> String {
@@ -73,7 +73,7 @@ pub(super) fn on(members: &[&str]) -> Value {
 // === impl Way ===
 
 impl Way {
-    async fn to(place: &Place) -> Result<Self> {
+    pub(super) async fn at(place: &Place) -> Result<Self> {
         // Told apart from the control plane in logs of requests.
         let limits = Limits {
             agent: "e2e",
@@ -82,34 +82,42 @@ impl Way {
         Ok(Self(Connection::new(place.config().await?, limits)?))
     }
 
-    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
+    pub(crate) fn to(cluster: &ServiceCluster) -> Result<Self> {
+        Self::by(cluster.admin().config()?)
+    }
+
+    pub(crate) fn by(config: kube::Config) -> Result<Self> {
+        Ok(Self(Connection::new(config, Limits::default())?))
+    }
+
+    pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
         let created = self.0.ask(Call::post(all, object)).await;
         created.with_context(|| format!("creating {object} in {all}"))
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>> {
         match self.0.ask(Call::get(path)).await {
             Err(error) if error.code() == Some(404) => Ok(None),
             found => Ok(Some(found.with_context(|| path.to_owned())?)),
         }
     }
 
-    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
+    pub(crate) async fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
         let patched = self.0.ask(Call::merge_patch(path, patch)).await;
         patched.with_context(|| format!("patching {path}"))
     }
 
-    pub(super) async fn replace(&self, path: &str, object: &Value) -> Result<Value> {
+    pub(crate) async fn replace(&self, path: &str, object: &Value) -> Result<Value> {
         let replaced = self.0.ask(Call::put(path, object)).await;
         replaced.with_context(|| format!("replacing {path}"))
     }
 
-    pub(super) async fn delete(&self, path: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<()> {
         self.delete_with(path, &json!({})).await
     }
 
     /// Deletes an object, or all of a collection.
-    pub(super) async fn delete_with(&self, path: &str, options: &Value) -> Result<()> {
+    pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> Result<()> {
         let deleted = self.0.ask(Call::delete(path, options)).await;
         deleted.with_context(|| format!("deleting {path}"))?;
         Ok(())
@@ -138,7 +146,7 @@ impl Way {
     }
 
     /// Waits until an object fits.
-    pub(super) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
         eventually(SOON, path, async || -> Result<Value> {
             let found = self.get(path).await?.context("it is not there")?;
             ensure!(fits(&found), "it is {found:#}");
@@ -147,11 +155,11 @@ impl Way {
         .await
     }
 
-    pub(super) async fn until_there(&self, path: &str) -> Value {
+    pub(crate) async fn until_there(&self, path: &str) -> Value {
         self.until(path, |_| true).await
     }
 
-    pub(super) async fn until_gone(&self, path: &str) {
+    pub(crate) async fn until_gone(&self, path: &str) {
         eventually(SOON, path, async || -> Result<()> {
             let found = self.get(path).await?;
             found.map_or(Ok(()), |found| Err(anyhow!("it is there: {found:#}")))
@@ -160,7 +168,7 @@ impl Way {
     }
 
     /// Waits until the condition of a federated object has this reason; none where it is true.
-    pub(super) async fn until_reason(&self, path: &str, reason: Option<&str>) -> Value {
+    pub(crate) async fn until_reason(&self, path: &str, reason: Option<&str>) -> Value {
         self.until(path, |federated| {
             let (status, metadata) = (&federated["status"], &federated["metadata"]);
             let condition = &status["conditions"][0];
@@ -173,7 +181,7 @@ impl Way {
     }
 
     /// Waits until an event with this reason and message is there.
-    pub(super) async fn until_event(&self, namespace: &str, reason: &str, message: &str) {
+    pub(crate) async fn until_event(&self, namespace: &str, reason: &str, message: &str) {
         let path = format!("/api/v1/namespaces/{namespace}/events");
         self.until(&path, |events| {
             let events = events["items"].as_array();
@@ -295,11 +303,11 @@ impl World {
     }
 
     pub(super) async fn host(&self) -> Result<Way> {
-        Way::to(&self.host).await
+        Way::at(&self.host).await
     }
 
     pub(super) async fn member(&self, number: usize) -> Result<Way> {
-        Way::to(&self.members[number]).await
+        Way::at(&self.members[number]).await
     }
 
     /// The servers of a member.

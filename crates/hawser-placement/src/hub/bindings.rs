@@ -23,12 +23,16 @@ pub(super) struct BindingWorks<'a> {
     pub(super) pass: Pass,
 }
 
-/// The Works of a binding.
+/// The Works of a binding, and those in its place whose binding is gone without a trace.
 pub(super) fn works_of<'a>(view: &PlacementView<'a>, binding: &Binding) -> Vec<&'a Work> {
     let namespace = names::member_namespace(&binding.spec.target_cluster);
     let of = view.works.iter().filter(|work| {
         work.metadata.namespace.as_deref() == Some(&*namespace)
-            && work.metadata.label(names::PARENT_BINDING) == Some(&*binding.metadata.name)
+            && work.metadata.label(names::PARENT_BINDING).is_none_or(|parent| {
+                let mut bindings = view.bindings.iter();
+                parent == binding.metadata.name
+                    || !bindings.any(|other| other.metadata.name == parent)
+            })
     });
     of.collect()
 }
@@ -143,6 +147,7 @@ fn are_current(
     works.len() == number(names::NUMBER_OF_SNAPSHOTS) + number(names::NUMBER_OF_ENVELOPES)
         && works.iter().all(|work| {
             !work.metadata.in_deletion()
+                && work.metadata.label(names::PARENT_BINDING) == Some(&binding.metadata.name)
                 && work.spec.apply_strategy == spec.apply_strategy
                 && work.spec.report_back_strategy == placement.spec.strategy.report_back_strategy
                 && marks

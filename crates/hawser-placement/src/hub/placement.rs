@@ -483,7 +483,20 @@ fn roll_out(
         let patch = json!({"spec": {"applyStrategy": strategy}});
         Some(HubWrite::patch_known(kind, &binding.metadata, patch))
     }));
+    let cluster = |binding: &Binding| {
+        let mut clusters = view.clusters.iter();
+        clusters.find(|one| one.metadata.name == binding.spec.target_cluster)
+    };
+    // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
+    // becomes less available.
     let removed = plan.remove.iter().filter_map(find);
+    let removed = removed.filter(|one| cluster(one).is_some_and(|one| !one.metadata.in_deletion()));
+    let orphaned = view.bindings.iter().filter(|one| {
+        one.spec.state == BindingState::Unscheduled
+            && !one.metadata.in_deletion()
+            && cluster(one).is_none()
+    });
+    let removed = removed.chain(orphaned);
     let removed = removed.map(|one| HubWrite::delete(kind, &one.metadata));
     let updated = plan.update.iter().filter_map(|name| {
         let (binding, desired) = (find(name)?, desired.get(name)?);
@@ -603,19 +616,14 @@ fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
         })
 }
 
-/// What placements are scheduled by, of a member: they are looked at again when it changes. Heartbeats alone change
-/// nothing.
-pub fn member_traits(member: &MemberCluster, windows: Windows, now: Timestamp) -> Value {
+/// What placements are scheduled by, of a member, apart from its heartbeat: they are looked at again when it changes.
+pub fn member_traits(member: &MemberCluster) -> Value {
     let properties = member.status.properties.iter();
     let properties: BTreeMap<&String, &String> =
         properties.map(|(name, property)| (name, &property.value)).collect();
     let usage = &member.status.resource_usage;
     let agent = member.status.member_agent();
     let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
-    let heartbeat = agent.and_then(|agent| agent.last_received_heartbeat.as_deref());
-    let heartbeat: Option<Timestamp> = heartbeat.and_then(|time| time.parse().ok());
-    let is_alive =
-        heartbeat.is_some_and(|time| now.duration_since(time) <= windows.heartbeat);
     let healthy = agent.and_then(|agent| condition(&agent.conditions, "Healthy"));
     json!([
         member.metadata.uid,
@@ -626,7 +634,6 @@ pub fn member_traits(member: &MemberCluster, windows: Windows, now: Timestamp) -
         [&usage.capacity, &usage.allocatable, &usage.available],
         member.status.namespaces,
         joined.map(|one| one.status),
-        is_alive,
         healthy.map(|one| one.status),
         condition(&member.status.conditions, "NamespaceCollectionSucceeded").map(|one| one.status),
     ])

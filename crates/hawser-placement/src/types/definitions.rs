@@ -149,7 +149,12 @@ fn placement_kinds() -> Vec<Kind> {
     let placement = with_status::<PlacementSpec, PlacementStatus>();
     let mut cluster_placement = placement.clone();
     add_rule(&mut cluster_placement["properties"]["spec"], SCOPE_RULE);
-    let policies = with_status::<PolicySnapshotSpec, PolicySnapshotStatus>();
+    let mut policies = with_status::<PolicySnapshotSpec, PolicySnapshotStatus>();
+    // A snapshot holds a part of the policy, without the number of clusters that the rules ask for.
+    let policy = &mut policies["properties"]["spec"]["properties"]["policy"];
+    if let Value::Object(policy) = policy {
+        policy.remove("x-kubernetes-validations");
+    }
     let mut resources = spec_only::<ResourceSnapshotSpec>();
     resources["properties"]["status"] = json!({
         "type": "object",

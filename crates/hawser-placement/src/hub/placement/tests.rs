@@ -411,10 +411,43 @@ fn a_round_that_is_interrupted_after_any_write_comes_to_the_same_end() {
 #[test]
 fn heartbeats_are_no_reason_to_schedule_again() {
     let mut one = member("a", &json!({}));
-    let traits = |one: &MemberCluster| member_traits(one, Windows::default(), now());
-    let before = traits(&one);
+    let before = member_traits(&one);
     one.status.agent_status[0].last_received_heartbeat = Some("2026-01-01T11:59:59Z".to_owned());
-    assert_eq!(traits(&one), before);
-    one.status.agent_status[0].last_received_heartbeat = Some("2026-01-01T11:00:00Z".to_owned());
-    assert_ne!(traits(&one), before);
+    assert_eq!(member_traits(&one), before);
+    one.metadata.labels.insert("l".to_owned(), "v".to_owned());
+    assert_ne!(member_traits(&one), before);
+}
+
+#[test]
+fn a_work_whose_binding_is_gone_is_taken_over() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+    model.come_to_rest();
+    model.objects.retain(|one| one["kind"] != "ClusterResourceBinding");
+    let works: Vec<Work> = model.all("Work");
+    model.objects.iter_mut().filter(|one| one["kind"] == "Work").for_each(|work| {
+        work["metadata"]["labels"][names::PARENT_BINDING] = "another".into();
+    });
+    model.come_to_rest();
+    let now: Vec<Work> = model.all("Work");
+    assert_eq!(now.len(), 1);
+    assert_eq!(now[0].metadata.uid, works[0].metadata.uid);
+    let bindings: Vec<Binding> = model.all("ClusterResourceBinding");
+    let parent = now[0].metadata.label(names::PARENT_BINDING);
+    assert_eq!(parent, Some(&*bindings[0].metadata.name));
+}
+
+#[test]
+fn what_a_leaving_member_applied_stays_until_the_member_is_gone() {
+    let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a", "b"]}));
+    model.come_to_rest();
+    model.members[0].metadata.deletion_timestamp = Some(TIME.to_owned());
+    model.settle();
+    let states: Vec<Binding> = model.all("ClusterResourceBinding");
+    assert_eq!(states[0].spec.state, BindingState::Unscheduled);
+    assert!(!states[0].metadata.in_deletion());
+    assert_eq!(model.all::<Work>("Work").len(), 2);
+    model.members.remove(0);
+    model.come_to_rest();
+    assert_eq!(model.all::<Binding>("ClusterResourceBinding").len(), 1);
+    assert_eq!(model.all::<Work>("Work").len(), 1);
 }

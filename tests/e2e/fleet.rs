@@ -1,0 +1,188 @@
+//! A fleet as its users meet it: a hub and two members, each a real cluster with its agent.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testbed::binaries::repository;
+use testbed::cluster::Controllers;
+use testbed::{Launch, Options, Process, ServiceCluster};
+
+use crate::federation::world::Way;
+
+const PLACEMENTS: &str =
+    "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements";
+const MEMBERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters";
+const MAP: &str = "/api/v1/namespaces/shop/configmaps/settings";
+
+struct Fleet {
+    hub: ServiceCluster,
+    members: Vec<ServiceCluster>,
+    agents: Vec<Process>,
+    logs: tempfile::TempDir,
+}
+
+impl Fleet {
+    /// A hub that two members have joined.
+    async fn start() -> Result<Self> {
+        let cluster = |controllers| {
+            ServiceCluster::start_with(Options {
+                controllers,
+                ..Options::default()
+            })
+        };
+        let (hub, one, two) = tokio::try_join!(
+            cluster(Controllers::All),
+            cluster(Controllers::All),
+            cluster(Controllers::All)
+        )?;
+        let file = repository().join("crds/kubernetes-fleet.io.yaml");
+        let file = file.to_str().context("a path in Unicode")?;
+        for cluster in [&hub, &one, &two] {
+            cluster.admin().kubectl(&["create", "-f", file]).await?;
+            let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+            cluster.admin().kubectl(&wait).await?;
+        }
+        let mut fleet = Self {
+            hub,
+            members: vec![one, two],
+            agents: Vec::new(),
+            logs: tempfile::tempdir()?,
+        };
+        fleet.start_hub()?;
+        for number in 0..fleet.members.len() {
+            fleet.start_member(number)?;
+        }
+        let way = Way::to(&fleet.hub)?;
+        for number in 0..fleet.members.len() {
+            let name = format!("m{number}");
+            let member = json!({
+                "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
+                "metadata": {"name": name, "labels": {"number": number.to_string()}},
+                "spec": {
+                    "identity": {"kind": "User", "name": format!("agent-{name}")},
+                    "heartbeatPeriodSeconds": 1,
+                },
+            });
+            way.create(MEMBERS, &member).await?;
+        }
+        for number in 0..fleet.members.len() {
+            way.until(&format!("{MEMBERS}/m{number}"), |member| {
+                is_true(member, "Joined")
+            })
+            .await;
+        }
+        Ok(fleet)
+    }
+
+    fn launch(&self, command: &str, number: usize) -> Launch {
+        let log = self.logs.path().join(format!("{command}-{number}.log"));
+        Launch::new(command, env!("CARGO_BIN_EXE_hawser"))
+            .args([command, "--log-format=Console", "-v=5"])
+            .args([
+                "--health-probe-bind-address=127.0.0.1:0",
+                "--metrics-bind-address=127.0.0.1:0",
+            ])
+            .log(log)
+    }
+
+    fn start_hub(&mut self) -> Result<()> {
+        let hub = self
+            .launch("hub", self.agents.len())
+            .arg("--kubeconfig")
+            .arg(self.hub.admin().kubeconfig_file())
+            .spawn()?;
+        self.agents.push(hub);
+        Ok(())
+    }
+
+    fn start_member(&mut self, number: usize) -> Result<()> {
+        let member = self
+            .launch("member", self.agents.len())
+            .env("MEMBER_CLUSTER_NAME", format!("m{number}"))
+            .arg("--kubeconfig")
+            .arg(self.members[number].admin().kubeconfig_file())
+            .arg("--hub-kubeconfig")
+            .arg(self.hub.admin().kubeconfig_file())
+            .spawn()?;
+        self.agents.push(member);
+        Ok(())
+    }
+
+    fn member(&self, number: usize) -> Result<Way> {
+        Way::to(&self.members[number])
+    }
+}
+
+fn is_true(object: &Value, type_: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|one| one["type"] == type_ && one["status"] == "True")
+}
+
+fn is_available(placement: &Value) -> bool {
+    let conditions = placement["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|one| {
+        one["type"] == "ClusterResourcePlacementAvailable"
+            && one["status"] == "True"
+            && one["observedGeneration"] == placement["metadata"]["generation"]
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
+    let mut fleet = Fleet::start().await?;
+    let hub = Way::to(&fleet.hub)?;
+    let members = [fleet.member(0)?, fleet.member(1)?];
+    hub.create("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}}))
+        .await?;
+    let map = json!({"metadata": {"name": "settings"}, "data": {"size": "1"}});
+    hub.create("/api/v1/namespaces/shop/configmaps", &map).await?;
+    let placement = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "shop"},
+        "spec": {
+            "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}],
+            "policy": {"placementType": "PickFixed", "clusterNames": ["m0", "m1"]},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {
+                "maxUnavailable": "100%", "maxSurge": "25%", "unavailablePeriodSeconds": 1,
+            }},
+        },
+    });
+    hub.create(PLACEMENTS, &placement).await?;
+    for member in &members {
+        member.until(MAP, |map| map["data"]["size"] == "1").await;
+    }
+    let at = format!("{PLACEMENTS}/shop");
+    let placed = hub.until(&at, is_available).await;
+    let selected = placed["status"]["selectedResources"].as_array();
+    ensure!(selected.is_some_and(|all| all.len() == 2), "{placed:#}");
+
+    // What the hub does while nobody runs it is made up for.
+    fleet.agents.remove(0).kill().await?;
+    hub.patch(MAP, &json!({"data": {"size": "2"}})).await?;
+    fleet.start_hub()?;
+    for member in &members {
+        member.until(MAP, |map| map["data"]["size"] == "2").await;
+    }
+
+    // Drift is undone by the members.
+    members[0].patch(MAP, &json!({"data": {"size": "9"}})).await?;
+    members[0].until(MAP, |map| map["data"]["size"] == "2").await;
+
+    hub.patch(&at, &json!({"spec": {"policy": {"clusterNames": ["m1"]}}}))
+        .await?;
+    members[0].until_gone(MAP).await;
+    hub.until(&at, is_available).await;
+    members[1].until(MAP, |map| map["data"]["size"] == "2").await;
+
+    hub.delete(&at).await?;
+    members[1].until_gone(MAP).await;
+    hub.until_gone(&at).await;
+    hub.until(MAP, |map| map["data"]["size"] == "2").await;
+
+    // A member leaves, and nothing of it is left in the hub.
+    hub.delete(&format!("{MEMBERS}/m1")).await?;
+    hub.until_gone(&format!("{MEMBERS}/m1")).await;
+    hub.until_gone("/api/v1/namespaces/fleet-member-m1").await;
+    Ok(())
+}
