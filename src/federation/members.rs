@@ -480,6 +480,27 @@ mod tests {
     }
 
     #[test]
+    fn checks_are_left_out_one_by_one_or_all() {
+        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let off = |switches: &[&str]| {
+            let more =
+                json!({"caBundle": STANDARD.encode(pem), "disabledTLSValidations": switches});
+            let (config, unchecked) = config(&spec(&more), "t").unwrap();
+            let Unchecked {
+                subject_name,
+                validity_period,
+            } = unchecked;
+            (config.accept_invalid_certs, subject_name, validity_period)
+        };
+        assert_eq!(off(&[]), (false, false, false));
+        assert_eq!(off(&["*"]), (true, false, false));
+        assert_eq!(off(&["SubjectName"]), (false, true, false));
+        assert_eq!(off(&["ValidityPeriod"]), (false, false, true));
+        let both = ["SubjectName", "ValidityPeriod"];
+        assert_eq!(off(&both), (false, true, true));
+    }
+
+    #[test]
     fn what_cannot_be_a_client_says_why() {
         let wrong = [
             (json!({"caBundle": "!"}), "caBundle"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::process::Reason;
 use testbed::{Access, Launch, SOON};
@@ -106,7 +107,8 @@ async fn the_user_guide_holds_from_join_to_unjoin() -> Result<()> {
     guide::walk(&world, &ctl).await?;
     federate_a_custom_type(&world, &ctl).await?;
     orphan_and_disable(&world, &ctl).await?;
-    unjoin(&world, &ctl).await
+    unjoin(&world, &ctl).await?;
+    follow_the_page(&world, &ctl).await
 }
 
 async fn join_and_enable(world: &World, ctl: &Ctl) -> Result<()> {
@@ -391,6 +393,39 @@ async fn unjoin(world: &World, ctl: &Ctl) -> Result<()> {
         "Error: Failed to get kubefed cluster \"kube-federation-system/cluster2\": kubefedclusters.core.kubefed.io \"cluster2\" not found"
     );
     ctl.ok("unjoin cluster2 --force").await?;
+    Ok(())
+}
+
+/// The commands of the page on the federation, as they are shown.
+async fn follow_the_page(world: &World, ctl: &Ctl) -> Result<()> {
+    let (host, member) = (world.host().await?, world.member(0).await?);
+    ctl.ok("unjoin cluster1").await?;
+    let system = format!("/api/v1/namespaces/{SYSTEM}");
+    member.until_gone(&system).await;
+    let namespace = json!({"metadata": {"name": "my-namespace"}});
+    host.create("/api/v1/namespaces", &namespace).await?;
+    let labels = json!({"app": "web"});
+    let containers = json!([{"name": "web", "image": "registry.example/web"}]);
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+    }});
+    let all = "/apis/apps/v1/namespaces/my-namespace/deployments";
+    host.create(all, &deployment).await?;
+    let page = std::fs::read_to_string(repository().join("docs/federation.md"))?;
+    let shown = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    hawser kubefedctl "));
+    let shown: Vec<&str> = shown.collect();
+    ensure!(shown.len() == 7, "{shown:?}");
+    for command in shown {
+        ctl.ok(command).await?;
+        if command.starts_with("federate ") {
+            member.until_there(&format!("{all}/web")).await;
+        }
+    }
+    member.until_gone(&system).await;
+    member.until_there(&format!("{all}/web")).await;
     Ok(())
 }
 

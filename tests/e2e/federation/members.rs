@@ -212,9 +212,7 @@ async fn the_page_on_the_federation_has_the_metrics_of_a_control_plane_at_work()
         "kubefedcluster_total{state=\"offline\",cluster=\"cluster1\"} 0",
         "cluster_health_status_duration_seconds_bucket{le=\"12.5\"}",
         "dispatch_operation_duration_seconds_count{action=\"create\"}",
-        "controller_runtime_reconcile_total{controller=\"federatedconfigmap\",result=\"success\"}",
-        "controller_runtime_reconcile_total{controller=\"federatedconfigmap\",result=\"error\"}",
-        "controller_runtime_max_concurrent_reconciles{controller=\"federatedconfigmap\"}",
+        "controller_runtime_reconcile_total{controller=\"federated\",result=\"success\"}",
     ];
     for line in contract {
         ensure!(exported.contains(line), "{line} is not in {exported}");
