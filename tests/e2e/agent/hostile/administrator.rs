@@ -180,6 +180,22 @@ async fn bindings(scene: &mut Scene<'_>) -> Result<()> {
         )
         .await?;
     scene
+        .attack("a second binding that kcp refuses comes and goes", async |scene| {
+            let team = &scene.bad.plane;
+            let first = team.get(&format!("{BINDING}/{EXPORT}")).await?;
+            let second = json!({
+                "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding", "metadata": {"name": "second"},
+                "spec": first["spec"],
+            });
+            for round in 0..3 {
+                team.create(BINDING, &second).await?;
+                stir(scene, &format!("second{round}")).await;
+                team.delete(&format!("{BINDING}/second")).await?;
+            }
+            Ok(())
+        })
+        .await?;
+    scene
         .attack("the workspace unbinds and binds again", async |scene| {
             scene.world().unbind(&scene.bad).await?;
             testbed::eventually(super::SOON, "the binding is gone", async || {

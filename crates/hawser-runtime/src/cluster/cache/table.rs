@@ -155,6 +155,9 @@ pub struct Table {
     /// The number of objects that were examined to find others.
     #[cfg(test)]
     pub(super) visits: AtomicUsize,
+    /// The number of objects that were parsed to compare fingerprints.
+    #[cfg(test)]
+    pub(super) parses: AtomicUsize,
 }
 
 impl Table {
@@ -180,6 +183,8 @@ impl Table {
             last_activity: Mutex::new(Instant::now()),
             #[cfg(test)]
             visits: AtomicUsize::default(),
+            #[cfg(test)]
+            parses: AtomicUsize::default(),
         }
     }
 
@@ -324,9 +329,16 @@ impl Table {
         self.index_labels(labels);
         let state = self.state.read();
         let mut fingerprints = Vec::new();
+        let positions = state.places.positions(cluster, labels);
         for (key, entry) in self.candidates(&state, cluster, labels)? {
-            let object = entry.object()?;
-            if labels.fit(&object) {
+            // This is asked for each event: what the index says is not parsed.
+            let fits = if let Some(positions) = &positions {
+                positions.iter().all(|one| entry.labelled.contains(one))
+            } else {
+                self.parsed();
+                labels.fit(&*entry.object()?)
+            };
+            if fits {
                 if !state.shares.settles(&key, entry) {
                     return None;
                 }
@@ -409,6 +421,15 @@ impl Table {
     #[cfg(not(test))]
     #[allow(clippy::unused_self, reason = "only tests count")]
     fn visited(&self, _: usize) {}
+
+    #[cfg(test)]
+    fn parsed(&self) {
+        self.parses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "only tests count")]
+    fn parsed(&self) {}
 
     pub(super) fn saw_deletion(&self, key: &Key) -> bool {
         let state = self.state.read();

@@ -594,6 +594,11 @@ fn objects_with_a_label_are_found_without_a_look_at_others() {
     let question = Question::Marked(scopes[0].clone(), seventh.clone());
     let fingerprint = cache.fingerprint(&question);
     assert_eq!(visits(&table), 1);
+    let everything = Question::Marked(scopes[0].clone(), labels(&[("app", "x")]));
+    assert!(cache.fingerprint(&everything).is_some());
+    assert_eq!(visits(&table), 100);
+    let parses = table.parses.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(parses, 0, "it is asked for each event");
     assert_eq!(found(&labels(&[("n", "none")])), [""; 0]);
     assert_eq!(visits(&table), 0);
 

@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use hawser_sync::Labels;
@@ -12,7 +12,7 @@ use kube_lang::object::Object;
 /// The number of indexed labels. A search by other labels examines all objects of a cluster.
 const MAX_INDEXED_LABELS: usize = 16;
 
-/// Cluster, name and value of a label, hashed. A match has to be confirmed by the labels of the object.
+/// Cluster, name and value of a label, hashed with a key that nobody knows: nobody can choose two that are the same.
 pub(super) type Labelled = u64;
 
 /// Names by namespace.
@@ -24,6 +24,7 @@ pub(super) struct Places {
     /// The indexed labels.
     sought: BTreeSet<Box<str>>,
     labelled: HashMap<Labelled, HashSet<Key>>,
+    random: RandomState,
 }
 
 impl Places {
@@ -42,7 +43,7 @@ impl Places {
         before: &[Labelled],
         object: &Object,
     ) -> Box<[Labelled]> {
-        let place = |name: &str| Some(place(&key.cluster, name, object.label(name)?));
+        let place = |name: &str| Some(self.place(&key.cluster, name, object.label(name)?));
         let sought = self.sought.iter().map(AsRef::as_ref);
         let now: Box<[Labelled]> = sought.filter_map(place).collect();
         if *now != *before {
@@ -103,8 +104,21 @@ impl Places {
         let sought = labels
             .iter()
             .filter(|(name, _)| self.sought.contains(*name));
-        let keys = sought.map(|(name, value)| self.labelled.get(&place(cluster, name, value)));
+        let keys = sought.map(|(name, value)| self.labelled.get(&self.place(cluster, name, value)));
         keys.min_by_key(|keys| keys.map_or(0, HashSet::len))
+    }
+
+    /// The positions of objects with these labels; `None` if one of these is not indexed.
+    pub(super) fn positions(&self, cluster: &str, labels: &Labels) -> Option<Vec<Labelled>> {
+        let place = |(name, value): (&str, &str)| {
+            let is_sought = self.sought.contains(name);
+            is_sought.then(|| self.place(cluster, name, value))
+        };
+        labels.iter().map(place).collect()
+    }
+
+    fn place(&self, cluster: &str, name: &str, value: &str) -> Labelled {
+        self.random.hash_one((cluster, name, value))
     }
 
     /// The number of clusters that have objects.
@@ -148,10 +162,4 @@ fn key(scope: &Scope, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Key {
         namespace: namespace.cloned(),
         name: Arc::clone(name),
     }
-}
-
-fn place(cluster: &str, name: &str, value: &str) -> Labelled {
-    let mut hasher = DefaultHasher::new();
-    (cluster, name, value).hash(&mut hasher);
-    hasher.finish()
 }
