@@ -1,6 +1,6 @@
 //! The fourth dialect: placements of a fleet. A drop-in for the hub and the members of KubeFleet.
 //!
-//! The modules are pure: no client, no runtime, no clock. They decide; who acts is the package `hawser`.
+//! The modules are pure: no client, no runtime, no clock. They decide; `src/placement` of the program acts.
 //!
 //! | module | content |
 //! |---|---|

@@ -183,6 +183,11 @@ impl Applier {
         }
     }
 
+    /// Whether all Works of the member are known.
+    pub fn is_listed(&self) -> bool {
+        self.own.iter().all(|watch| watch.is_complete())
+    }
+
     /// The Works of the member, as far as they are known.
     pub fn names(&self) -> Vec<Arc<str>> {
         let mut tables = self.own.iter().map(|watch| watch.table());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use hawser_placement::names::WORK_FINALIZER;
@@ -22,6 +22,8 @@ use super::{properties, sides};
 
 /// The seconds between heartbeats where the hub does not say.
 const PERIOD: i32 = 60;
+/// How long the API server may take to say that it is ready.
+const PROBE: Duration = Duration::from_secs(10);
 /// How long it is until a heartbeat that could not be written is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -100,10 +102,8 @@ impl Membership {
     async fn beat(&self, object: &Object, internal: InternalMemberCluster) -> Duration {
         let member = &self.applier.sides.member;
         let now = sides::now();
-        let is_healthy = match member.call(Call::get("/readyz")).await {
-            Ok(reply) => reply.is_success(),
-            Err(_) => false,
-        };
+        let probe = timeout(PROBE, member.call(Call::get("/readyz"))).await;
+        let is_healthy = matches!(probe, Ok(Ok(reply)) if reply.is_success());
         let mut status = internal.status;
         if is_healthy && let Err(error) = properties::refresh(member, &mut status, &now).await {
             warn!(%error, "the properties of the member cannot be read");
@@ -145,7 +145,7 @@ impl Membership {
             let work = self.applier.cache.get(&self.applier.sides.work(name));
             matches!(work, Seen::Present(work) if work.has_finalizer(WORK_FINALIZER))
         };
-        !self.applier.names().iter().any(is_held)
+        self.applier.is_listed() && !self.applier.names().iter().any(is_held)
     }
 
     /// Says that the member has left. True once the hub knows it.

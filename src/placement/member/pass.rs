@@ -17,30 +17,27 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use hawser_placement::apply::compare::{self, covers};
 use hawser_placement::apply::report::{self, Finding};
-use hawser_placement::apply::{self, MANAGER, Manifest, Owner, Purpose, Reason, Verdict};
-use hawser_placement::availability;
+use hawser_placement::apply::{self, Manifest, Owner, Reason};
 use hawser_placement::names::{WORK_FINALIZER, member_namespace};
-use hawser_placement::types::placement::{
-    ApplyStrategy, ApplyStrategyType, ComparisonOption, PatchDetail,
-};
+use hawser_placement::types::placement::ApplyStrategyType;
 use hawser_placement::types::work::{
-    AppliedResource, AppliedWork, AppliedWorkStatus, ManifestCondition, Work,
-    WorkResourceIdentifier, WorkStatus,
+    AppliedResource, AppliedWork, ManifestCondition, Work, WorkResourceIdentifier, WorkStatus,
 };
 use hawser_runtime::cluster::queue::Outcome;
-use hawser_runtime::cluster::wire::Application;
-use hawser_sync::{Answer, Contest, Failure, Key, Request, Seen, Store as _};
+use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
 use super::applier::{Applier, Phase};
 use super::sides::{APPLIED_WORK, Sides, now};
 
+mod manifests;
+mod requests;
+
 /// Manifests that are applied at a time.
 const PARALLEL: usize = 8;
-/// How often a manifest is decided about again because something else was there than was known.
-const ATTEMPTS: usize = 4;
+/// The kind of definitions of kinds.
+const DEFINITION: &str = "CustomResourceDefinition";
 
 /// See the module.
 pub struct WorkPass<'a> {
@@ -185,7 +182,7 @@ impl<'a> WorkPass<'a> {
                 return Ok(true);
             }
         };
-        let applied_work = self.applied_work().await?;
+        let mut applied_work = self.applied_work().await?;
         if applied_work.in_deletion() {
             // Its end leads here again.
             return Ok(true);
@@ -201,9 +198,10 @@ impl<'a> WorkPass<'a> {
         self.at.follow(self.name, keys.collect()).await;
 
         let is_work = |name: &str| self.at.is_work(name);
+        let uid = applied_work.uid().unwrap_or_default().to_owned();
         let owner = Owner {
             name: self.name,
-            uid: applied_work.uid().unwrap_or_default(),
+            uid: &uid,
             is_work: &is_work,
         };
         let stuck = if reports {
@@ -231,7 +229,7 @@ impl<'a> WorkPass<'a> {
                     .collect::<Vec<_>>(),
             );
             if left {
-                self.write_applied(&applied_work, &listed).await?;
+                applied_work = self.write_applied(&applied_work, &listed).await?;
             }
             if let Some(status) = ahead(&items, &read.status, &before) {
                 work = self.write_status(work, &status).await?;
@@ -344,6 +342,10 @@ impl<'a> WorkPass<'a> {
     async fn items(&self, manifests: &[Value]) -> Vec<Item> {
         let mut seen = HashSet::new();
         let mut items = Vec::new();
+        let definitions = manifests.iter().filter(|one| one["kind"] == DEFINITION);
+        let defined: HashSet<&str> = definitions
+            .filter_map(|one| one["spec"]["group"].as_str())
+            .collect();
         for (ordinal, manifest) in manifests.iter().enumerate() {
             let (mut identifier, read) = apply::read(ordinal, manifest);
             let place = match read {
@@ -352,7 +354,10 @@ impl<'a> WorkPass<'a> {
                     let message = "an earlier manifest describes the same object";
                     Err((Reason::Duplicated, message.to_owned()))
                 }
-                Ok(manifest) => self.place(&mut identifier, manifest).await,
+                Ok(manifest) => {
+                    let is_new = defined.contains(&*identifier.group);
+                    self.place(&mut identifier, manifest, is_new).await
+                }
             };
             items.push(Item { identifier, place });
         }
@@ -363,8 +368,15 @@ impl<'a> WorkPass<'a> {
         &self,
         identifier: &mut WorkResourceIdentifier,
         manifest: Manifest,
+        is_defined: bool,
     ) -> Result<(Manifest, Key), (Reason, String)> {
-        let problem = match self.at.sides.place(identifier).await {
+        let mut placed = self.at.sides.place(identifier).await;
+        if is_defined && matches!(placed, Ok(None)) {
+            // The definition that the same Work brings may be there by now.
+            self.at.sides.discovery.invalidate(&identifier.group);
+            placed = self.at.sides.place(identifier).await;
+        }
+        let problem = match placed {
             Ok(Some((key, resource))) => {
                 resource.as_ref().clone_into(&mut identifier.resource);
                 if key.namespace.as_deref() != Some("") {
@@ -489,293 +501,6 @@ impl<'a> WorkPass<'a> {
             _ => Ok(()),
         }
     }
-
-    /// Does what is to be done about one manifest.
-    async fn settle(
-        &self,
-        item: &Item,
-        owner: &Owner<'_>,
-        strategy: &ApplyStrategy,
-    ) -> Result<Settled, Stuck> {
-        let (manifest, key) = match &item.place {
-            Ok(place) => (&place.0, &place.1),
-            Err((reason, message)) => return Ok(Finding::new(*reason, message).into()),
-        };
-        let mut live = self.live(key).await?;
-        for _ in 0..ATTEMPTS {
-            let there = live.as_ref().map(|live| live.as_value());
-            let is_left = there.is_some_and(|live| self.at.is_as_left(key, &manifest.hash, live));
-            let mut found = Finding::new(Reason::Applied, "the manifest is applied");
-            let force = match apply::decide(manifest, there, owner, strategy, is_left) {
-                Verdict::InSync => {
-                    let there = there.unwrap_or(&Value::Null);
-                    return Ok(self.applied(found, manifest, there, strategy));
-                }
-                Verdict::Missing => {
-                    found.reason = Reason::FoundDiff;
-                    found.message = "the object does not exist in the member".to_owned();
-                    found.diffs = compare::missing(&manifest.object);
-                    return Ok(found.into());
-                }
-                Verdict::Refuse(reason, message) => {
-                    let mut found = Finding::new(reason, message);
-                    found.generation = there.map(report::generation).unwrap_or_default();
-                    return Ok(found.into());
-                }
-                Verdict::Compare(purpose) => {
-                    let there = there.unwrap_or(&Value::Null);
-                    let compared = self.compare(manifest, key, there, strategy).await;
-                    match judge(purpose, compared?, there) {
-                        Some(finding) if finding.reason.is_applied() => {
-                            return Ok(self.applied(finding, manifest, there, strategy));
-                        }
-                        Some(finding) => {
-                            let uid = owner.owns(there).then(|| uid(there));
-                            return Ok(Settled { finding, uid });
-                        }
-                        None => apply::forces(there, strategy),
-                    }
-                }
-                Verdict::Apply { force } => force,
-            };
-            if let Some(object) = &live
-                && let Some(kept) = owner.without_orphans(object.as_value())
-            {
-                match self.send(&owned_by(key.clone(), object, &kept)).await? {
-                    Answer::Object(_) => {}
-                    Answer::Failed(
-                        Failure::Conflict | Failure::NotFound | Failure::OtherIncarnation,
-                    ) => {
-                        live = self.look(key).await?;
-                        continue;
-                    }
-                    Answer::Failed(failure) => return Err(failure.into()),
-                    Answer::Gone | Answer::Listed(_) => {}
-                }
-            } else if live.is_none() {
-                // An object that appeared a moment ago may be somebody else's.
-                live = self.look(key).await?;
-                if live.is_some() {
-                    continue;
-                }
-            }
-            let body = manifest.body(owner, strategy.type_);
-            let application = Application {
-                key,
-                body: &body,
-                manager: MANAGER,
-                force,
-                dry_run: false,
-            };
-            return match self.send_apply(&application).await {
-                Ok(object) => {
-                    self.at.leave(key, &manifest.hash, object.as_value());
-                    Ok(self.applied(found, manifest, object.as_value(), strategy))
-                }
-                Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
-                    Err(Stuck(problem))
-                }
-                Err(failure) => {
-                    // The kind may not be served any more.
-                    self.at.sides.discovery.invalidate(&key.kind.group);
-                    let mut found = Finding::new(Reason::ManifestApplyFailed, failure.to_string());
-                    found.generation = there_generation(live.as_deref());
-                    Ok(found.into())
-                }
-            };
-        }
-        Err(Stuck(format!("{key} changes all the time")))
-    }
-
-    /// What is said of an object that is as it should be.
-    fn applied(
-        &self,
-        mut found: Finding,
-        manifest: &Manifest,
-        live: &Value,
-        strategy: &ApplyStrategy,
-    ) -> Settled {
-        found.generation = report::generation(live);
-        found.availability = Some(availability::check(live, self.at.jobs));
-        if strategy.comparison_option == ComparisonOption::FullComparison {
-            found.drifts = compare::differences(live, &manifest.object);
-        }
-        Settled {
-            finding: found,
-            uid: Some(uid(live)),
-        }
-    }
-
-    /// How an object differs from its manifest, and whether that could only be found by looking at all fields; or why it
-    /// cannot be said.
-    async fn compare(
-        &self,
-        manifest: &Manifest,
-        key: &Key,
-        live: &Value,
-        strategy: &ApplyStrategy,
-    ) -> Result<Result<(Vec<PatchDetail>, bool), String>, Stuck> {
-        if strategy.comparison_option == ComparisonOption::FullComparison {
-            return Ok(Ok((compare::differences(live, &manifest.object), false)));
-        }
-        if covers(&manifest.object, live) {
-            return Ok(Ok((Vec::new(), false)));
-        }
-        let body = &manifest.object;
-        let application = Application {
-            key,
-            body,
-            manager: MANAGER,
-            force: true,
-            dry_run: true,
-        };
-        match self.send_apply(&application).await {
-            Ok(merged) => Ok(Ok((compare::differences(live, merged.as_value()), false))),
-            Err(Failure::Invalid(_)) => {
-                Ok(Ok((compare::differences(live, &manifest.object), true)))
-            }
-            Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
-            Err(failure) => Ok(Err(failure.to_string())),
-        }
-    }
-
-    /// An object as the tables have it, or by a live read.
-    async fn live(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
-        match self.at.cache.get(key) {
-            Seen::Present(object) if !object.is_fragment() => Ok(Some(object)),
-            Seen::Absent => Ok(None),
-            Seen::Present(_) | Seen::Unknown => self.look(key).await,
-        }
-    }
-
-    async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
-        match self.send(&Request::Read { key: key.clone() }).await? {
-            Answer::Object(object) => Ok(Some(object)),
-            Answer::Gone => Ok(None),
-            Answer::Failed(failure) => Err(failure.into()),
-            Answer::Listed(_) => Err(Stuck("the member answered with a list".to_owned())),
-        }
-    }
-
-    async fn write_finalizer(&self, work: &Object, has: bool) -> Result<Arc<Object>, Stuck> {
-        let others = work.finalizers().filter(|name| *name != WORK_FINALIZER);
-        let finalizers: Vec<&str> = others.chain(has.then_some(WORK_FINALIZER)).collect();
-        let patch = json!({"metadata": {
-            "finalizers": finalizers, "resourceVersion": work.resource_version(), "uid": work.uid(),
-        }});
-        let key = self.at.sides.work(self.name);
-        self.found(&Request::Patch { key, patch }).await
-    }
-
-    async fn write_status(
-        &self,
-        work: Arc<Object>,
-        status: &WorkStatus,
-    ) -> Result<Arc<Object>, Stuck> {
-        let mut object = Object::clone(&work);
-        object.root_mut().insert("status".into(), json!(status));
-        let key = self.at.sides.work(self.name);
-        self.found_fresh(Request::ReplaceStatus { key, object })
-            .await
-    }
-
-    async fn write_applied(
-        &self,
-        applied_work: &Object,
-        listed: &[AppliedResource],
-    ) -> Result<(), Stuck> {
-        let status = AppliedWorkStatus {
-            applied_resources: listed.to_vec(),
-        };
-        // Nobody else writes it.
-        let patch = json!({"metadata": {"uid": applied_work.uid()}, "status": status});
-        let mut object = applied_work.clone();
-        object
-            .root_mut()
-            .insert("status".into(), patch["status"].clone());
-        let key = Sides::applied_work(self.name);
-        self.found_fresh(Request::ReplaceStatus { key, object })
-            .await?;
-        Ok(())
-    }
-
-    /// Sends a write; after a conflict the table learns what is there, for the next pass.
-    async fn found_fresh(&self, request: Request) -> Result<Arc<Object>, Stuck> {
-        let answer = self.send(&request).await?;
-        if let (Answer::Failed(Failure::Conflict), Some(key)) = (&answer, request.key()) {
-            self.send(&Request::Read { key: key.clone() }).await?;
-        }
-        self.object(answer)
-    }
-
-    async fn found(&self, request: &Request) -> Result<Arc<Object>, Stuck> {
-        let answer = self.send(request).await?;
-        self.object(answer)
-    }
-
-    fn object(&self, answer: Answer) -> Result<Arc<Object>, Stuck> {
-        match answer {
-            Answer::Object(object) => Ok(object),
-            Answer::Failed(failure) => Err(failure.into()),
-            Answer::Gone => Err(Failure::NotFound.into()),
-            Answer::Listed(_) => Err(Stuck("the answer is a list".to_owned())),
-        }
-    }
-
-    fn check_wanted(&self) -> Result<(), String> {
-        if self.at.phase() == self.phase {
-            Ok(())
-        } else {
-            Err("the hub has told the member something else".to_owned())
-        }
-    }
-
-    async fn send(&self, request: &Request) -> Result<Answer, Stuck> {
-        let is_wanted = || self.check_wanted();
-        let sent = self
-            .at
-            .client
-            .send(&*self.at.sides, None, &is_wanted, request)
-            .await;
-        match sent {
-            Ok((answer, _)) => Ok(answer),
-            Err(contest) => Ok(Answer::Failed(self.put_off(contest))),
-        }
-    }
-
-    async fn send_apply(&self, application: &Application<'_>) -> Result<Arc<Object>, Failure> {
-        let is_wanted = || self.check_wanted();
-        let sent = self
-            .at
-            .client
-            .apply(&*self.at.sides, &is_wanted, application)
-            .await;
-        match sent {
-            Ok(Answer::Object(object)) => Ok(object),
-            Ok(Answer::Failed(failure)) => Err(failure),
-            Ok(Answer::Gone | Answer::Listed(_)) => Err(Failure::NotFound),
-            Err(contest) => Err(self.put_off(contest)),
-        }
-    }
-
-    fn put_off(&self, contest: Contest) -> Failure {
-        let mut put_off = self.put_off.lock();
-        *put_off = put_off.into_iter().chain([contest.wait]).min();
-        Failure::Contested(contest.place)
-    }
-}
-
-fn uid(object: &Value) -> String {
-    object["metadata"]["uid"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn there_generation(object: Option<&Object>) -> i64 {
-    object
-        .map(|object| report::generation(object.as_value()))
-        .unwrap_or_default()
 }
 
 /// Sets the owners of an object as it is known.
@@ -824,68 +549,4 @@ fn ahead(
         conditions: status.conditions.clone(),
         manifest_conditions: listed.collect(),
     })
-}
-
-/// What follows from a comparison; `None` if the manifest is to be applied.
-fn judge(
-    purpose: Purpose,
-    compared: Result<(Vec<PatchDetail>, bool), String>,
-    live: &Value,
-) -> Option<Finding> {
-    let (details, is_degraded) = match compared {
-        Ok(compared) => compared,
-        Err(problem) => {
-            let reason = match purpose {
-                Purpose::TakeOver => Reason::FailedToTakeOver,
-                Purpose::Drift => Reason::FailedToRunDriftDetection,
-                Purpose::Report => Reason::FailedToReportDiff,
-            };
-            return Some(Finding::new(reason, problem));
-        }
-    };
-    let found = !details.is_empty();
-    let count = details.len();
-    let (reason, message) = match (purpose, found, is_degraded) {
-        (Purpose::TakeOver, false, _) => return None,
-        (Purpose::TakeOver, true, _) => (
-            Reason::FailedToTakeOver,
-            format!(
-                "the object exists already and differs in {count} places, and whenToTakeOver is IfNoDiff"
-            ),
-        ),
-        (Purpose::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
-        (Purpose::Drift, true, degraded) => {
-            let reason = if degraded {
-                Reason::FoundDriftsInDegradedMode
-            } else {
-                Reason::FoundDrifts
-            };
-            (
-                reason,
-                format!(
-                    "the object was changed in {count} places, and whenToApply is IfNotDrifted"
-                ),
-            )
-        }
-        (Purpose::Report, false, _) => (
-            Reason::NoDiffFound,
-            "the object is as the hub has it".to_owned(),
-        ),
-        (Purpose::Report, true, degraded) => {
-            let reason = if degraded {
-                Reason::FoundDiffInDegradedMode
-            } else {
-                Reason::FoundDiff
-            };
-            (reason, format!("the object differs in {count} places"))
-        }
-    };
-    let mut finding = Finding::new(reason, message);
-    finding.generation = report::generation(live);
-    if purpose == Purpose::Drift {
-        finding.drifts = details;
-    } else {
-        finding.diffs = details;
-    }
-    Some(finding)
 }

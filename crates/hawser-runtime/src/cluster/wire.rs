@@ -169,7 +169,8 @@ pub struct Application<'a> {
 }
 
 impl GuardedClient {
-    /// Applies an object. What the server refuses is told in its words, conflicts with other managers too.
+    /// Applies an object. What the server refuses is told in its words: conflicts with other managers, and what a
+    /// webhook or a missing namespace is in the way of, too.
     pub async fn apply(
         &self,
         router: &dyn Router,
@@ -215,7 +216,7 @@ impl GuardedClient {
             .class(class)
         };
         let answer = match endpoint.connection.call_if(is_wanted, call).await {
-            Ok(reply) if matches!(reply.status, 404 | 409) => {
+            Ok(reply) if matches!(reply.status, 404 | 409 | 500) => {
                 Answer::Failed(Failure::Invalid(reply.refusal().message))
             }
             Ok(reply) => answer(&request, key, &reply),

@@ -1,0 +1,265 @@
+//! One manifest of a Work: decide, compare, apply.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use hawser_placement::apply::compare::{self, covers};
+use hawser_placement::apply::report::{self, Finding};
+use hawser_placement::apply::{self, MANAGER, Manifest, Owner, Purpose, Reason, Verdict};
+use hawser_placement::availability;
+use hawser_placement::types::placement::{ApplyStrategy, ComparisonOption, PatchDetail};
+use hawser_runtime::cluster::wire::Application;
+use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
+use kube_lang::object::Object;
+
+use super::{Item, Settled, Stuck, WorkPass, owned_by};
+
+/// How often a manifest is decided about again because something else was there than was known.
+const ATTEMPTS: usize = 4;
+
+impl WorkPass<'_> {
+    /// Does what is to be done about one manifest.
+    pub(super) async fn settle(
+        &self,
+        item: &Item,
+        owner: &Owner<'_>,
+        strategy: &ApplyStrategy,
+    ) -> Result<Settled, Stuck> {
+        let (manifest, key) = match &item.place {
+            Ok(place) => (&place.0, &place.1),
+            Err((reason, message)) => return Ok(Finding::new(*reason, message).into()),
+        };
+        let mut live = self.live(key).await?;
+        for _ in 0..ATTEMPTS {
+            let there = live.as_ref().map(|live| live.as_value());
+            let is_left = there.is_some_and(|live| self.at.is_as_left(key, &manifest.hash, live));
+            let mut found = Finding::new(Reason::Applied, "the manifest is applied");
+            let force = match apply::decide(manifest, there, owner, strategy, is_left) {
+                Verdict::InSync => {
+                    let there = there.unwrap_or(&Value::Null);
+                    return Ok(self.applied(found, manifest, there, strategy));
+                }
+                Verdict::Missing => {
+                    found.reason = Reason::FoundDiff;
+                    found.message = "the object does not exist in the member".to_owned();
+                    found.diffs = compare::missing(&manifest.object);
+                    return Ok(found.into());
+                }
+                Verdict::Refuse(reason, message) => {
+                    let mut found = Finding::new(reason, message);
+                    found.generation = there.map(report::generation).unwrap_or_default();
+                    return Ok(found.into());
+                }
+                Verdict::Compare(purpose) => {
+                    let there = there.unwrap_or(&Value::Null);
+                    let compared = self.compare(manifest, key, there, strategy).await;
+                    match judge(purpose, compared?, there) {
+                        Some(finding) if finding.reason.is_applied() => {
+                            return Ok(self.applied(finding, manifest, there, strategy));
+                        }
+                        Some(finding) => {
+                            let uid = owner.owns(there).then(|| uid(there));
+                            return Ok(Settled { finding, uid });
+                        }
+                        None => apply::forces(there, strategy),
+                    }
+                }
+                Verdict::Apply { force } => force,
+            };
+            if let Some(object) = &live
+                && let Some(kept) = owner.without_orphans(object.as_value())
+            {
+                match self.send(&owned_by(key.clone(), object, &kept)).await? {
+                    Answer::Object(_) => {}
+                    Answer::Failed(
+                        Failure::Conflict | Failure::NotFound | Failure::OtherIncarnation,
+                    ) => {
+                        live = self.look(key).await?;
+                        continue;
+                    }
+                    Answer::Failed(failure) => return Err(failure.into()),
+                    Answer::Gone | Answer::Listed(_) => {}
+                }
+            } else if live.is_none() {
+                // An object that appeared a moment ago may be somebody else's.
+                live = self.look(key).await?;
+                if live.is_some() {
+                    continue;
+                }
+            }
+            let body = manifest.body(owner, strategy.type_);
+            let application = Application {
+                key,
+                body: &body,
+                manager: MANAGER,
+                force,
+                dry_run: false,
+            };
+            return match self.send_apply(&application).await {
+                Ok(object) => {
+                    self.at.leave(key, &manifest.hash, object.as_value());
+                    Ok(self.applied(found, manifest, object.as_value(), strategy))
+                }
+                Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => {
+                    Err(Stuck(problem))
+                }
+                Err(failure) => {
+                    // The kind may not be served any more.
+                    self.at.sides.discovery.invalidate(&key.kind.group);
+                    let mut found = Finding::new(Reason::ManifestApplyFailed, failure.to_string());
+                    found.generation = there_generation(live.as_deref());
+                    Ok(found.into())
+                }
+            };
+        }
+        Err(Stuck(format!("{key} changes all the time")))
+    }
+
+    /// What is said of an object that is as it should be.
+    fn applied(
+        &self,
+        mut found: Finding,
+        manifest: &Manifest,
+        live: &Value,
+        strategy: &ApplyStrategy,
+    ) -> Settled {
+        found.generation = report::generation(live);
+        found.availability = Some(availability::check(live, self.at.jobs));
+        if strategy.comparison_option == ComparisonOption::FullComparison {
+            found.drifts = compare::differences(live, &manifest.object);
+        }
+        Settled {
+            finding: found,
+            uid: Some(uid(live)),
+        }
+    }
+
+    /// How an object differs from its manifest, and whether that could only be found by looking at all fields; or why it
+    /// cannot be said.
+    async fn compare(
+        &self,
+        manifest: &Manifest,
+        key: &Key,
+        live: &Value,
+        strategy: &ApplyStrategy,
+    ) -> Result<Result<(Vec<PatchDetail>, bool), String>, Stuck> {
+        if strategy.comparison_option == ComparisonOption::FullComparison {
+            return Ok(Ok((compare::differences(live, &manifest.object), false)));
+        }
+        if covers(&manifest.object, live) {
+            return Ok(Ok((Vec::new(), false)));
+        }
+        let body = &manifest.object;
+        let application = Application {
+            key,
+            body,
+            manager: MANAGER,
+            force: true,
+            dry_run: true,
+        };
+        match self.send_apply(&application).await {
+            Ok(merged) => Ok(Ok((compare::differences(live, merged.as_value()), false))),
+            Err(Failure::Invalid(_)) => {
+                Ok(Ok((compare::differences(live, &manifest.object), true)))
+            }
+            Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
+            Err(failure) => Ok(Err(failure.to_string())),
+        }
+    }
+
+    /// An object as the tables have it, or by a live read.
+    async fn live(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
+        match self.at.cache.get(key) {
+            Seen::Present(object) if !object.is_fragment() => Ok(Some(object)),
+            Seen::Absent => Ok(None),
+            Seen::Present(_) | Seen::Unknown => self.look(key).await,
+        }
+    }
+
+    async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
+        match self.send(&Request::Read { key: key.clone() }).await? {
+            Answer::Object(object) => Ok(Some(object)),
+            Answer::Gone => Ok(None),
+            Answer::Failed(failure) => Err(failure.into()),
+            Answer::Listed(_) => Err(Stuck("the member answered with a list".to_owned())),
+        }
+    }
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn there_generation(object: Option<&Object>) -> i64 {
+    object
+        .map(|object| report::generation(object.as_value()))
+        .unwrap_or_default()
+}
+
+/// What follows from a comparison; `None` if the manifest is to be applied.
+fn judge(
+    purpose: Purpose,
+    compared: Result<(Vec<PatchDetail>, bool), String>,
+    live: &Value,
+) -> Option<Finding> {
+    let (details, is_degraded) = match compared {
+        Ok(compared) => compared,
+        Err(problem) => {
+            let reason = match purpose {
+                Purpose::TakeOver => Reason::FailedToTakeOver,
+                Purpose::Drift => Reason::FailedToRunDriftDetection,
+                Purpose::Report => Reason::FailedToReportDiff,
+            };
+            return Some(Finding::new(reason, problem));
+        }
+    };
+    let found = !details.is_empty();
+    let count = details.len();
+    let (reason, message) = match (purpose, found, is_degraded) {
+        (Purpose::TakeOver, false, _) => return None,
+        (Purpose::TakeOver, true, _) => (
+            Reason::FailedToTakeOver,
+            format!(
+                "the object exists already and differs in {count} places, and whenToTakeOver is IfNoDiff"
+            ),
+        ),
+        (Purpose::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
+        (Purpose::Drift, true, degraded) => {
+            let reason = if degraded {
+                Reason::FoundDriftsInDegradedMode
+            } else {
+                Reason::FoundDrifts
+            };
+            (
+                reason,
+                format!(
+                    "the object was changed in {count} places, and whenToApply is IfNotDrifted"
+                ),
+            )
+        }
+        (Purpose::Report, false, _) => (
+            Reason::NoDiffFound,
+            "the object is as the hub has it".to_owned(),
+        ),
+        (Purpose::Report, true, degraded) => {
+            let reason = if degraded {
+                Reason::FoundDiffInDegradedMode
+            } else {
+                Reason::FoundDiff
+            };
+            (reason, format!("the object differs in {count} places"))
+        }
+    };
+    let mut finding = Finding::new(reason, message);
+    finding.generation = report::generation(live);
+    if purpose == Purpose::Drift {
+        finding.drifts = details;
+    } else {
+        finding.diffs = details;
+    }
+    Some(finding)
+}

@@ -1,0 +1,125 @@
+//! The requests of a pass: what is written, and what answers mean.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use hawser_placement::names::WORK_FINALIZER;
+use hawser_placement::types::work::{AppliedResource, AppliedWorkStatus, WorkStatus};
+use hawser_runtime::cluster::wire::Application;
+use hawser_sync::{Answer, Contest, Failure, Request};
+use kube_lang::object::Object;
+
+use super::super::sides::Sides;
+use super::{Stuck, WorkPass};
+
+impl WorkPass<'_> {
+    pub(super) async fn write_finalizer(
+        &self,
+        work: &Object,
+        has: bool,
+    ) -> Result<Arc<Object>, Stuck> {
+        let others = work.finalizers().filter(|name| *name != WORK_FINALIZER);
+        let finalizers: Vec<&str> = others.chain(has.then_some(WORK_FINALIZER)).collect();
+        let patch = json!({"metadata": {
+            "finalizers": finalizers, "resourceVersion": work.resource_version(), "uid": work.uid(),
+        }});
+        let key = self.at.sides.work(self.name);
+        self.found(&Request::Patch { key, patch }).await
+    }
+
+    pub(super) async fn write_status(
+        &self,
+        work: Arc<Object>,
+        status: &WorkStatus,
+    ) -> Result<Arc<Object>, Stuck> {
+        let mut object = Object::clone(&work);
+        object.root_mut().insert("status".into(), json!(status));
+        let key = self.at.sides.work(self.name);
+        self.found_fresh(Request::ReplaceStatus { key, object })
+            .await
+    }
+
+    pub(super) async fn write_applied(
+        &self,
+        applied_work: &Object,
+        listed: &[AppliedResource],
+    ) -> Result<Arc<Object>, Stuck> {
+        let status = AppliedWorkStatus {
+            applied_resources: listed.to_vec(),
+        };
+        let mut object = applied_work.clone();
+        object.root_mut().insert("status".into(), json!(status));
+        let key = Sides::applied_work(self.name);
+        self.found_fresh(Request::ReplaceStatus { key, object })
+            .await
+    }
+
+    /// Sends a write; after a conflict the table learns what is there, for the next pass.
+    async fn found_fresh(&self, request: Request) -> Result<Arc<Object>, Stuck> {
+        let answer = self.send(&request).await?;
+        if let (Answer::Failed(Failure::Conflict), Some(key)) = (&answer, request.key()) {
+            self.send(&Request::Read { key: key.clone() }).await?;
+        }
+        self.object(answer)
+    }
+
+    pub(super) async fn found(&self, request: &Request) -> Result<Arc<Object>, Stuck> {
+        let answer = self.send(request).await?;
+        self.object(answer)
+    }
+
+    pub(super) fn object(&self, answer: Answer) -> Result<Arc<Object>, Stuck> {
+        match answer {
+            Answer::Object(object) => Ok(object),
+            Answer::Failed(failure) => Err(failure.into()),
+            Answer::Gone => Err(Failure::NotFound.into()),
+            Answer::Listed(_) => Err(Stuck("the answer is a list".to_owned())),
+        }
+    }
+
+    fn check_wanted(&self) -> Result<(), String> {
+        if self.at.phase() == self.phase {
+            Ok(())
+        } else {
+            Err("the hub has told the member something else".to_owned())
+        }
+    }
+
+    pub(super) async fn send(&self, request: &Request) -> Result<Answer, Stuck> {
+        let is_wanted = || self.check_wanted();
+        let sent = self
+            .at
+            .client
+            .send(&*self.at.sides, None, &is_wanted, request)
+            .await;
+        match sent {
+            Ok((answer, _)) => Ok(answer),
+            Err(contest) => Ok(Answer::Failed(self.put_off(contest))),
+        }
+    }
+
+    pub(super) async fn send_apply(
+        &self,
+        application: &Application<'_>,
+    ) -> Result<Arc<Object>, Failure> {
+        let is_wanted = || self.check_wanted();
+        let sent = self
+            .at
+            .client
+            .apply(&*self.at.sides, &is_wanted, application)
+            .await;
+        match sent {
+            Ok(Answer::Object(object)) => Ok(object),
+            Ok(Answer::Failed(failure)) => Err(failure),
+            Ok(Answer::Gone | Answer::Listed(_)) => Err(Failure::NotFound),
+            Err(contest) => Err(self.put_off(contest)),
+        }
+    }
+
+    fn put_off(&self, contest: Contest) -> Failure {
+        let mut put_off = self.put_off.lock();
+        *put_off = put_off.into_iter().chain([contest.wait]).min();
+        Failure::Contested(contest.place)
+    }
+}
