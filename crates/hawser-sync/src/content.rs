@@ -90,6 +90,7 @@ pub(super) fn content(
 }
 
 /// What the server keeps of the content.
+#[derive(Clone, Copy)]
 enum Stored {
     AsWritten,
     /// The answer to a write differs from it, by an admission webhook or by the schema.
@@ -349,7 +350,7 @@ impl Copying<'_> {
             // Kinds without a status subresource are found out by asking once a pass.
             Some(failure @ Failure::NotFound) => turn.reason = reason_of(&request, &failure),
             _ if pass.done(&request) => {
-                turn.reason = stored_otherwise(request.key().unwrap_or(&self.copy.key))
+                turn.reason = stored_otherwise(request.key().unwrap_or(&self.copy.key));
             }
             _ => turn.steps.push((request, Effect::StatusSynced)),
         }

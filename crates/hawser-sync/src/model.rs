@@ -654,8 +654,8 @@ pub(super) struct Front {
     pub(super) intent: Intent,
     pub(super) related: bool,
     pub(super) reversed: bool,
-    /// Whether what others change on a related copy is undone.
-    pub(super) restores: bool,
+    /// How the content of related copies is kept.
+    pub(super) content: Content,
     /// Whether what is not there may only be hidden from us.
     pub(super) hides: bool,
     pub(super) limit: usize,
@@ -672,7 +672,7 @@ impl Front {
             intent: Intent::Sync,
             related: false,
             reversed: false,
-            restores: false,
+            content: Content::Merge,
             hides: false,
             limit: usize::MAX,
             rested: None,
@@ -773,13 +773,11 @@ impl Dialect for Front {
             policy: self.policy.clone(),
         }];
         if self.related {
-            let mut back = Policy {
+            let back = Policy {
                 retract: Fate::Keep,
+                content: self.content,
                 ..Policy::related()
             };
-            if self.restores {
-                back.content = Content::Restore;
-            }
             let along = Policy {
                 source_finalizer: Some(Finalizer::new(FINALIZER)),
                 source_ended: self.config_ended(view)?,

@@ -46,7 +46,7 @@ fn a_status_that_a_webhook_changes_is_written_again() {
 #[test]
 fn a_related_copy_that_a_webhook_changes_is_written_again() {
     let (stage, mut front, [_, _, config, copy]) = with_related();
-    front.restores = true;
+    front.content = Content::Restore;
     stage.world.patch(&config, json!({"data": {"k": "ours"}}));
     let theirs = json!({"data": {"k": "theirs"}});
     repaired(&stage, &front, &copy, &theirs);
@@ -84,7 +84,7 @@ fn a_report_that_a_webhook_takes_away_is_written_again() {
 fn a_related_copy_that_a_webhook_changes_when_it_is_made_is_ours() {
     let (stage, front) = with(|front| {
         front.related = true;
-        front.restores = true;
+        front.content = Content::Restore;
     });
     let (config, copy) = front.config();
     stage.world.put(&config, &json!({"data": {"k": "ours"}}));
