@@ -15,9 +15,7 @@ use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
 use crate::scheduler::{self, ScheduleError, Windows};
 use crate::selection::SelectionError;
-use crate::snapshots::{
-    Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
-};
+use crate::snapshots::{Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources};
 use crate::status::{StatusRequest, build, events, invalid_selectors};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
@@ -93,7 +91,11 @@ pub fn decide(view: &PlacementView<'_>) -> Result<HubRound, DecideError> {
         bindings::release(view, binding, &mut round.stages);
     }
     let Some(placement) = view.placement else {
-        round.stages.push(view.bindings.iter().filter_map(|binding| release(view, binding)));
+        round.stages.push(
+            view.bindings
+                .iter()
+                .filter_map(|binding| release(view, binding)),
+        );
         return Ok(round);
     };
     if placement.metadata.in_deletion() {
@@ -323,7 +325,10 @@ fn new_binding(
     decision: &ClusterDecision,
 ) -> HubWrite {
     let cluster = &decision.cluster_name;
-    let others = view.bindings.iter().filter(|one| one.spec.target_cluster == *cluster);
+    let others = view
+        .bindings
+        .iter()
+        .filter(|one| one.spec.target_cluster == *cluster);
     let others: Vec<&Option<String>> = others.map(|one| &one.metadata.uid).collect();
     let digest = Sha256::digest(json!([placement.metadata.uid, cluster, others]).to_string());
     let unique = crate::hash::hex_digits(&digest[..4]);
@@ -413,7 +418,14 @@ fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
 fn rollout_plan(
     view: &PlacementView<'_>,
     placement: &Placement,
-) -> Result<(RolloutPlan, BTreeMap<String, Desired>, Option<OverrideError>), DecideError> {
+) -> Result<
+    (
+        RolloutPlan,
+        BTreeMap<String, Desired>,
+        Option<OverrideError>,
+    ),
+    DecideError,
+> {
     let mut desired = BTreeMap::new();
     let mut problem = None;
     if let Some(master) = latest_master(view) {
@@ -476,13 +488,15 @@ fn roll_out(
     let kind = view.scope.binding();
     let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
     let strategy = json!(placement.spec.apply_strategy());
-    round.stages.push(plan.set_strategy.iter().filter_map(|name| {
-        let binding = find(name)?;
-        let mut strategy = strategy.clone();
-        bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
-        let patch = json!({"spec": {"applyStrategy": strategy}});
-        Some(HubWrite::patch_known(kind, &binding.metadata, patch))
-    }));
+    round
+        .stages
+        .push(plan.set_strategy.iter().filter_map(|name| {
+            let binding = find(name)?;
+            let mut strategy = strategy.clone();
+            bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
+            let patch = json!({"spec": {"applyStrategy": strategy}});
+            Some(HubWrite::patch_known(kind, &binding.metadata, patch))
+        }));
     let cluster = |binding: &Binding| {
         let mut clusters = view.clusters.iter();
         clusters.find(|one| one.metadata.name == binding.spec.target_cluster)
@@ -543,10 +557,12 @@ fn statuses(
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
     let (plan, ..) = rollout_plan(view, placement)?;
-    round.stages.push(view.bindings.iter().filter_map(|binding| {
-        let is_held = plan.hold.contains(&binding.metadata.name);
-        bindings::status(view, placement, binding, is_held)
-    }));
+    round
+        .stages
+        .push(view.bindings.iter().filter_map(|binding| {
+            let is_held = plan.hold.contains(&binding.metadata.name);
+            bindings::status(view, placement, binding, is_held)
+        }));
     if !round.stages.is_empty() {
         return Ok(());
     }
@@ -576,7 +592,10 @@ fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> Placemen
     let mut sorted: Vec<&ResourceSnapshot> = view.snapshots.iter().collect();
     sorted.sort_by_key(|one| sub(one));
     for one in sorted {
-        let index = one.metadata.label(names::RESOURCE_INDEX).unwrap_or_default();
+        let index = one
+            .metadata
+            .label(names::RESOURCE_INDEX)
+            .unwrap_or_default();
         if sub(one).is_none() {
             indices.insert(one.metadata.name.clone(), index.to_owned());
         }
@@ -619,8 +638,9 @@ fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
 /// What placements are scheduled by, of a member, apart from its heartbeat: they are looked at again when it changes.
 pub fn member_traits(member: &MemberCluster) -> Value {
     let properties = member.status.properties.iter();
-    let properties: BTreeMap<&String, &String> =
-        properties.map(|(name, property)| (name, &property.value)).collect();
+    let properties: BTreeMap<&String, &String> = properties
+        .map(|(name, property)| (name, &property.value))
+        .collect();
     let usage = &member.status.resource_usage;
     let agent = member.status.member_agent();
     let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
