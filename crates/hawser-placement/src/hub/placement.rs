@@ -102,12 +102,15 @@ pub fn decide(view: &PlacementView<'_>) -> Result<HubRound, DecideError> {
         delete(view, placement, &mut round);
         return Ok(round);
     }
-    let steps = [policy, schedule, resources, roll_out, works];
+    let steps = [policy, schedule, resources, roll_out];
     for step in steps {
         if !round.stages.is_empty() {
             return Ok(round);
         }
         step(view, placement, &mut round)?;
+    }
+    if round.stages.is_empty() {
+        works(view, placement, &mut round);
     }
     if round.stages.is_empty() {
         statuses(view, placement, &mut round)?;
@@ -172,7 +175,7 @@ fn policy(
     if refusal(view).is_none() {
         let plan = plan_policy(placement, view.scope, view.policies)?;
         let all = view.policies.iter().map(|one| &one.metadata);
-        snapshots(view.scope.policy_snapshot(), plan, all, round);
+        snapshots(view.scope.policy_snapshot(), plan, &all, round);
     }
     Ok(())
 }
@@ -197,7 +200,7 @@ fn resources(
             wait(round, until.duration_since(view.now));
         }
         let all = stored.iter().map(|one| &one.metadata);
-        snapshots(view.scope.resource_snapshot(), plan, all, round);
+        snapshots(view.scope.resource_snapshot(), plan, &all, round);
     }
     Ok(())
 }
@@ -210,7 +213,7 @@ fn wait(round: &mut HubRound, wait: SignedDuration) {
 fn snapshots<'a>(
     kind: &'static str,
     plan: SnapshotPlan,
-    all: impl Iterator<Item = &'a Metadata> + Clone,
+    all: &(impl Iterator<Item = &'a Metadata> + Clone),
     round: &mut HubRound,
 ) {
     let find = |name: &String| all.clone().find(|one| one.name == *name);
@@ -414,18 +417,19 @@ fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
     new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.says_the_same(old))
 }
 
-/// The plan of the rollout; none before there is anything to roll out.
-fn rollout_plan(
+/// What the rollout is to come to, and what may be done now.
+struct RolloutStep {
+    plan: RolloutPlan,
+    /// By the names of bindings; empty before there is anything to roll out.
+    desired: BTreeMap<String, Desired>,
+    /// An override that cannot be followed.
+    problem: Option<OverrideError>,
+}
+
+fn rollout_step(
     view: &PlacementView<'_>,
     placement: &Placement,
-) -> Result<
-    (
-        RolloutPlan,
-        BTreeMap<String, Desired>,
-        Option<OverrideError>,
-    ),
-    DecideError,
-> {
+) -> Result<RolloutStep, DecideError> {
     let mut desired = BTreeMap::new();
     let mut problem = None;
     if let Some(master) = latest_master(view) {
@@ -460,7 +464,11 @@ fn rollout_plan(
         }
     }
     let plan = rollout::plan(&placement.spec, view.bindings, &desired, view.now)?;
-    Ok((plan, desired, problem))
+    Ok(RolloutStep {
+        plan,
+        desired,
+        problem,
+    })
 }
 
 /// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
@@ -480,7 +488,11 @@ fn roll_out(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let (plan, desired, problem) = rollout_plan(view, placement)?;
+    let RolloutStep {
+        plan,
+        desired,
+        problem,
+    } = rollout_step(view, placement)?;
     round.problem = problem.map(|problem| problem.to_string());
     if let Some(least) = plan.wait {
         wait(round, least);
@@ -526,11 +538,7 @@ fn roll_out(
     Ok(())
 }
 
-fn works(
-    view: &PlacementView<'_>,
-    placement: &Placement,
-    round: &mut HubRound,
-) -> Result<(), DecideError> {
+fn works(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound) {
     let mut writes = WorkWrites::default();
     let mut finalizers = Vec::new();
     for binding in view.bindings {
@@ -548,7 +556,6 @@ fn works(
     round.stages.push(finalizers);
     round.stages.push(writes.create);
     round.stages.push(writes.delete);
-    Ok(())
 }
 
 fn statuses(
@@ -556,7 +563,7 @@ fn statuses(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let (plan, ..) = rollout_plan(view, placement)?;
+    let plan = rollout_step(view, placement)?.plan;
     round
         .stages
         .push(view.bindings.iter().filter_map(|binding| {

@@ -1,5 +1,10 @@
 //! Decisions over a model of the hub that applies what is written.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "literals are shorter to pass by value"
+)]
+
 use serde_json::{Value, json};
 
 use super::*;
