@@ -115,11 +115,21 @@ pub(super) struct HubArgs {
     force_delete_wait_time: Duration,
 
     /// APIs that are not placed: group, group/version or group/version/Kind,Kind, separated by ;
-    #[arg(long, value_name = "APIS", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "APIS",
+        default_value = "",
+        hide_default_value = true
+    )]
     skipped_propagating_apis: String,
 
     /// The only APIs that are placed, written in the same way
-    #[arg(long, value_name = "APIS", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "APIS",
+        default_value = "",
+        hide_default_value = true
+    )]
     allowed_propagating_apis: String,
 
     /// Namespaces that are not placed, separated by commas
@@ -199,7 +209,10 @@ pub(super) fn run(mut args: HubArgs) -> ExitCode {
         return super::fail(&error);
     }
     if !ignored.is_empty() {
-        warn!(flags = ignored, "flags of the original that mean nothing here are ignored");
+        warn!(
+            flags = ignored,
+            "flags of the original that mean nothing here are ignored"
+        );
     }
     service::run("the hub stopped", |stop| process::run(options, stop))
 }
@@ -207,7 +220,10 @@ pub(super) fn run(mut args: HubArgs) -> ExitCode {
 fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
     let given = |text: String| Some(text).filter(|text| !text.is_empty());
     let listens = |text: String| given(text).filter(|text| text != "0");
-    let filter = match (&*args.skipped_propagating_apis, &*args.allowed_propagating_apis) {
+    let filter = match (
+        &*args.skipped_propagating_apis,
+        &*args.allowed_propagating_apis,
+    ) {
         (skipped, "") => ApiFilter::deny(skipped)?,
         ("", allowed) => ApiFilter::allow(allowed)?,
         _ => return Err(HubArgsError::Exclusive),

@@ -83,8 +83,14 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
         )
         .await?;
     for (patch, said) in [
-        (json!({"spec": {"policy": {"placementType": "PickAll", "clusterNames": null}}}), "immutable"),
-        (json!({"spec": {"policy": null}}), "policy cannot be removed once set"),
+        (
+            json!({"spec": {"policy": {"placementType": "PickAll", "clusterNames": null}}}),
+            "immutable",
+        ),
+        (
+            json!({"spec": {"policy": null}}),
+            "policy cannot be removed once set",
+        ),
     ] {
         let refused = way.patch(&crp("immutable"), &patch).await;
         let problem = format!("{:#}", refused.expect_err("it may not change"));
@@ -95,7 +101,9 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
         "metadata": {"name": "m".repeat(64)},
         "spec": {"identity": {"kind": "User", "name": "u"}},
     });
-    let refused = way.create(&format!("{CLUSTER}/memberclusters"), &member).await;
+    let refused = way
+        .create(&format!("{CLUSTER}/memberclusters"), &member)
+        .await;
     assert!(format!("{:#}", refused.expect_err("too long")).contains("max length is 63"));
     Ok(())
 }
@@ -104,7 +112,9 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
 async fn the_samples_of_the_documentation_have_its_names_and_hashes() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    world.join(&["aks-member-1", "aks-member-2"], json!({"seed": "1"})).await?;
+    world
+        .join(&["aks-member-1", "aks-member-2"], json!({"seed": "1"}))
+        .await?;
     world.application("test", "test-1").await?;
     world
         .place(
@@ -130,7 +140,10 @@ async fn the_samples_of_the_documentation_have_its_names_and_hashes() -> Result<
             "ClusterResourcePlacementAvailable True ResourceAvailable",
         ]
     );
-    assert_eq!(names(&placement["status"]), ["aks-member-1", "aks-member-2"]);
+    assert_eq!(
+        names(&placement["status"]),
+        ["aks-member-1", "aks-member-2"]
+    );
     assert_eq!(
         reasons(&placement["status"]["placementStatuses"][0]["conditions"]),
         [
@@ -151,7 +164,9 @@ async fn the_samples_of_the_documentation_have_its_names_and_hashes() -> Result<
         ])
     );
     let snapshot = way
-        .get(&format!("{PLACEMENT}/clusterresourcesnapshots/crp-1-0-snapshot"))
+        .get(&format!(
+            "{PLACEMENT}/clusterresourcesnapshots/crp-1-0-snapshot"
+        ))
         .await?
         .context("the snapshot")?;
     assert_eq!(
@@ -175,16 +190,36 @@ async fn the_samples_of_the_documentation_have_its_names_and_hashes() -> Result<
         placement["metadata"]["uid"]
     );
     let policy = way
-        .get(&format!("{PLACEMENT}/clusterschedulingpolicysnapshots/crp-1-0"))
+        .get(&format!(
+            "{PLACEMENT}/clusterschedulingpolicysnapshots/crp-1-0"
+        ))
         .await?
         .context("the policy")?;
-    assert_eq!(policy["metadata"]["annotations"]["kubernetes-fleet.io/number-of-clusters"], "2");
-    assert_eq!(policy["status"]["targetClusters"][1]["clusterName"], "aks-member-2");
+    assert_eq!(
+        policy["metadata"]["annotations"]["kubernetes-fleet.io/number-of-clusters"],
+        "2"
+    );
+    assert_eq!(
+        policy["status"]["targetClusters"][1]["clusterName"],
+        "aks-member-2"
+    );
     for (reason, message) in [
-        ("PlacementRolloutStarted", "Started rolling out the latest resources"),
-        ("PlacementOverriddenSucceeded", "Placement has been successfully overridden"),
-        ("PlacementWorkSynchronized", "Work(s) have been created or updated successfully"),
-        ("PlacementApplied", "Resources have been applied to the selected cluster(s)"),
+        (
+            "PlacementRolloutStarted",
+            "Started rolling out the latest resources",
+        ),
+        (
+            "PlacementOverriddenSucceeded",
+            "Placement has been successfully overridden",
+        ),
+        (
+            "PlacementWorkSynchronized",
+            "Work(s) have been created or updated successfully",
+        ),
+        (
+            "PlacementApplied",
+            "Resources have been applied to the selected cluster(s)",
+        ),
         ("PlacementRolloutCompleted", "finished the rollout"),
     ] {
         way.until_event("default", reason, message).await;
@@ -196,7 +231,9 @@ async fn the_samples_of_the_documentation_have_its_names_and_hashes() -> Result<
 async fn a_change_reaches_the_works_and_old_snapshots_go() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    world.join(&["change-1", "change-2"], json!({"of": "change"})).await?;
+    world
+        .join(&["change-1", "change-2"], json!({"of": "change"}))
+        .await?;
     world.application("change", "c").await?;
     world
         .place(
@@ -210,7 +247,8 @@ async fn a_change_reaches_the_works_and_old_snapshots_go() -> Result<()> {
     world.until_available("change").await?;
     for value in ["2", "3", "4"] {
         let patch = json!({"data": {"key1": value}});
-        way.patch("/api/v1/namespaces/change/configmaps/c", &patch).await?;
+        way.patch("/api/v1/namespaces/change/configmaps/c", &patch)
+            .await?;
         for member in ["change-1", "change-2"] {
             way.until(&format!("{}/change-work", works(member)), |work| {
                 work["spec"]["workload"]["manifests"][1]["data"]["key1"] == value
@@ -232,13 +270,16 @@ async fn a_change_reaches_the_works_and_old_snapshots_go() -> Result<()> {
 async fn fixed_members_get_overridden_resources_and_envelopes_of_their_own() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    world.join(&["fixed-1", "fixed-2"], json!({"of": "fixed"})).await?;
+    world
+        .join(&["fixed-1", "fixed-2"], json!({"of": "fixed"}))
+        .await?;
     world.application("fixed", "c").await?;
     let envelope = json!({
         "metadata": {"name": "wrapped", "annotations": {"kubernetes-fleet.io/envelope-configmap": "true"}},
         "data": {"quota": "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: q\n  namespace: fixed\n"},
     });
-    way.create("/api/v1/namespaces/fixed/configmaps", &envelope).await?;
+    way.create("/api/v1/namespaces/fixed/configmaps", &envelope)
+        .await?;
     let one = json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceOverride",
         "metadata": {"name": "o"},
@@ -270,14 +311,24 @@ async fn fixed_members_get_overridden_resources_and_envelopes_of_their_own() -> 
     );
     for (member, value) in [("fixed-1", "value1"), ("fixed-2", "fixed-2")] {
         let found = until_count(&way, &works(member), 2).await;
-        let plain = found.iter().find(|one| one["metadata"]["name"] == "fixed-work");
+        let plain = found
+            .iter()
+            .find(|one| one["metadata"]["name"] == "fixed-work");
         let manifests = &plain.context("the plain Work")?["spec"]["workload"]["manifests"];
         assert_eq!(manifests[1]["data"]["key1"], value);
         assert!(manifests[2].is_null(), "the envelope stays on the hub");
-        let wrapped = found.iter().find(|one| one["metadata"]["name"] != "fixed-work");
+        let wrapped = found
+            .iter()
+            .find(|one| one["metadata"]["name"] != "fixed-work");
         let wrapped = wrapped.context("the Work of the envelope")?;
-        assert_eq!(wrapped["metadata"]["labels"]["kubernetes-fleet.io/envelope-name"], "wrapped");
-        assert_eq!(wrapped["spec"]["workload"]["manifests"][0]["kind"], "ResourceQuota");
+        assert_eq!(
+            wrapped["metadata"]["labels"]["kubernetes-fleet.io/envelope-name"],
+            "wrapped"
+        );
+        assert_eq!(
+            wrapped["spec"]["workload"]["manifests"][0]["kind"],
+            "ResourceQuota"
+        );
     }
     // A change of the override rolls out like one of the resources.
     let rule = json!([{"clusterSelector": {"clusterSelectorTerms": []}, "overrideType": "Delete"}]);
@@ -299,7 +350,12 @@ async fn fixed_members_get_overridden_resources_and_envelopes_of_their_own() -> 
 async fn another_number_of_clusters_moves_resources() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    world.join(&["number-1", "number-2", "number-3"], json!({"of": "number"})).await?;
+    world
+        .join(
+            &["number-1", "number-2", "number-3"],
+            json!({"of": "number"}),
+        )
+        .await?;
     world.application("number", "c").await?;
     world
         .place(
@@ -318,7 +374,8 @@ async fn another_number_of_clusters_moves_resources() -> Result<()> {
     let unfulfilled = way
         .until(&crp("number"), |placement| {
             let first = &placement["status"]["conditions"][0];
-            first["reason"] == "SchedulingPolicyUnfulfilled" && names(&placement["status"]).len() == 3
+            first["reason"] == "SchedulingPolicyUnfulfilled"
+                && names(&placement["status"]).len() == 3
         })
         .await;
     let nameless = &unfulfilled["status"]["placementStatuses"][3];
@@ -361,9 +418,13 @@ async fn a_kind_that_is_defined_later_can_be_selected() -> Result<()> {
                 "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
         },
     });
-    world.hub.install_crd(&serde_json::from_value(definition)?).await?;
+    world
+        .hub
+        .install_crd(&serde_json::from_value(definition)?)
+        .await?;
     let thing = json!({"apiVersion": "later.example.com/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"a": 1}});
-    way.create("/apis/later.example.com/v1/things", &thing).await?;
+    way.create("/apis/later.example.com/v1/things", &thing)
+        .await?;
     let work = way
         .until(&format!("{}/later-work", works("later-1")), |work| {
             work["spec"]["workload"]["manifests"][0]["kind"] == "Thing"
@@ -378,7 +439,9 @@ async fn a_kind_that_is_defined_later_can_be_selected() -> Result<()> {
 async fn nothing_is_left_of_a_deleted_placement() -> Result<()> {
     let world = World::shared().await?;
     let way = world.way()?;
-    world.join(&["gone-1", "gone-2"], json!({"of": "gone"})).await?;
+    world
+        .join(&["gone-1", "gone-2"], json!({"of": "gone"}))
+        .await?;
     world.application("gone", "c").await?;
     world
         .place(
@@ -392,7 +455,12 @@ async fn nothing_is_left_of_a_deleted_placement() -> Result<()> {
     world.until_available("gone").await?;
     way.delete(&crp("gone")).await?;
     way.until_gone(&crp("gone")).await;
-    for path in [works("gone-1"), works("gone-2"), bindings("gone"), snapshots("gone")] {
+    for path in [
+        works("gone-1"),
+        works("gone-2"),
+        bindings("gone"),
+        snapshots("gone"),
+    ] {
         until_count(&way, &path, 0).await;
     }
     Ok(())
@@ -424,7 +492,8 @@ async fn a_namespaced_placement_places_its_own_namespace() -> Result<()> {
         reasons(&placed["status"]["conditions"])[5],
         "ResourcePlacementAvailable True ResourceAvailable"
     );
-    way.until_there(&format!("{}/near.p-work", works("near-1"))).await;
+    way.until_there(&format!("{}/near.p-work", works("near-1")))
+        .await;
     way.delete(&path).await?;
     way.until_gone(&path).await;
     until_count(&way, &works("near-1"), 0).await;
@@ -437,14 +506,17 @@ async fn a_member_joins_with_what_it_needs_and_leaves_with_nothing_waiting() -> 
     let way = world.way()?;
     world.join(&["leaver"], json!({"of": "leaver"})).await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/fleet-member-leaver";
-    way.until_there(&format!("{rbac}/roles/fleet-role-leaver")).await;
+    way.until_there(&format!("{rbac}/roles/fleet-role-leaver"))
+        .await;
     let binding = way
         .until_there(&format!("{rbac}/rolebindings/fleet-rolebinding-leaver"))
         .await;
     assert_eq!(binding["subjects"][0]["name"], "agent-of-leaver");
     // The agent may do its work, and nothing elsewhere.
     let agent = world.hub.user("agent-of-leaver", &[])?;
-    agent.kubectl(&["get", "works", "-n", "fleet-member-leaver"]).await?;
+    agent
+        .kubectl(&["get", "works", "-n", "fleet-member-leaver"])
+        .await?;
     assert!(agent.kubectl(&["get", "memberclusters"]).await.is_err());
     world.application("leaver", "c").await?;
     world
@@ -460,11 +532,15 @@ async fn a_member_joins_with_what_it_needs_and_leaves_with_nothing_waiting() -> 
     world.mute("leaver", true);
     let member = format!("{CLUSTER}/memberclusters/leaver");
     way.delete(&member).await?;
-    let internal = format!("{CLUSTER}/namespaces/fleet-member-leaver/internalmemberclusters/leaver");
+    let internal =
+        format!("{CLUSTER}/namespaces/fleet-member-leaver/internalmemberclusters/leaver");
     let mut asked = way
         .until(&internal, |internal| internal["spec"]["state"] == "Leave")
         .await;
-    assert!(way.get(&member).await?.is_some(), "its agent has not answered");
+    assert!(
+        way.get(&member).await?.is_some(),
+        "its agent has not answered"
+    );
     report_member(&way, &mut asked, "False").await?;
     way.until_gone(&member).await;
     way.until(&crp("leaver"), |placement| {
@@ -508,16 +584,22 @@ async fn a_rollout_stops_at_a_mute_member_and_survives_kills_of_the_hub() -> Res
         world.mute(member, true);
     }
     let patch = json!({"data": {"key1": "2"}});
-    way.patch("/api/v1/namespaces/app/configmaps/c", &patch).await?;
+    way.patch("/api/v1/namespaces/app/configmaps/c", &patch)
+        .await?;
     let held = way
         .until(&crp("roll"), |placement| {
             placement["status"]["observedResourceIndex"] == "1"
-                && reasons(&placement["status"]["conditions"])
-                    .contains(&"ClusterResourcePlacementRolloutStarted False RolloutNotStartedYet".to_owned())
+                && reasons(&placement["status"]["conditions"]).contains(
+                    &"ClusterResourcePlacementRolloutStarted False RolloutNotStartedYet".to_owned(),
+                )
         })
         .await;
-    let updated = held["status"]["placementStatuses"].as_array().context("statuses")?;
-    let updated = updated.iter().filter(|one| one["observedResourceIndex"] == "1");
+    let updated = held["status"]["placementStatuses"]
+        .as_array()
+        .context("statuses")?;
+    let updated = updated
+        .iter()
+        .filter(|one| one["observedResourceIndex"] == "1");
     assert_eq!(updated.count(), 1, "{held:#}");
     world.process.take().context("the hub")?.kill().await?;
     for member in members {

@@ -154,7 +154,9 @@ impl<'a> Stored<'a> {
 }
 
 /// The snapshot that counts: the one that says so, or the last one after a crash.
-pub(crate) fn latest<'s, 'a>(all: &'s [Stored<'a>]) -> Result<Option<&'s Stored<'a>>, SnapshotError> {
+pub(crate) fn latest<'s, 'a>(
+    all: &'s [Stored<'a>],
+) -> Result<Option<&'s Stored<'a>>, SnapshotError> {
     let claims: Vec<&Stored<'_>> = all.iter().filter(|one| one.is_latest()).collect();
     match claims[..] {
         [] => Ok(all.iter().max_by_key(|one| one.index)),

@@ -17,7 +17,9 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub enum CatalogError {
     #[error("discovering the kinds of the hub at {0}")]
     Ask(&'static str, #[source] Box<AskError>),
-    #[error("the hub does not serve aggregated discovery at {0}: it needs Kubernetes 1.30 or later")]
+    #[error(
+        "the hub does not serve aggregated discovery at {0}: it needs Kubernetes 1.30 or later"
+    )]
     Unreadable(&'static str, #[source] serde_json::Error),
 }
 
@@ -172,9 +174,18 @@ mod tests {
             .collect();
         namespaced.sort();
         assert_eq!(namespaced, ["v1 Old", "v2 Thing"]);
-        assert_eq!(catalog.scope(&Gvk::new("g", "v2", "Wide")), KindScope::Cluster);
-        assert_eq!(catalog.scope(&Gvk::new("g", "v1", "Thing")), KindScope::Namespaced);
-        assert_eq!(catalog.scope(&Gvk::new("g", "v1", "Wide")), KindScope::Unknown);
+        assert_eq!(
+            catalog.scope(&Gvk::new("g", "v2", "Wide")),
+            KindScope::Cluster
+        );
+        assert_eq!(
+            catalog.scope(&Gvk::new("g", "v1", "Thing")),
+            KindScope::Namespaced
+        );
+        assert_eq!(
+            catalog.scope(&Gvk::new("g", "v1", "Wide")),
+            KindScope::Unknown
+        );
     }
 
     #[test]

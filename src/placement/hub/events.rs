@@ -155,7 +155,9 @@ impl HubEvents {
                         name: name.into(),
                     }));
                 }
-                let named = object.as_value().pointer("/spec/overrideSpec/placement/name");
+                let named = object
+                    .as_value()
+                    .pointer("/spec/overrideSpec/placement/name");
                 let named = named.and_then(|name| name.as_str());
                 for id in self.selectors.read().keys() {
                     if named.is_none_or(|name| *id.name == *name) {
@@ -254,9 +256,7 @@ fn may_select(term: &ResourceSelectorTerm, key: &Key) -> bool {
         return true;
     }
     let scope = term.selection_scope.unwrap_or_default();
-    term.is_namespace()
-        && scope == SelectionScope::NamespaceWithResources
-        && is_named(namespace)
+    term.is_namespace() && scope == SelectionScope::NamespaceWithResources && is_named(namespace)
 }
 
 impl EventHandler for HubEvents {

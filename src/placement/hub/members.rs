@@ -64,7 +64,10 @@ impl HubWorld {
             };
             if in_deletion && leaving(&view) == Leaving::Done {
                 if view.is_overdue {
-                    warn!(member = &**name, "the member did not leave in time; its Works are let go");
+                    warn!(
+                        member = &**name,
+                        "the member did not leave in time; its Works are let go"
+                    );
                 }
                 self.let_go(&by, &member).await?;
                 return Ok(Outcome::Settled);

@@ -57,7 +57,14 @@ impl HubNumbers {
             statuses: Family::unused(name(
                 "fleet_workload_placement_status_last_timestamp_seconds",
                 "Time of the last change of a placement's status.",
-                &["namespace", "name", "generation", "conditionType", "status", "reason"],
+                &[
+                    "namespace",
+                    "name",
+                    "generation",
+                    "conditionType",
+                    "status",
+                    "reason",
+                ],
                 SECONDS,
             )),
             last: Mutex::default(),
@@ -174,8 +181,7 @@ impl HubNumbers {
 
     pub fn forget_placement(&self, id: &PlacementId) {
         if let Some(labels) = self.last.lock().remove(id) {
-            self.statuses
-                .remove(&labels.each_ref().map(String::as_str));
+            self.statuses.remove(&labels.each_ref().map(String::as_str));
         }
     }
 

@@ -127,7 +127,10 @@ impl HubWorld {
     /// All objects of a kind.
     fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, Broken> {
         let gvk = objects::gvk(kind);
-        let watch = self.fleet.iter().find(|watch| **watch.table().kind() == gvk);
+        let watch = self
+            .fleet
+            .iter()
+            .find(|watch| **watch.table().kind() == gvk);
         let watch = watch.ok_or(Broken::Unknown)?;
         let all = watch.table().all();
         let read = all.iter().map(|(_, object)| read(object));
@@ -219,7 +222,8 @@ impl HubWorld {
                 time: &time(now),
             });
             let is_again = decided.as_ref().is_ok_and(|round| !round.stages.is_empty());
-            self.numbers.cycle(began.elapsed(), decided.is_err(), is_again);
+            self.numbers
+                .cycle(began.elapsed(), decided.is_err(), is_again);
             let round = decided.map_err(|problem| Broken::Failed(problem.to_string()))?;
             if let Some(problem) = &round.problem {
                 warn!(placement = %id.name, problem, "an override is left out");
@@ -384,13 +388,7 @@ impl HubWorld {
     }
 
     /// An event about an object of the fleet.
-    pub(super) fn record(
-        &self,
-        kind: &str,
-        about: &Metadata,
-        reason: &'static str,
-        message: &str,
-    ) {
+    pub(super) fn record(&self, kind: &str, about: &Metadata, reason: &'static str, message: &str) {
         let key = objects::key(kind, about.namespace.as_deref(), &about.name);
         self.recorder.record(Note {
             connection: self.hub.clone(),

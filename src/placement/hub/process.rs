@@ -120,7 +120,11 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         catalog = served(&hub) => catalog?,
     };
     health.found("hub");
-    info!(version = env!("CARGO_PKG_VERSION"), hub = hub.url(), "starting");
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        hub = hub.url(),
+        "starting"
+    );
     let leadership = match &options.election {
         None => None,
         Some(namespace) => {
@@ -263,12 +267,21 @@ async fn follow_kinds(world: Arc<HubWorld>, watches: Arc<WatchRegistry>) {
     ];
     let _definitions = watched.map(|(kind, resource)| {
         let (kind, content) = (objects::gvk(kind), Content::Metadata);
-        watches.watch(objects::watch(&world.hub, &DEFINITIONS, kind, resource, content))
+        watches.watch(objects::watch(
+            &world.hub,
+            &DEFINITIONS,
+            kind,
+            resource,
+            content,
+        ))
     });
     let mut soon = DISCOVERY_AFTER_CHANGE.iter();
     loop {
         let pause = soon.next().copied().unwrap_or(DISCOVERY);
-        if timeout(pause, world.events.defined.notified()).await.is_ok() {
+        if timeout(pause, world.events.defined.notified())
+            .await
+            .is_ok()
+        {
             soon = DISCOVERY_AFTER_CHANGE.iter();
             continue;
         }
@@ -279,7 +292,10 @@ async fn follow_kinds(world: Arc<HubWorld>, watches: Arc<WatchRegistry>) {
                     world.events.add_all(Urgency::Live);
                 }
             }
-            Err(error) => warn!(problem = chain(&error), "cannot discover the kinds of the hub"),
+            Err(error) => warn!(
+                problem = chain(&error),
+                "cannot discover the kinds of the hub"
+            ),
         }
     }
 }
@@ -294,7 +310,11 @@ async fn pages(
     let probes = Pages::Probes(Arc::clone(health));
     let wanted = [
         ("--metrics-bind-address", &options.metrics_address, metrics),
-        ("--health-probe-bind-address", &options.health_address, probes),
+        (
+            "--health-probe-bind-address",
+            &options.health_address,
+            probes,
+        ),
     ];
     let mut served = Vec::new();
     for (flag, address, pages) in wanted {

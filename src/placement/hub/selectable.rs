@@ -101,10 +101,7 @@ impl Selectable {
                 add(&Gvk::new("", "v1", "Service"));
             }
             let scope = term.selection_scope.unwrap_or_default();
-            if !is_near
-                && term.is_namespace()
-                && scope == SelectionScope::NamespaceWithResources
-            {
+            if !is_near && term.is_namespace() && scope == SelectionScope::NamespaceWithResources {
                 catalog.namespaced().for_each(&mut add);
             }
         }
@@ -139,7 +136,11 @@ impl SelectionHub for KnownHub<'_> {
     }
 
     fn objects(&self, kind: &Gvk, namespace: Option<&str>) -> Option<Vec<Arc<Object>>> {
-        let watch = self.state.watched.get(kind).filter(|watch| watch.is_complete())?;
+        let watch = self
+            .state
+            .watched
+            .get(kind)
+            .filter(|watch| watch.is_complete())?;
         let keys = watch.table().keys_of("", namespace);
         let mut objects = Vec::with_capacity(keys.len());
         for key in keys {

@@ -115,12 +115,12 @@ impl World {
                 "metadata": {"name": name, "labels": labels},
                 "spec": {"identity": {"kind": "User", "name": format!("agent-of-{name}")}},
             });
-            way.create(&format!("{CLUSTER}/memberclusters"), &member).await?;
+            way.create(&format!("{CLUSTER}/memberclusters"), &member)
+                .await?;
         }
         for name in names {
-            let internal = format!(
-                "{CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
-            );
+            let internal =
+                format!("{CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}");
             let mut internal = way.until_there(&internal).await;
             ensure!(internal["spec"]["state"] == "Join", "{internal:#}");
             report_member(&way, &mut internal, "True").await?;
@@ -140,8 +140,11 @@ impl World {
     /// A namespace with a ConfigMap.
     pub(super) async fn application(&self, namespace: &str, name: &str) -> Result<()> {
         let way = self.way()?;
-        way.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}))
-            .await?;
+        way.create(
+            "/api/v1/namespaces",
+            &json!({"metadata": {"name": namespace}}),
+        )
+        .await?;
         let map = json!({
             "metadata": {"name": name},
             "data": {"key1": "value1", "key2": "value2", "key3": "value3"},
@@ -189,8 +192,16 @@ pub(super) fn reasons(conditions: &Value) -> Vec<String> {
 
 fn hub(cluster: &ServiceCluster, metrics: &Port, log: &Path) -> Result<Process> {
     Launch::new("hub", env!("CARGO_BIN_EXE_hawser"))
-        .args(["hub", "--log-format=Console", "-v=5", "--leader-elect=false"])
-        .arg(format!("--metrics-bind-address=127.0.0.1:{}", metrics.number()))
+        .args([
+            "hub",
+            "--log-format=Console",
+            "-v=5",
+            "--leader-elect=false",
+        ])
+        .arg(format!(
+            "--metrics-bind-address=127.0.0.1:{}",
+            metrics.number()
+        ))
         .arg("--health-probe-bind-address=127.0.0.1:0")
         .args(["--enable-webhook=false", "--force-delete-wait-time=1h"])
         .arg("--kubeconfig")
@@ -202,9 +213,7 @@ fn hub(cluster: &ServiceCluster, metrics: &Port, log: &Path) -> Result<Process> 
 /// Writes what the agent of a member reports of itself.
 pub(super) async fn report_member(way: &Way, internal: &mut Value, joined: &str) -> Result<()> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?.to_string();
-    let is = |type_: &str, status: &str| {
-        json!({"type": type_, "status": status, "reason": "Played", "message": "", "lastTransitionTime": now})
-    };
+    let is = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "Played", "message": "", "lastTransitionTime": now});
     internal["status"] = json!({"agentStatus": [{
         "type": "MemberAgent", "lastReceivedHeartbeat": now,
         "conditions": [is("Joined", joined), is("Healthy", "True")],
@@ -257,9 +266,14 @@ async fn play(way: Way, mute: Arc<Mutex<BTreeSet<String>>>) {
 
 async fn play_work(way: &Way, mut work: Value) -> Result<()> {
     let text = |field: &str| work["metadata"][field].as_str().unwrap_or_default();
-    let path = format!("{PLACEMENT}/namespaces/{}/works/{}", text("namespace"), text("name"));
+    let path = format!(
+        "{PLACEMENT}/namespaces/{}/works/{}",
+        text("namespace"),
+        text("name")
+    );
     if work["metadata"]["deletionTimestamp"].is_string() {
-        way.patch(&path, &json!({"metadata": {"finalizers": null}})).await?;
+        way.patch(&path, &json!({"metadata": {"finalizers": null}}))
+            .await?;
         return Ok(());
     }
     let generation = work["metadata"]["generation"].clone();

@@ -28,11 +28,14 @@ pub(super) fn works_of<'a>(view: &PlacementView<'a>, binding: &Binding) -> Vec<&
     let namespace = names::member_namespace(&binding.spec.target_cluster);
     let of = view.works.iter().filter(|work| {
         work.metadata.namespace.as_deref() == Some(&*namespace)
-            && work.metadata.label(names::PARENT_BINDING).is_none_or(|parent| {
-                let mut bindings = view.bindings.iter();
-                parent == binding.metadata.name
-                    || !bindings.any(|other| other.metadata.name == parent)
-            })
+            && work
+                .metadata
+                .label(names::PARENT_BINDING)
+                .is_none_or(|parent| {
+                    let mut bindings = view.bindings.iter();
+                    parent == binding.metadata.name
+                        || !bindings.any(|other| other.metadata.name == parent)
+                })
     });
     of.collect()
 }
@@ -47,7 +50,9 @@ pub(super) fn release(view: &PlacementView<'_>, binding: &Binding, stages: &mut 
             &[names::WORK_FINALIZER],
         ));
     } else {
-        let alive = works.into_iter().filter(|work| !work.metadata.in_deletion());
+        let alive = works
+            .into_iter()
+            .filter(|work| !work.metadata.in_deletion());
         stages.push(alive.map(|work| HubWrite::delete(KIND, &work.metadata)));
     }
 }
@@ -79,13 +84,15 @@ pub(super) fn compare<'a>(
     if are_current(view.snapshots, placement, binding, &works) {
         return of(WorksPlan::default(), Pass::Unchanged);
     }
-    let overrides =
-        match Overrides::listed(&binding.spec, view.cluster_overrides, view.overrides) {
-            Ok(overrides) => overrides,
-            Err(error) => {
-                return of(WorksPlan::default(), Pass::OverrideFailed(error.to_string()));
-            }
-        };
+    let overrides = match Overrides::listed(&binding.spec, view.cluster_overrides, view.overrides) {
+        Ok(overrides) => overrides,
+        Err(error) => {
+            return of(
+                WorksPlan::default(),
+                Pass::OverrideFailed(error.to_string()),
+            );
+        }
+    };
     let wanted = generate(&WorksRequest {
         placement: &placement.metadata,
         spec: &placement.spec,
@@ -108,9 +115,10 @@ pub(super) fn compare<'a>(
         {
             of(WorksPlan::default(), Pass::Unchanged)
         }
-        Err(WorksError::Override(error)) => {
-            of(WorksPlan::default(), Pass::OverrideFailed(error.to_string()))
-        }
+        Err(WorksError::Override(error)) => of(
+            WorksPlan::default(),
+            Pass::OverrideFailed(error.to_string()),
+        ),
         Err(error) => of(WorksPlan::default(), Pass::SyncFailed(error.to_string())),
     }
 }
@@ -162,7 +170,10 @@ pub(super) fn write(of: BindingWorks<'_>, all: &mut WorkWrites) {
         .extend(of.plan.create.into_iter().map(HubWrite::Create));
     for work in of.plan.update {
         let name = work["metadata"]["name"].as_str();
-        let old = of.works.iter().find(|one| Some(&*one.metadata.name) == name);
+        let old = of
+            .works
+            .iter()
+            .find(|one| Some(&*one.metadata.name) == name);
         // One in deletion is made anew when it is gone.
         if let Some(old) = old.filter(|old| !old.metadata.in_deletion()) {
             all.create.push(update(old, work));
@@ -219,7 +230,9 @@ pub(super) fn status(
     if binding.metadata.in_deletion() {
         return None;
     }
-    let mut all: Vec<Condition> = rollout(view, placement, binding, is_held).into_iter().collect();
+    let mut all: Vec<Condition> = rollout(view, placement, binding, is_held)
+        .into_iter()
+        .collect();
     let mut status = BindingStatus::default();
     if let Some(of) = compare(view, placement, binding) {
         // Nothing is told of Works before the rollout has said what they are to be.
@@ -231,9 +244,13 @@ pub(super) fn status(
             return None;
         }
         let works: Vec<Work> = of.works.into_iter().cloned().collect();
-        let reports_diff = binding.spec.apply_strategy.as_ref().is_some_and(|strategy| {
-            strategy.type_ == crate::types::placement::ApplyStrategyType::ReportDiff
-        });
+        let reports_diff = binding
+            .spec
+            .apply_strategy
+            .as_ref()
+            .is_some_and(|strategy| {
+                strategy.type_ == crate::types::placement::ApplyStrategyType::ReportDiff
+            });
         all.extend(conditions(
             binding,
             &of.pass,
@@ -250,11 +267,9 @@ pub(super) fn status(
     status.conditions = all;
     let old = &binding.status;
     let is_same = status.conditions.len() == old.conditions.len()
-        && status
-            .conditions
-            .iter()
-            .zip(&old.conditions)
-            .all(|(a, b)| a.says_the_same(b) && (a.status == Truth::True || a.message == b.message))
+        && status.conditions.iter().zip(&old.conditions).all(|(a, b)| {
+            a.says_the_same(b) && (a.status == Truth::True || a.message == b.message)
+        })
         && status.failed_placements == old.failed_placements
         && status.drifted_placements == old.drifted_placements
         && status.diffed_placements == old.diffed_placements;

@@ -208,10 +208,7 @@ fn status(view: &MemberView<'_>) -> MemberClusterStatus {
 }
 
 /// Whether all agents of a member have joined.
-fn joined(
-    status: &MemberClusterStatus,
-    networking: bool,
-) -> (Truth, &'static str, &'static str) {
+fn joined(status: &MemberClusterStatus, networking: bool) -> (Truth, &'static str, &'static str) {
     let mut expected = vec![AgentType::MemberAgent];
     if networking {
         expected.push(AgentType::MultiClusterServiceAgent);
@@ -291,13 +288,19 @@ mod tests {
             panic!("nothing is written");
         };
         assert_eq!(patch["metadata"]["labels"][names::MEMBER_NAME], "m");
-        assert_eq!(patch["metadata"]["finalizers"], json!([names::MEMBER_FINALIZER]));
+        assert_eq!(
+            patch["metadata"]["finalizers"],
+            json!([names::MEMBER_FINALIZER])
+        );
     }
 
     #[test]
     fn the_agent_is_told_to_join_and_its_status_becomes_that_of_the_member() {
         let member = member();
-        let writes: Vec<HubWrite> = decide(&view(&member, None)).into_stages().flatten().collect();
+        let writes: Vec<HubWrite> = decide(&view(&member, None))
+            .into_stages()
+            .flatten()
+            .collect();
         assert!(matches!(&writes[0], HubWrite::Create(one) if one["spec"]["state"] == "Join"));
         let internal = internal("True");
         let writes: Vec<HubWrite> = decide(&view(&member, Some(&internal)))
@@ -332,8 +335,10 @@ mod tests {
             Leaving::Done
         );
         let writes = decide(&view(&member, Some(&joined))).into_stages().next();
-        assert!(matches!(&writes.unwrap()[..], [HubWrite::Patch { patch, .. }]
-            if patch["spec"]["state"] == "Leave"));
+        assert!(
+            matches!(&writes.unwrap()[..], [HubWrite::Patch { patch, .. }]
+            if patch["spec"]["state"] == "Leave")
+        );
     }
 
     #[test]

@@ -156,10 +156,7 @@ mod tests {
             panic!("{written:?}");
         };
         assert_eq!(first["metadata"]["name"], "o-0");
-        assert_eq!(
-            decided(&one("/data/a"), std::slice::from_ref(first)),
-            []
-        );
+        assert_eq!(decided(&one("/data/a"), std::slice::from_ref(first)), []);
         let changed = decided(&one("/data/b"), std::slice::from_ref(first));
         let [HubWrite::Patch { patch, .. }, HubWrite::Create(second)] = &changed[..] else {
             panic!("{changed:?}");
@@ -193,7 +190,10 @@ mod tests {
         gone.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
         let written = decided(&gone, std::slice::from_ref(first));
         assert!(
-            matches!(&written[..], [HubWrite::Delete { .. }, HubWrite::Patch { .. }]),
+            matches!(
+                &written[..],
+                [HubWrite::Delete { .. }, HubWrite::Patch { .. }]
+            ),
             "{written:?}"
         );
     }

@@ -15,9 +15,7 @@ use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
 use crate::scheduler::{self, ScheduleError, Windows};
 use crate::selection::SelectionError;
-use crate::snapshots::{
-    Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
-};
+use crate::snapshots::{Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources};
 use crate::status::{StatusRequest, build, events, invalid_selectors};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
@@ -93,19 +91,26 @@ pub fn decide(view: &PlacementView<'_>) -> Result<HubRound, DecideError> {
         bindings::release(view, binding, &mut round.stages);
     }
     let Some(placement) = view.placement else {
-        round.stages.push(view.bindings.iter().filter_map(|binding| release(view, binding)));
+        round.stages.push(
+            view.bindings
+                .iter()
+                .filter_map(|binding| release(view, binding)),
+        );
         return Ok(round);
     };
     if placement.metadata.in_deletion() {
         delete(view, placement, &mut round);
         return Ok(round);
     }
-    let steps = [policy, schedule, resources, roll_out, works];
+    let steps = [policy, schedule, resources, roll_out];
     for step in steps {
         if !round.stages.is_empty() {
             return Ok(round);
         }
         step(view, placement, &mut round)?;
+    }
+    if round.stages.is_empty() {
+        works(view, placement, &mut round);
     }
     if round.stages.is_empty() {
         statuses(view, placement, &mut round)?;
@@ -170,7 +175,7 @@ fn policy(
     if refusal(view).is_none() {
         let plan = plan_policy(placement, view.scope, view.policies)?;
         let all = view.policies.iter().map(|one| &one.metadata);
-        snapshots(view.scope.policy_snapshot(), plan, all, round);
+        snapshots(view.scope.policy_snapshot(), plan, &all, round);
     }
     Ok(())
 }
@@ -195,7 +200,7 @@ fn resources(
             wait(round, until.duration_since(view.now));
         }
         let all = stored.iter().map(|one| &one.metadata);
-        snapshots(view.scope.resource_snapshot(), plan, all, round);
+        snapshots(view.scope.resource_snapshot(), plan, &all, round);
     }
     Ok(())
 }
@@ -208,7 +213,7 @@ fn wait(round: &mut HubRound, wait: SignedDuration) {
 fn snapshots<'a>(
     kind: &'static str,
     plan: SnapshotPlan,
-    all: impl Iterator<Item = &'a Metadata> + Clone,
+    all: &(impl Iterator<Item = &'a Metadata> + Clone),
     round: &mut HubRound,
 ) {
     let find = |name: &String| all.clone().find(|one| one.name == *name);
@@ -323,7 +328,10 @@ fn new_binding(
     decision: &ClusterDecision,
 ) -> HubWrite {
     let cluster = &decision.cluster_name;
-    let others = view.bindings.iter().filter(|one| one.spec.target_cluster == *cluster);
+    let others = view
+        .bindings
+        .iter()
+        .filter(|one| one.spec.target_cluster == *cluster);
     let others: Vec<&Option<String>> = others.map(|one| &one.metadata.uid).collect();
     let digest = Sha256::digest(json!([placement.metadata.uid, cluster, others]).to_string());
     let unique = crate::hash::hex_digits(&digest[..4]);
@@ -409,11 +417,19 @@ fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
     new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.says_the_same(old))
 }
 
-/// The plan of the rollout; none before there is anything to roll out.
-fn rollout_plan(
+/// What the rollout is to come to, and what may be done now.
+struct RolloutStep {
+    plan: RolloutPlan,
+    /// By the names of bindings; empty before there is anything to roll out.
+    desired: BTreeMap<String, Desired>,
+    /// An override that cannot be followed.
+    problem: Option<OverrideError>,
+}
+
+fn rollout_step(
     view: &PlacementView<'_>,
     placement: &Placement,
-) -> Result<(RolloutPlan, BTreeMap<String, Desired>, Option<OverrideError>), DecideError> {
+) -> Result<RolloutStep, DecideError> {
     let mut desired = BTreeMap::new();
     let mut problem = None;
     if let Some(master) = latest_master(view) {
@@ -448,7 +464,11 @@ fn rollout_plan(
         }
     }
     let plan = rollout::plan(&placement.spec, view.bindings, &desired, view.now)?;
-    Ok((plan, desired, problem))
+    Ok(RolloutStep {
+        plan,
+        desired,
+        problem,
+    })
 }
 
 /// The resources of a snapshot that overrides can name: the selected ones, and those in envelopes.
@@ -468,7 +488,11 @@ fn roll_out(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let (plan, desired, problem) = rollout_plan(view, placement)?;
+    let RolloutStep {
+        plan,
+        desired,
+        problem,
+    } = rollout_step(view, placement)?;
     round.problem = problem.map(|problem| problem.to_string());
     if let Some(least) = plan.wait {
         wait(round, least);
@@ -476,13 +500,15 @@ fn roll_out(
     let kind = view.scope.binding();
     let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
     let strategy = json!(placement.spec.apply_strategy());
-    round.stages.push(plan.set_strategy.iter().filter_map(|name| {
-        let binding = find(name)?;
-        let mut strategy = strategy.clone();
-        bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
-        let patch = json!({"spec": {"applyStrategy": strategy}});
-        Some(HubWrite::patch_known(kind, &binding.metadata, patch))
-    }));
+    round
+        .stages
+        .push(plan.set_strategy.iter().filter_map(|name| {
+            let binding = find(name)?;
+            let mut strategy = strategy.clone();
+            bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
+            let patch = json!({"spec": {"applyStrategy": strategy}});
+            Some(HubWrite::patch_known(kind, &binding.metadata, patch))
+        }));
     let cluster = |binding: &Binding| {
         let mut clusters = view.clusters.iter();
         clusters.find(|one| one.metadata.name == binding.spec.target_cluster)
@@ -512,11 +538,7 @@ fn roll_out(
     Ok(())
 }
 
-fn works(
-    view: &PlacementView<'_>,
-    placement: &Placement,
-    round: &mut HubRound,
-) -> Result<(), DecideError> {
+fn works(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound) {
     let mut writes = WorkWrites::default();
     let mut finalizers = Vec::new();
     for binding in view.bindings {
@@ -534,7 +556,6 @@ fn works(
     round.stages.push(finalizers);
     round.stages.push(writes.create);
     round.stages.push(writes.delete);
-    Ok(())
 }
 
 fn statuses(
@@ -542,11 +563,13 @@ fn statuses(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let (plan, ..) = rollout_plan(view, placement)?;
-    round.stages.push(view.bindings.iter().filter_map(|binding| {
-        let is_held = plan.hold.contains(&binding.metadata.name);
-        bindings::status(view, placement, binding, is_held)
-    }));
+    let plan = rollout_step(view, placement)?.plan;
+    round
+        .stages
+        .push(view.bindings.iter().filter_map(|binding| {
+            let is_held = plan.hold.contains(&binding.metadata.name);
+            bindings::status(view, placement, binding, is_held)
+        }));
     if !round.stages.is_empty() {
         return Ok(());
     }
@@ -576,7 +599,10 @@ fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> Placemen
     let mut sorted: Vec<&ResourceSnapshot> = view.snapshots.iter().collect();
     sorted.sort_by_key(|one| sub(one));
     for one in sorted {
-        let index = one.metadata.label(names::RESOURCE_INDEX).unwrap_or_default();
+        let index = one
+            .metadata
+            .label(names::RESOURCE_INDEX)
+            .unwrap_or_default();
         if sub(one).is_none() {
             indices.insert(one.metadata.name.clone(), index.to_owned());
         }
@@ -619,8 +645,9 @@ fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
 /// What placements are scheduled by, of a member, apart from its heartbeat: they are looked at again when it changes.
 pub fn member_traits(member: &MemberCluster) -> Value {
     let properties = member.status.properties.iter();
-    let properties: BTreeMap<&String, &String> =
-        properties.map(|(name, property)| (name, &property.value)).collect();
+    let properties: BTreeMap<&String, &String> = properties
+        .map(|(name, property)| (name, &property.value))
+        .collect();
     let usage = &member.status.resource_usage;
     let agent = member.status.member_agent();
     let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));

@@ -89,7 +89,13 @@ fn selected(namespace: Option<&str>, selectors: Value) -> Result<Vec<String>, St
     assert!(found.iter().all(|one| one["metadata"].get("uid").is_none()));
     Ok(found
         .iter()
-        .map(|one| format!("{} {}", one["kind"].as_str().unwrap(), one["metadata"]["name"].as_str().unwrap()))
+        .map(|one| {
+            format!(
+                "{} {}",
+                one["kind"].as_str().unwrap(),
+                one["metadata"]["name"].as_str().unwrap()
+            )
+        })
         .collect())
 }
 

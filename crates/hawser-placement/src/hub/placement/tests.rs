@@ -1,5 +1,10 @@
 //! Decisions over a model of the hub that applies what is written.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "literals are shorter to pass by value"
+)]
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -66,7 +71,8 @@ impl Model {
 
     fn place(&mut self, place: &Place) -> usize {
         let name = |one: &Value| one["metadata"]["name"] == *place.name;
-        let near = |one: &Value| one["metadata"]["namespace"].as_str() == place.namespace.as_deref();
+        let near =
+            |one: &Value| one["metadata"]["namespace"].as_str() == place.namespace.as_deref();
         let is = |one: &Value| one["kind"] == place.kind && name(one) && near(one);
         self.objects.iter().position(is).expect("it is there")
     }
@@ -79,11 +85,15 @@ impl Model {
                 object["metadata"]["generation"] = 1.into();
                 object["metadata"]["creationTimestamp"] = TIME.into();
                 let name = object["metadata"]["name"].as_str().unwrap();
-                self.log.push(format!("create {} {name}", object["kind"].as_str().unwrap()));
+                self.log.push(format!(
+                    "create {} {name}",
+                    object["kind"].as_str().unwrap()
+                ));
                 self.objects.push(object);
             }
             HubWrite::Patch { place, patch } => {
-                self.log.push(format!("patch {} {}", place.kind, place.name));
+                self.log
+                    .push(format!("patch {} {}", place.kind, place.name));
                 let at = self.place(&place);
                 let before = self.objects[at]["spec"].clone();
                 merge(&mut self.objects[at], &patch);
@@ -95,12 +105,14 @@ impl Model {
                 self.collect();
             }
             HubWrite::Status { place, status } => {
-                self.log.push(format!("status {} {}", place.kind, place.name));
+                self.log
+                    .push(format!("status {} {}", place.kind, place.name));
                 let at = self.place(&place);
                 self.objects[at]["status"] = status;
             }
             HubWrite::Delete { place, .. } => {
-                self.log.push(format!("delete {} {}", place.kind, place.name));
+                self.log
+                    .push(format!("delete {} {}", place.kind, place.name));
                 let at = self.place(&place);
                 self.objects[at]["metadata"]["deletionTimestamp"] = TIME.into();
                 self.collect();
@@ -165,8 +177,10 @@ impl Model {
     fn report(&mut self) {
         for work in self.objects.iter_mut().filter(|one| one["kind"] == "Work") {
             let generation = work["metadata"]["generation"].clone();
-            let is = |type_: &str, reason: &str| json!({"type": type_, "status": "True", "reason": reason,
-                "message": "", "observedGeneration": generation, "lastTransitionTime": TIME});
+            let is = |type_: &str, reason: &str| {
+                json!({"type": type_, "status": "True", "reason": reason,
+                "message": "", "observedGeneration": generation, "lastTransitionTime": TIME})
+            };
             work["status"] = json!({"conditions": [
                 is("Applied", "AllManifestsApplied"), is("Available", "AllManifestsAvailable")]});
         }
@@ -215,7 +229,9 @@ impl Model {
 
     fn indices(&self) -> Vec<String> {
         let all = self.placement().status.placement_statuses;
-        all.into_iter().map(|one| one.observed_resource_index).collect()
+        all.into_iter()
+            .map(|one| one.observed_resource_index)
+            .collect()
     }
 }
 
@@ -229,7 +245,11 @@ fn a_placement_comes_to_all_members_and_its_conditions_follow_each_other() {
     let events = model.settle();
     assert_eq!(
         events,
-        ["PlacementRolloutStarted", "PlacementOverriddenSucceeded", "PlacementWorkSynchronized"]
+        [
+            "PlacementRolloutStarted",
+            "PlacementOverriddenSucceeded",
+            "PlacementWorkSynchronized"
+        ]
     );
     assert_eq!(
         model.conditions(),
@@ -246,7 +266,11 @@ fn a_placement_comes_to_all_members_and_its_conditions_follow_each_other() {
     let events = model.settle();
     assert_eq!(
         events,
-        ["PlacementApplied", "PlacementAvailable", "PlacementRolloutCompleted"]
+        [
+            "PlacementApplied",
+            "PlacementAvailable",
+            "PlacementRolloutCompleted"
+        ]
     );
     assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
     let status = model.placement().status;
@@ -289,7 +313,10 @@ fn a_change_rolls_from_member_to_member() {
     let mut indices = model.indices();
     indices.sort();
     assert_eq!(indices, ["0", "0", "1"], "one may be unavailable");
-    assert_eq!(model.conditions()[1], "RolloutStarted False RolloutNotStartedYet");
+    assert_eq!(
+        model.conditions()[1],
+        "RolloutStarted False RolloutNotStartedYet"
+    );
     model.come_to_rest();
     assert_eq!(model.indices(), ["1", "1", "1"]);
     assert_eq!(model.conditions()[5], "Available True ResourceAvailable");
@@ -309,8 +336,16 @@ fn a_smaller_number_of_clusters_takes_resources_away() {
     model.come_to_rest();
     let works: Vec<Work> = model.all("Work");
     assert_eq!(works.len(), 1);
-    assert_eq!(works[0].metadata.namespace.as_deref(), Some("fleet-member-c"));
-    assert_eq!(model.all::<PolicySnapshot>("ClusterSchedulingPolicySnapshot").len(), 1);
+    assert_eq!(
+        works[0].metadata.namespace.as_deref(),
+        Some("fleet-member-c")
+    );
+    assert_eq!(
+        model
+            .all::<PolicySnapshot>("ClusterSchedulingPolicySnapshot")
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -344,7 +379,10 @@ fn what_cannot_be_selected_withdraws_nothing() {
     let [HubWrite::Status { status, .. }] = &writes[..] else {
         panic!("{writes:?}");
     };
-    assert_eq!(status["conditions"][0]["reason"], "InvalidResourceSelectors");
+    assert_eq!(
+        status["conditions"][0]["reason"],
+        "InvalidResourceSelectors"
+    );
 }
 
 #[test]
@@ -369,7 +407,10 @@ fn an_override_changes_the_works_of_the_clusters_that_it_names() {
     }
     assert_eq!(model.conditions()[2], "Overridden True OverriddenSucceeded");
     let status = model.placement().status;
-    let of_b = status.placement_statuses.iter().find(|one| one.cluster_name == "b");
+    let of_b = status
+        .placement_statuses
+        .iter()
+        .find(|one| one.cluster_name == "b");
     assert_eq!(of_b.unwrap().applicable_cluster_resource_overrides, ["o-0"]);
 }
 
@@ -381,7 +422,12 @@ fn nothing_is_left_of_a_deleted_placement() {
     let events = model.settle();
     assert_eq!(events, ["PlacementCleanupFinalizerRemoved"]);
     // The placement is gone before its members have cleaned up.
-    assert!(model.objects.iter().all(|one| one["kind"] == "Work" || one["kind"] == "ClusterResourceBinding"));
+    assert!(
+        model
+            .objects
+            .iter()
+            .all(|one| one["kind"] == "Work" || one["kind"] == "ClusterResourceBinding")
+    );
     model.report();
     model.settle();
     assert_eq!(model.objects, Vec::<Value>::new());
@@ -402,9 +448,18 @@ fn a_round_that_is_interrupted_after_any_write_comes_to_the_same_end() {
             model.apply(write);
         }
         model.come_to_rest();
-        assert_eq!(model.conditions(), whole.conditions(), "after {stop} writes");
+        assert_eq!(
+            model.conditions(),
+            whole.conditions(),
+            "after {stop} writes"
+        );
         assert_eq!(model.all::<Binding>("ClusterResourceBinding").len(), 3);
-        assert_eq!(model.all::<ResourceSnapshot>("ClusterResourceSnapshot").len(), 1);
+        assert_eq!(
+            model
+                .all::<ResourceSnapshot>("ClusterResourceSnapshot")
+                .len(),
+            1
+        );
     }
 }
 
@@ -422,11 +477,17 @@ fn heartbeats_are_no_reason_to_schedule_again() {
 fn a_work_whose_binding_is_gone_is_taken_over() {
     let mut model = Model::new(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
     model.come_to_rest();
-    model.objects.retain(|one| one["kind"] != "ClusterResourceBinding");
+    model
+        .objects
+        .retain(|one| one["kind"] != "ClusterResourceBinding");
     let works: Vec<Work> = model.all("Work");
-    model.objects.iter_mut().filter(|one| one["kind"] == "Work").for_each(|work| {
-        work["metadata"]["labels"][names::PARENT_BINDING] = "another".into();
-    });
+    model
+        .objects
+        .iter_mut()
+        .filter(|one| one["kind"] == "Work")
+        .for_each(|work| {
+            work["metadata"]["labels"][names::PARENT_BINDING] = "another".into();
+        });
     model.come_to_rest();
     let now: Vec<Work> = model.all("Work");
     assert_eq!(now.len(), 1);
