@@ -35,7 +35,7 @@ impl WorkPass<'_> {
             let there = live.as_ref().map(|live| live.as_value());
             let is_left = there.is_some_and(|live| self.at.is_as_left(key, &manifest.hash, live));
             let mut found = Finding::new(Reason::Applied, "the manifest is applied");
-            let force = match apply::decide(manifest, there, owner, strategy, is_left) {
+            match apply::decide(manifest, there, owner, strategy, is_left) {
                 Verdict::InSync => {
                     let there = there.unwrap_or(&Value::Null);
                     return Ok(self.applied(found, manifest, there, strategy));
@@ -62,11 +62,11 @@ impl WorkPass<'_> {
                             let uid = owner.owns(there).then(|| uid(there));
                             return Ok(Settled { finding, uid });
                         }
-                        None => apply::forces(there, strategy),
+                        None => {}
                     }
                 }
-                Verdict::Apply { force } => force,
-            };
+                Verdict::Apply => {}
+            }
             if let Some(object) = &live
                 && let Some(kept) = owner.without_orphans(object.as_value())
             {
@@ -88,6 +88,7 @@ impl WorkPass<'_> {
                     continue;
                 }
             }
+            let force = live.is_none() || self.forces(key, strategy).await?;
             let body = manifest.body(owner, strategy.type_);
             let application = Application {
                 key,
@@ -166,6 +167,16 @@ impl WorkPass<'_> {
             Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
             Err(failure) => Ok(Err(failure.to_string())),
         }
+    }
+
+    /// Whether fields of other managers are taken.
+    async fn forces(&self, key: &Key, strategy: &ApplyStrategy) -> Result<bool, Stuck> {
+        if apply::forces(strategy) {
+            return Ok(true);
+        }
+        let whole = self.at.sides.whole(key).await;
+        let whole = whole.map_err(|error| Stuck(error.to_string()))?;
+        Ok(apply::has_no_other_manager(&whole))
     }
 
     /// An object as the tables have it, or by a live read.
