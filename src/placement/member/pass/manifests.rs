@@ -41,8 +41,8 @@ impl WorkPass<'_> {
                     return Ok(self.applied(found, manifest, there, strategy));
                 }
                 Verdict::Missing => {
-                    found.reason = Reason::FoundDiff;
-                    found.message = "the object does not exist in the member".to_owned();
+                    let message = "the object does not exist in the member";
+                    found = Finding::new(Reason::FoundDiff, message);
                     found.diffs = compare::missing(&manifest.object);
                     return Ok(found.into());
                 }
@@ -71,7 +71,6 @@ impl WorkPass<'_> {
                 && let Some(kept) = owner.without_orphans(object.as_value())
             {
                 match self.send(&owned_by(key.clone(), object, &kept)).await? {
-                    Answer::Object(_) => {}
                     Answer::Failed(
                         Failure::Conflict | Failure::NotFound | Failure::OtherIncarnation,
                     ) => {
@@ -79,7 +78,7 @@ impl WorkPass<'_> {
                         continue;
                     }
                     Answer::Failed(failure) => return Err(failure.into()),
-                    Answer::Gone | Answer::Listed(_) => {}
+                    Answer::Object(_) | Answer::Gone | Answer::Listed(_) => {}
                 }
             } else if live.is_none() {
                 // An object that appeared a moment ago may be somebody else's.
