@@ -319,9 +319,7 @@ impl Owner<'_> {
 pub enum Verdict {
     /// The object is as it should be.
     InSync,
-    Apply {
-        force: bool,
-    },
+    Apply,
     /// What follows depends on how the object differs from the manifest.
     Compare(Purpose),
     /// The object does not exist, and differences are only reported.
@@ -350,7 +348,7 @@ pub fn decide(
         return if reports {
             Verdict::Missing
         } else {
-            Verdict::Apply { force: true }
+            Verdict::Apply
         };
     };
     if reports {
@@ -365,10 +363,9 @@ pub fn decide(
         };
         return Verdict::Refuse(reason, problem);
     }
-    let force = forces(live, strategy);
     if !is_mine {
         return match strategy.when_to_take_over {
-            WhenToTakeOver::Always => Verdict::Apply { force },
+            WhenToTakeOver::Always => Verdict::Apply,
             WhenToTakeOver::IfNoDiff => Verdict::Compare(Purpose::TakeOver),
             WhenToTakeOver::Never => {
                 let message = "the object exists already, and whenToTakeOver is Never";
@@ -377,7 +374,7 @@ pub fn decide(
         };
     }
     if live["metadata"]["annotations"][MANIFEST_HASH] != *manifest.hash {
-        return Verdict::Apply { force };
+        return Verdict::Apply;
     }
     if strategy.when_to_apply == WhenToApply::IfNotDrifted {
         return Verdict::Compare(Purpose::Drift);
@@ -385,23 +382,25 @@ pub fn decide(
     if is_as_left || compare::covers(&manifest.object, live) {
         Verdict::InSync
     } else {
-        Verdict::Apply { force }
+        Verdict::Apply
     }
 }
 
-/// Whether fields of other managers are taken.
-pub fn forces(live: &Value, strategy: &ApplyStrategy) -> bool {
-    let is_forced = strategy
-        .server_side_apply_config
-        .as_ref()
-        .is_some_and(|config| config.force);
-    let managers = live["metadata"]["managedFields"].as_array();
+/// Whether fields of other managers are taken, whoever they are.
+pub fn forces(strategy: &ApplyStrategy) -> bool {
+    let config = strategy.server_side_apply_config.as_ref();
     strategy.type_ == ApplyStrategyType::ClientSideApply
-        || is_forced
-        || managers
-            .into_iter()
-            .flatten()
-            .all(|entry| entry["manager"] == MANAGER || entry["manager"] == BEFORE_FIRST_APPLY)
+        || config.is_some_and(|config| config.force)
+}
+
+/// Whether all fields of an object belong to members, so that nothing is taken from anybody. Tables do not keep managed
+/// fields: this needs the object as the server has it.
+pub fn has_no_other_manager(object: &Value) -> bool {
+    let managers = object["metadata"]["managedFields"].as_array();
+    managers
+        .into_iter()
+        .flatten()
+        .all(|entry| entry["manager"] == MANAGER || entry["manager"] == BEFORE_FIRST_APPLY)
 }
 
 #[cfg(test)]

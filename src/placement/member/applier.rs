@@ -70,7 +70,9 @@ impl EventHandler for WorkEvents {
         if Sides::is_hub(table.side()) {
             self.membership.notify_one();
         } else if let Some(works) = self.placed.read().get(key) {
-            works.iter().for_each(|work| self.add(work, urgency));
+            for work in works {
+                self.add(work, urgency);
+            }
         }
     }
 
@@ -85,9 +87,9 @@ impl EventHandler for WorkEvents {
                 .iter()
                 .filter(|(key, _)| key.kind == *table.kind())
             {
-                works
-                    .iter()
-                    .for_each(|work| self.add(work, Urgency::Initial));
+                for work in works {
+                    self.add(work, Urgency::Initial);
+                }
             }
         }
     }

@@ -293,14 +293,14 @@ impl<'a> WorkPass<'a> {
         for (item, (_, settled)) in items.iter().zip(results) {
             let id = identity(&item.identifier);
             let old = applied.status.applied_resources.iter();
-            let old = old
+            let mut old = old
                 .filter(|old| identity(&old.identifier) == id)
                 .map(|old| old.uid.clone());
             // What could not be looked at is not forgotten. Of manifests for one object the first one counts.
             let uid = match settled.uid {
                 Some(uid) => Some(uid),
                 None if settled.finding.reason == Reason::Duplicated => None,
-                None => old.last(),
+                None => old.next_back(),
             };
             listed.extend(uid.map(|uid| AppliedResource {
                 identifier: item.identifier.clone(),
@@ -418,7 +418,7 @@ impl<'a> WorkPass<'a> {
             .await?;
         match created {
             Answer::Failed(Failure::AlreadyExists) => self.found(&Request::Read { key }).await,
-            other => self.object(other),
+            other => Self::object(other),
         }
     }
 

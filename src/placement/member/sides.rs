@@ -5,15 +5,16 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
+use serde_json::Value;
 
 use hawser_placement::names;
 use hawser_placement::types::work::WorkResourceIdentifier;
 use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 use hawser_runtime::cluster::cache::{Cache, Coverage};
-use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_runtime::cluster::wire::{Endpoint, Router};
+use hawser_runtime::cluster::wire::{Endpoint, Router, collection};
 use hawser_runtime::controller::WatchSpec;
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
@@ -100,6 +101,22 @@ impl Sides {
         let mut resources = self.resources.write();
         resources.insert(gvk, Arc::clone(&resource));
         Ok(Some((key, resource)))
+    }
+
+    /// An object in the member with all that the server says of it. What is gone is null.
+    pub async fn whole(&self, key: &Key) -> Result<Value, AskError> {
+        let Some(resource) = self.resource(&key.kind) else {
+            return Ok(Value::Null);
+        };
+        let all = collection(&key.kind, key.namespace.as_deref(), &resource);
+        match self
+            .member
+            .ask(Call::get(format!("{all}/{}", key.name)))
+            .await
+        {
+            Err(error) if error.code() == Some(404) => Ok(Value::Null),
+            found => found,
+        }
     }
 
     /// What is watched on the hub: this member's namespace, and nothing else.

@@ -62,6 +62,7 @@ async fn an_agent_that_is_killed_while_it_writes_leaves_nothing_behind() -> Resu
 #[tokio::test]
 async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objects() -> Result<()> {
     let mut world = World::new().await?;
+    world.link().await?;
     let (hub, member) = (world.hub()?, world.member()?);
     world.start()?;
     let name = unique("cut");
@@ -75,7 +76,7 @@ async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objec
         condition(&internal["status"]["agentStatus"][0], type_)["status"].clone()
     };
 
-    world.link.away().await?;
+    world.cut_off(true).await?;
     let changed = json!({"spec": {"workload": {"manifests": [manifest("2")]}}});
     hub.patch(&format!("{WORKS}/{name}"), &changed).await?;
     let path = format!("{}/{name}", config_maps("default"));
@@ -89,7 +90,7 @@ async fn a_member_that_is_cut_off_catches_up_and_one_that_leaves_keeps_its_objec
         condition(&said["status"], "Applied")["observedGeneration"],
         1
     );
-    world.link.set(testbed::link::Weather::Clear).await?;
+    world.cut_off(false).await?;
     hub.until_work(&name, "Applied", "AllManifestsApplied")
         .await;
     let live = member.until(&path, |live| live["data"]["a"] == "2").await;

@@ -5,7 +5,7 @@ use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::link::Link;
+use testbed::link::{Link, Weather};
 use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
 use tokio::sync::OnceCell;
 
@@ -20,8 +20,8 @@ pub(super) const INTERNAL: &str =
 pub(super) struct World {
     hub: ServiceCluster,
     member: ServiceCluster,
-    /// The way of the agent to its member.
-    pub(super) link: Link,
+    /// The way of the agent to its member, if it is to be cut.
+    link: Option<Link>,
     agent: Option<Process>,
     logs: tempfile::TempDir,
     started: usize,
@@ -158,11 +158,10 @@ impl World {
             let wait = ["wait", "--for=condition=Established", "crd", "--all"];
             cluster.admin().kubectl(&wait).await?;
         }
-        let link = Link::start(member.address()).await?;
         let world = Self {
             hub,
             member,
-            link,
+            link: None,
             agent: None,
             logs: tempfile::tempdir()?,
             started: 0,
@@ -176,6 +175,21 @@ impl World {
         });
         hub.create(INTERNAL, &internal).await?;
         Ok(world)
+    }
+
+    /// From the next start on, the agent reaches its member by a link. It belongs to the test that asks for it.
+    pub(super) async fn link(&mut self) -> Result<()> {
+        self.link = Some(Link::start(self.member.address()).await?);
+        Ok(())
+    }
+
+    /// The member out of reach of the agent, or back.
+    pub(super) async fn cut_off(&self, is_away: bool) -> Result<()> {
+        let link = self.link.as_ref().context("there is no link")?;
+        if is_away {
+            return link.away().await;
+        }
+        link.set(Weather::Clear).await
     }
 
     pub(super) fn hub(&self) -> Result<Way> {
@@ -192,7 +206,10 @@ impl World {
             .logs
             .path()
             .join(format!("member-{}.log", self.started));
-        let member = self.member.admin().by(self.link.address())?;
+        let member = match &self.link {
+            Some(link) => self.member.admin().by(link.address())?,
+            None => self.member.admin().clone(),
+        };
         let agent = Launch::new("member", env!("CARGO_BIN_EXE_hawser"))
             .args(["member", "--log-format=Console", "-v=5", "--leader-elect"])
             .args([

@@ -33,7 +33,6 @@ fn manifest(data: Value) -> Manifest {
 /// The object as the member has it after an apply.
 fn applied(manifest: &Manifest) -> Value {
     let mut live = manifest.body(&owner(&|_| true), ApplyStrategyType::ClientSideApply);
-    live["metadata"]["managedFields"] = json!([{"manager": MANAGER}]);
     live["metadata"]["uid"] = "o".into();
     live
 }
@@ -61,23 +60,17 @@ fn reference(kind: &str, name: &str) -> Value {
 #[test]
 fn an_absent_object_is_applied_and_one_in_sync_is_left_alone() {
     let strategy = ApplyStrategy::default();
-    assert_eq!(decided(None, &strategy), Verdict::Apply { force: true });
+    assert_eq!(decided(None, &strategy), Verdict::Apply);
     let live = applied(&manifest(json!({"a": "1"})));
     assert_eq!(decided(Some(&live), &strategy), Verdict::InSync);
     let mut drifted = live.clone();
     drifted["data"]["a"] = "2".into();
-    assert_eq!(
-        decided(Some(&drifted), &strategy),
-        Verdict::Apply { force: true }
-    );
+    assert_eq!(decided(Some(&drifted), &strategy), Verdict::Apply);
     let mut more = live;
     more["data"]["other"] = "x".into();
     assert_eq!(decided(Some(&more), &strategy), Verdict::InSync);
     let older = applied(&manifest(json!({"a": "1", "b": "1"})));
-    assert_eq!(
-        decided(Some(&older), &strategy),
-        Verdict::Apply { force: true }
-    );
+    assert_eq!(decided(Some(&older), &strategy), Verdict::Apply);
 }
 
 #[test]
@@ -89,7 +82,7 @@ fn a_server_that_stores_something_else_than_was_applied_is_not_written_to_again(
     let strategy = ApplyStrategy::default();
     let decide = |as_left| decide(&wanted, Some(&live), &owner(&works), &strategy, as_left);
     assert_eq!(decide(true), Verdict::InSync);
-    assert_eq!(decide(false), Verdict::Apply { force: true });
+    assert_eq!(decide(false), Verdict::Apply);
 }
 
 #[test]
@@ -100,7 +93,7 @@ fn foreign_objects_are_taken_over_as_the_strategy_says() {
         ..ApplyStrategy::default()
     };
     let is = |when| decided(Some(&foreign), &with(when));
-    assert_eq!(is(WhenToTakeOver::Always), Verdict::Apply { force: true });
+    assert_eq!(is(WhenToTakeOver::Always), Verdict::Apply);
     assert_eq!(
         is(WhenToTakeOver::IfNoDiff),
         Verdict::Compare(Purpose::TakeOver)
@@ -132,10 +125,7 @@ fn an_object_has_one_placement_and_no_other_owner_unless_that_is_allowed() {
     assert!(refused(decided(Some(&with("Foo", "f")), &alone)));
     assert!(!refused(decided(Some(&with("Foo", "f")), &shares)));
     let orphan = with("AppliedWork", "z-work");
-    assert_eq!(
-        decided(Some(&orphan), &alone),
-        Verdict::Apply { force: true }
-    );
+    assert_eq!(decided(Some(&orphan), &alone), Verdict::Apply);
     let works = |name: &str| name == "q-work";
     assert_eq!(owner(&works).without_orphans(&orphan), Some(vec![]));
     assert_eq!(owner(&works).without_orphans(&with("Foo", "f")), None);
@@ -153,10 +143,7 @@ fn drift_is_looked_for_before_an_apply_only_if_the_manifest_is_the_same() {
         Verdict::Compare(Purpose::Drift)
     );
     let older = applied(&manifest(json!({"a": "0"})));
-    assert_eq!(
-        decided(Some(&older), &strategy),
-        Verdict::Apply { force: true }
-    );
+    assert_eq!(decided(Some(&older), &strategy), Verdict::Apply);
     let report = ApplyStrategy {
         type_: ApplyStrategyType::ReportDiff,
         comparison_option: ComparisonOption::FullComparison,
@@ -171,25 +158,24 @@ fn drift_is_looked_for_before_an_apply_only_if_the_manifest_is_the_same() {
 
 #[test]
 fn server_side_apply_takes_fields_of_others_only_by_force() {
-    let mut live = applied(&manifest(json!({"a": "2"})));
-    let mut strategy = ApplyStrategy {
-        type_: ApplyStrategyType::ServerSideApply,
-        ..ApplyStrategy::default()
-    };
-    assert_eq!(
-        decided(Some(&live), &strategy),
-        Verdict::Apply { force: true }
-    );
-    live["metadata"]["managedFields"] = json!([{"manager": MANAGER}, {"manager": "kubectl"}]);
-    assert_eq!(
-        decided(Some(&live), &strategy),
-        Verdict::Apply { force: false }
-    );
+    let mut strategy = ApplyStrategy::default();
+    assert!(forces(&strategy));
+    strategy.type_ = ApplyStrategyType::ServerSideApply;
+    assert!(!forces(&strategy));
     strategy.server_side_apply_config = Some(ServerSideApplyConfig { force: true });
-    assert_eq!(
-        decided(Some(&live), &strategy),
-        Verdict::Apply { force: true }
-    );
+    assert!(forces(&strategy));
+    let managed = |managers: &[&str]| {
+        let entries: Vec<_> = managers
+            .iter()
+            .map(|name| json!({"manager": name}))
+            .collect();
+        json!({"metadata": {"managedFields": entries}})
+    };
+    assert!(has_no_other_manager(&managed(&[
+        MANAGER,
+        BEFORE_FIRST_APPLY
+    ])));
+    assert!(!has_no_other_manager(&managed(&[MANAGER, "kubectl"])));
 }
 
 #[test]

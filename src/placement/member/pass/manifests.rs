@@ -35,14 +35,14 @@ impl WorkPass<'_> {
             let there = live.as_ref().map(|live| live.as_value());
             let is_left = there.is_some_and(|live| self.at.is_as_left(key, &manifest.hash, live));
             let mut found = Finding::new(Reason::Applied, "the manifest is applied");
-            let force = match apply::decide(manifest, there, owner, strategy, is_left) {
+            match apply::decide(manifest, there, owner, strategy, is_left) {
                 Verdict::InSync => {
                     let there = there.unwrap_or(&Value::Null);
                     return Ok(self.applied(found, manifest, there, strategy));
                 }
                 Verdict::Missing => {
-                    found.reason = Reason::FoundDiff;
-                    found.message = "the object does not exist in the member".to_owned();
+                    let message = "the object does not exist in the member";
+                    found = Finding::new(Reason::FoundDiff, message);
                     found.diffs = compare::missing(&manifest.object);
                     return Ok(found.into());
                 }
@@ -62,16 +62,15 @@ impl WorkPass<'_> {
                             let uid = owner.owns(there).then(|| uid(there));
                             return Ok(Settled { finding, uid });
                         }
-                        None => apply::forces(there, strategy),
+                        None => {}
                     }
                 }
-                Verdict::Apply { force } => force,
-            };
+                Verdict::Apply => {}
+            }
             if let Some(object) = &live
                 && let Some(kept) = owner.without_orphans(object.as_value())
             {
                 match self.send(&owned_by(key.clone(), object, &kept)).await? {
-                    Answer::Object(_) => {}
                     Answer::Failed(
                         Failure::Conflict | Failure::NotFound | Failure::OtherIncarnation,
                     ) => {
@@ -79,7 +78,7 @@ impl WorkPass<'_> {
                         continue;
                     }
                     Answer::Failed(failure) => return Err(failure.into()),
-                    Answer::Gone | Answer::Listed(_) => {}
+                    Answer::Object(_) | Answer::Gone | Answer::Listed(_) => {}
                 }
             } else if live.is_none() {
                 // An object that appeared a moment ago may be somebody else's.
@@ -88,6 +87,7 @@ impl WorkPass<'_> {
                     continue;
                 }
             }
+            let force = live.is_none() || self.forces(key, strategy).await?;
             let body = manifest.body(owner, strategy.type_);
             let application = Application {
                 key,
@@ -166,6 +166,16 @@ impl WorkPass<'_> {
             Err(Failure::Unavailable(problem) | Failure::NotSent(problem)) => Err(Stuck(problem)),
             Err(failure) => Ok(Err(failure.to_string())),
         }
+    }
+
+    /// Whether fields of other managers are taken.
+    async fn forces(&self, key: &Key, strategy: &ApplyStrategy) -> Result<bool, Stuck> {
+        if apply::forces(strategy) {
+            return Ok(true);
+        }
+        let whole = self.at.sides.whole(key).await;
+        let whole = whole.map_err(|error| Stuck(error.to_string()))?;
+        Ok(apply::has_no_other_manager(&whole))
     }
 
     /// An object as the tables have it, or by a live read.

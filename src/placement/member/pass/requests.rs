@@ -61,15 +61,15 @@ impl WorkPass<'_> {
         if let (Answer::Failed(Failure::Conflict), Some(key)) = (&answer, request.key()) {
             self.send(&Request::Read { key: key.clone() }).await?;
         }
-        self.object(answer)
+        Self::object(answer)
     }
 
     pub(super) async fn found(&self, request: &Request) -> Result<Arc<Object>, Stuck> {
         let answer = self.send(request).await?;
-        self.object(answer)
+        Self::object(answer)
     }
 
-    pub(super) fn object(&self, answer: Answer) -> Result<Arc<Object>, Stuck> {
+    pub(super) fn object(answer: Answer) -> Result<Arc<Object>, Stuck> {
         match answer {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure.into()),
