@@ -280,17 +280,14 @@ impl HubWorld {
 
     async fn overriding(&self, id: &PlacementId) -> Result<Outcome, Broken> {
         let near = id.namespace.as_deref();
-        match near {
-            None => {
-                let kind = OverrideKind::Cluster;
-                let one = self.get::<ClusterResourceOverride>(kind.name(), None, &id.name)?;
-                self.snapshot(id, kind, one).await
-            }
-            Some(_) => {
-                let kind = OverrideKind::Namespaced;
-                let one = self.get::<ResourceOverride>(kind.name(), near, &id.name)?;
-                self.snapshot(id, kind, one).await
-            }
+        if near.is_none() {
+            let kind = OverrideKind::Cluster;
+            let one = self.get::<ClusterResourceOverride>(kind.name(), None, &id.name)?;
+            self.snapshot(id, kind, one).await
+        } else {
+            let kind = OverrideKind::Namespaced;
+            let one = self.get::<ResourceOverride>(kind.name(), near, &id.name)?;
+            self.snapshot(id, kind, one).await
         }
     }
 

@@ -75,10 +75,10 @@ impl Selectable {
         let wanted = self.wanted(&catalog, selectors);
         state.watched.retain(|kind, _| wanted.contains_key(kind));
         for (kind, resource) in wanted {
-            if !state.watched.contains_key(&kind) {
+            state.watched.entry(kind).or_insert_with_key(|kind| {
                 let spec = objects::watch(&self.hub, &HUB, kind.clone(), &resource, Content::Whole);
-                state.watched.insert(kind, self.watches.watch(spec));
-            }
+                self.watches.watch(spec)
+            });
         }
     }
 

@@ -23,7 +23,7 @@ use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::Gvk;
 
 use super::pass::WorkPass;
-use super::sides::{APPLIED_WORK, Sides, WORK};
+use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
 /// Works that are worked on at a time.
 const WORKERS: usize = 8;
@@ -67,7 +67,7 @@ impl EventHandler for WorkEvents {
         if key.kind == *WORK || key.kind == *APPLIED_WORK {
             self.add(&key.name, urgency);
         }
-        if Sides::is_hub(table.side()) {
+        if MemberSides::is_hub(table.side()) {
             self.membership.notify_one();
         } else if let Some(works) = self.placed.read().get(key) {
             for work in works {
@@ -77,7 +77,7 @@ impl EventHandler for WorkEvents {
     }
 
     fn completed(&self, table: &Arc<Table>) {
-        if Sides::is_hub(table.side()) {
+        if MemberSides::is_hub(table.side()) {
             self.membership.notify_one();
         } else {
             // What went between a live read and the list was never heard of.
@@ -96,11 +96,11 @@ impl EventHandler for WorkEvents {
 }
 
 /// What an apply left: the manifest by its hash, and the content of the object.
-type Left = (String, u64);
+type LeftContent = (String, u64);
 
 /// See the module.
 pub struct Applier {
-    pub sides: Arc<Sides>,
+    pub sides: Arc<MemberSides>,
     pub cache: Arc<Cache>,
     pub client: Arc<GuardedClient>,
     pub events: Arc<WorkEvents>,
@@ -111,14 +111,14 @@ pub struct Applier {
     kinds: Mutex<HashMap<Arc<Gvk>, Arc<SharedWatch>>>,
     /// What each Work places.
     works: Mutex<HashMap<Arc<str>, HashSet<Key>>>,
-    left: Mutex<HashMap<Key, Left>>,
+    left: Mutex<HashMap<Key, LeftContent>>,
     metrics: Arc<Metrics>,
 }
 
 impl Applier {
-    pub fn new(sides: &Arc<Sides>, jobs: Jobs, metrics: &Arc<Metrics>) -> Arc<Self> {
+    pub fn new(sides: &Arc<MemberSides>, jobs: Jobs, metrics: &Arc<Metrics>) -> Arc<Self> {
         let cache = Cache::new();
-        Sides::route(&cache);
+        MemberSides::route(&cache);
         let events = Arc::new(WorkEvents {
             queue: Queue::new(WORKERS),
             placed: RwLock::default(),

@@ -29,7 +29,7 @@ use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
 use super::applier::{Applier, Phase};
-use super::sides::{APPLIED_WORK, Sides, now};
+use super::sides::{APPLIED_WORK, MemberSides, now};
 
 mod manifests;
 mod requests;
@@ -59,9 +59,9 @@ impl From<Failure> for Stuck {
 }
 
 /// What tells an object from others, whatever version it is written in.
-type Identity = (String, String, String, String);
+type ObjectIdentity = (String, String, String, String);
 
-fn identity(of: &WorkResourceIdentifier) -> Identity {
+fn identity(of: &WorkResourceIdentifier) -> ObjectIdentity {
     let WorkResourceIdentifier {
         group,
         kind,
@@ -79,12 +79,12 @@ struct Item {
 }
 
 /// What came of a manifest, and its object if it belongs to the Work.
-struct Settled {
+struct SettledManifest {
     finding: Finding,
     uid: Option<String>,
 }
 
-impl From<Finding> for Settled {
+impl From<Finding> for SettledManifest {
     fn from(finding: Finding) -> Self {
         Self { finding, uid: None }
     }
@@ -141,7 +141,7 @@ impl<'a> WorkPass<'a> {
         if !work.has_finalizer(WORK_FINALIZER) {
             return Ok(true);
         }
-        let key = Sides::applied_work(self.name);
+        let key = MemberSides::applied_work(self.name);
         match self.send(&Request::Read { key: key.clone() }).await? {
             Answer::Gone => {
                 self.write_finalizer(work, false).await?;
@@ -209,7 +209,7 @@ impl<'a> WorkPass<'a> {
         } else {
             self.remove_leftovers(&items, &read, &applied, &owner).await
         };
-        let mut before: HashMap<Identity, ManifestCondition> = HashMap::new();
+        let mut before: HashMap<ObjectIdentity, ManifestCondition> = HashMap::new();
         for one in &read.status.manifest_conditions {
             before
                 .entry(identity(&one.identifier))
@@ -236,7 +236,7 @@ impl<'a> WorkPass<'a> {
             }
         }
 
-        let mut results: BTreeMap<usize, Settled> = BTreeMap::new();
+        let mut results: BTreeMap<usize, SettledManifest> = BTreeMap::new();
         for (wave, indices) in waves(&items, reports) {
             debug!(
                 work = &**self.name,
@@ -269,15 +269,15 @@ impl<'a> WorkPass<'a> {
         work: &Arc<Object>,
         applied_work: &Arc<Object>,
         items: &[Item],
-        results: BTreeMap<usize, Settled>,
+        results: BTreeMap<usize, SettledManifest>,
         (applied, stuck, before, reports): (
             &AppliedWork,
             &[AppliedResource],
-            &HashMap<Identity, ManifestCondition>,
+            &HashMap<ObjectIdentity, ManifestCondition>,
             bool,
         ),
     ) -> Result<bool, Stuck> {
-        let is_retried = |settled: &Settled| {
+        let is_retried = |settled: &SettledManifest| {
             matches!(
                 settled.finding.reason,
                 Reason::ManifestApplyFailed
@@ -400,7 +400,7 @@ impl<'a> WorkPass<'a> {
 
     /// The `AppliedWork`, made if there is none.
     async fn applied_work(&self) -> Result<Arc<Object>, Stuck> {
-        let key = Sides::applied_work(self.name);
+        let key = MemberSides::applied_work(self.name);
         if let Seen::Present(object) = self.at.cache.get(&key) {
             return Ok(object);
         }
@@ -430,14 +430,14 @@ impl<'a> WorkPass<'a> {
         applied: &AppliedWork,
         owner: &Owner<'_>,
     ) -> Vec<AppliedResource> {
-        let wanted: HashSet<Identity> = items
+        let wanted: HashSet<ObjectIdentity> = items
             .iter()
             .map(|item| identity(&item.identifier))
             .collect();
         // The object of a manifest that cannot be read is not known: it could be any.
         let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
         let is_known = items.iter().all(is_readable);
-        let mut left: BTreeMap<Identity, AppliedResource> = BTreeMap::new();
+        let mut left: BTreeMap<ObjectIdentity, AppliedResource> = BTreeMap::new();
         let from_work = work
             .status
             .manifest_conditions
@@ -529,7 +529,7 @@ fn waves(items: &[Item], reports: bool) -> BTreeMap<usize, Vec<usize>> {
 fn ahead(
     items: &[Item],
     status: &WorkStatus,
-    before: &HashMap<Identity, ManifestCondition>,
+    before: &HashMap<ObjectIdentity, ManifestCondition>,
 ) -> Option<WorkStatus> {
     let is_listed = |item: &Item| before.contains_key(&identity(&item.identifier));
     if items.iter().all(is_listed) {

@@ -23,7 +23,7 @@ use hawser_runtime::process::shutdown;
 use super::applier::Applier;
 use super::membership::Membership;
 use super::options::{HubConfigError, MemberOptions};
-use super::sides::Sides;
+use super::sides::MemberSides;
 
 /// What ends an agent for good.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
         .as_ref()
         .map(|leadership| leadership.lost().clone());
     let lost = lost.unwrap_or_default();
-    let sides = Sides::new(&options.name, hub, member);
+    let sides = MemberSides::new(&options.name, hub, member);
     let jobs = if options.tracks_jobs {
         Jobs::Tracked
     } else {

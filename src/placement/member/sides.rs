@@ -33,7 +33,7 @@ fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
 }
 
 /// See the module.
-pub struct Sides {
+pub struct MemberSides {
     /// Of the member.
     pub name: String,
     /// Of the member, on the hub.
@@ -45,7 +45,7 @@ pub struct Sides {
     resources: RwLock<HashMap<Arc<Gvk>, Arc<str>>>,
 }
 
-impl Sides {
+impl MemberSides {
     pub fn new(name: &str, hub: Connection, member: Connection) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
@@ -181,7 +181,7 @@ impl Sides {
     }
 }
 
-impl Router for Sides {
+impl Router for MemberSides {
     fn endpoint(&self, scope: &Scope) -> Option<Endpoint> {
         Some(Endpoint {
             connection: self.connection(&scope.side).clone(),

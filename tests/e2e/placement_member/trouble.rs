@@ -8,7 +8,7 @@ use super::world::{
     APPLIED, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps, work,
 };
 
-/// How many ConfigMaps of a prefix are there.
+/// How many `ConfigMap`s of a prefix are there.
 async fn count(member: &super::world::Way, prefix: &str) -> Result<usize> {
     let all = member
         .get(&config_maps("default"))

@@ -13,7 +13,7 @@ use hawser_runtime::cluster::wire::Application;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
-use super::{Item, Settled, Stuck, WorkPass, owned_by};
+use super::{Item, SettledManifest, Stuck, WorkPass, owned_by};
 
 /// How often a manifest is decided about again because something else was there than was known.
 const ATTEMPTS: usize = 4;
@@ -25,7 +25,7 @@ impl WorkPass<'_> {
         item: &Item,
         owner: &Owner<'_>,
         strategy: &ApplyStrategy,
-    ) -> Result<Settled, Stuck> {
+    ) -> Result<SettledManifest, Stuck> {
         let (manifest, key) = match &item.place {
             Ok(place) => (&place.0, &place.1),
             Err((reason, message)) => return Ok(Finding::new(*reason, message).into()),
@@ -60,7 +60,7 @@ impl WorkPass<'_> {
                         }
                         Some(finding) => {
                             let uid = owner.owns(there).then(|| uid(there));
-                            return Ok(Settled { finding, uid });
+                            return Ok(SettledManifest { finding, uid });
                         }
                         None => {}
                     }
@@ -123,13 +123,13 @@ impl WorkPass<'_> {
         manifest: &Manifest,
         live: &Value,
         strategy: &ApplyStrategy,
-    ) -> Settled {
+    ) -> SettledManifest {
         found.generation = report::generation(live);
         found.availability = Some(availability::check(live, self.at.jobs));
         if strategy.comparison_option == ComparisonOption::FullComparison {
             found.drifts = compare::differences(live, &manifest.object);
         }
-        Settled {
+        SettledManifest {
             finding: found,
             uid: Some(uid(live)),
         }

@@ -10,7 +10,7 @@ use hawser_runtime::cluster::wire::Application;
 use hawser_sync::{Answer, Contest, Failure, Request};
 use kube_lang::object::Object;
 
-use super::super::sides::Sides;
+use super::super::sides::MemberSides;
 use super::{Stuck, WorkPass};
 
 impl WorkPass<'_> {
@@ -50,7 +50,7 @@ impl WorkPass<'_> {
         };
         let mut object = applied_work.clone();
         object.root_mut().insert("status".into(), json!(status));
-        let key = Sides::applied_work(self.name);
+        let key = MemberSides::applied_work(self.name);
         self.found_fresh(Request::ReplaceStatus { key, object })
             .await
     }
