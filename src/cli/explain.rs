@@ -267,7 +267,7 @@ fn around(text: &mut String, findings: &Findings) {
             );
         }
         Leader::Missing => {
-            text.push_str("agent: none leads. Start one, unless it runs without leader election\n")
+            text.push_str("agent: none leads. Start one, unless it runs without leader election\n");
         }
         Leader::Unknown(why) => {
             let _ = writeln!(text, "agent: its lease cannot be read: {why}");

@@ -8,8 +8,7 @@ use testbed::{Launch, Options, Process, ServiceCluster};
 
 use crate::federation::world::Way;
 
-const PLACEMENTS: &str =
-    "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements";
+const PLACEMENTS: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements";
 const MEMBERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters";
 const MAP: &str = "/api/v1/namespaces/shop/configmaps/settings";
 
@@ -136,7 +135,8 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
     hub.create("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}}))
         .await?;
     let map = json!({"metadata": {"name": "settings"}, "data": {"size": "1"}});
-    hub.create("/api/v1/namespaces/shop/configmaps", &map).await?;
+    hub.create("/api/v1/namespaces/shop/configmaps", &map)
+        .await?;
     let placement = json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement",
         "metadata": {"name": "shop"},
@@ -166,14 +166,20 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
     }
 
     // Drift is undone by the members.
-    members[0].patch(MAP, &json!({"data": {"size": "9"}})).await?;
-    members[0].until(MAP, |map| map["data"]["size"] == "2").await;
+    members[0]
+        .patch(MAP, &json!({"data": {"size": "9"}}))
+        .await?;
+    members[0]
+        .until(MAP, |map| map["data"]["size"] == "2")
+        .await;
 
     hub.patch(&at, &json!({"spec": {"policy": {"clusterNames": ["m1"]}}}))
         .await?;
     members[0].until_gone(MAP).await;
     hub.until(&at, is_available).await;
-    members[1].until(MAP, |map| map["data"]["size"] == "2").await;
+    members[1]
+        .until(MAP, |map| map["data"]["size"] == "2")
+        .await;
 
     hub.delete(&at).await?;
     members[1].until_gone(MAP).await;

@@ -37,7 +37,7 @@ use hawser_sync::{Answer, Cluster, Key, Outcome, Reason, Request, Scope, Seen, S
 use kube_lang::object::{Object, merge_patch};
 
 /// The time within which kcp has to be found, and then the time within which the caches have to be filled.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
 const TOGETHER: usize = 16;
 /// The value in place of a Secret's data.
@@ -56,7 +56,7 @@ pub enum ExplainError {
     Workspace {
         path: String,
         #[source]
-        source: AskError,
+        source: Box<AskError>,
     },
     #[error(transparent)]
     Address(#[from] StartError),
@@ -207,7 +207,7 @@ impl Explainer {
         unseen.join("; ")
     }
 
-    /// The conditions of PublishedResources that are not true: the resource, the type, and the message.
+    /// The conditions of published resources that are not true: the resource, the type, and the message.
     pub fn problems(&self) -> Vec<[String; 3]> {
         let scope = Scope::new(&self.agent.sides.service, &published_resource_kind(), "");
         let names: BTreeSet<String> = self.published_names();
@@ -289,7 +289,7 @@ impl Explainer {
             .await?
             .map_err(|source| ExplainError::Workspace {
                 path: workspace.to_owned(),
-                source,
+                source: Box::new(source),
             })
     }
 
