@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
@@ -19,13 +19,21 @@ use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_sync::Reason;
 use hawser_sync::reason::Class;
 
+mod placement;
+
+use placement::{PlacementArgs, PlacementFailed};
+
 /// Explain why objects are in step or not.
 ///
 /// Runs the agent's passes against both servers, with dry runs in place of writes. Changes nothing. Without NAME, lists
 /// the objects that are not in step.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct ExplainArgs {
+    #[command(subcommand)]
+    other: Option<OtherDialect>,
+
     /// Kind or plural name, as consumers see it or as the service cluster has it
     kind: Option<String>,
 
@@ -44,11 +52,21 @@ pub(super) struct ExplainArgs {
     output: Output,
 
     #[command(flatten)]
-    agent: AgentPlace,
+    agent: Option<AgentPlace>,
+}
+
+/// What else can be explained.
+#[derive(Debug, Subcommand)]
+enum OtherDialect {
+    Placement(PlacementArgs),
 }
 
 #[derive(Debug, thiserror::Error)]
 enum Failed {
+    #[error(transparent)]
+    Placement(#[from] PlacementFailed),
+    #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
+    NoAgent,
     #[error(transparent)]
     Options(#[from] FlagErrors),
     #[error("starting the runtime")]
@@ -70,25 +88,32 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
         format: LogFormat::Console,
         verbosity: Verbosity::Warn,
     });
-    let is_one = args.name.is_some();
-    let output = args.output;
-    let found = tokio::runtime::Builder::new_multi_thread()
+    let text = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Failed::from)
-        .and_then(|runtime| runtime.block_on(find(args)));
-    let findings = match found {
-        Ok(findings) => findings,
-        Err(failed) => return super::fail(&failed),
-    };
-    let text = match (output, is_one) {
+        .and_then(|runtime| runtime.block_on(explained(args)));
+    match text {
+        Ok(text) => {
+            // A reader that is gone needs no answer.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(failed) => super::fail(&failed),
+    }
+}
+
+async fn explained(args: ExplainArgs) -> Result<String, Failed> {
+    if let Some(OtherDialect::Placement(args)) = args.other {
+        return Ok(placement::run(args).await?);
+    }
+    let (output, is_one) = (args.output, args.name.is_some());
+    let findings = find(args).await?;
+    Ok(match (output, is_one) {
         (Output::Json, _) => format!("{:#}\n", machine(&findings)),
         (Output::Human, true) => each(&findings),
         (Output::Human, false) => overview(&findings),
-    };
-    // A reader that is gone needs no answer.
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    })
 }
 
 async fn find(args: ExplainArgs) -> Result<Findings, Failed> {
@@ -98,7 +123,8 @@ async fn find(args: ExplainArgs) -> Result<Findings, Failed> {
         namespace: args.object_namespace,
         workspace: args.workspace,
     };
-    let explainer = Explainer::begin(args.agent.options()?).await?;
+    let agent = args.agent.ok_or(Failed::NoAgent)?;
+    let explainer = Explainer::begin(agent.options()?).await?;
     Ok(Findings {
         explained: explainer.explain(&selection).await?,
         leader: explainer.leader().await,

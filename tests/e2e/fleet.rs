@@ -106,6 +106,18 @@ impl Fleet {
         Ok(())
     }
 
+    /// What `hawser explain placement shop` prints.
+    fn explain(&self, args: &[&str]) -> Result<String> {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"))
+            .args(["explain", "placement", "shop", "--kubeconfig"])
+            .arg(self.hub.admin().kubeconfig_file())
+            .args(args)
+            .output()?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{stderr}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     fn member(&self, number: usize) -> Result<Way> {
         Way::to(&self.members[number])
     }
@@ -180,6 +192,19 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
     members[1]
         .until(MAP, |map| map["data"]["size"] == "2")
         .await;
+
+    let told = fleet.explain(&[])?;
+    ensure!(
+        told.contains("picked      m1: ") && told.contains("not picked  m0: "),
+        "{told}"
+    );
+    let other = fleet.logs.path().join("other.json");
+    let mut policy = placement.clone();
+    policy["spec"]["policy"] = json!({"placementType": "PickAll"});
+    std::fs::write(&other, policy.to_string())?;
+    let told = fleet.explain(&["--dry-run", other.to_str().context("a path in Unicode")?])?;
+    ensure!(told.contains("picked      m0 [added]: "), "{told}");
+    ensure!(told.contains("1 would be added and 0 removed"), "{told}");
 
     hub.delete(&at).await?;
     members[1].until_gone(MAP).await;
