@@ -1,13 +1,15 @@
-//! A fleet as its users meet it: a hub and two members, each a real cluster with its agent.
+//! A fleet as its users meet it: a hub and two members, each a real cluster with its chart, and its agent with the rights
+//! of the chart.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Launch, Options, Process, ServiceCluster};
+use testbed::{Access, Launch, Options, Process, ServiceCluster};
 
 use crate::federation::world::Way;
 
+const SYSTEM: &str = "fleet-system";
 const PLACEMENTS: &str = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements";
 const MEMBERS: &str = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters";
 const MAP: &str = "/api/v1/namespaces/shop/configmaps/settings";
@@ -15,6 +17,10 @@ const MAP: &str = "/api/v1/namespaces/shop/configmaps/settings";
 struct Fleet {
     hub: ServiceCluster,
     members: Vec<ServiceCluster>,
+    /// The users of the agents in their own clusters: that of the hub, then those of the members.
+    accounts: Vec<Access>,
+    /// The users of the members in the hub.
+    identities: Vec<Access>,
     agents: Vec<Process>,
     logs: tempfile::TempDir,
 }
@@ -33,16 +39,32 @@ impl Fleet {
             cluster(Controllers::All),
             cluster(Controllers::All)
         )?;
-        let file = repository().join("crds/kubernetes-fleet.io.yaml");
-        let file = file.to_str().context("a path in Unicode")?;
-        for cluster in [&hub, &one, &two] {
-            cluster.admin().kubectl(&["create", "-f", file]).await?;
-            let wait = ["wait", "--for=condition=Established", "crd", "--all"];
-            cluster.admin().kubectl(&wait).await?;
+        install(&hub, "hawser-hub", &[]).await?;
+        for (number, member) in [&one, &two].into_iter().enumerate() {
+            let name = format!("config.memberClusterName=m{number}");
+            install(
+                member,
+                "hawser-member",
+                &[&name, "config.hubURL=https://hub"],
+            )
+            .await?;
         }
+        // The agents have the rights of the charts in their clusters. In the hub, those of members are the hub's to give.
+        let account = |cluster: &ServiceCluster, name| {
+            let name = format!("system:serviceaccount:{SYSTEM}:{name}");
+            cluster.user(&name, &["system:serviceaccounts"])
+        };
+        let accounts = vec![
+            account(&hub, "hub-agent")?,
+            account(&one, "member-agent")?,
+            account(&two, "member-agent")?,
+        ];
+        let identities = vec![hub.user("agent-m0", &[])?, hub.user("agent-m1", &[])?];
         let mut fleet = Self {
             hub,
             members: vec![one, two],
+            accounts,
+            identities,
             agents: Vec::new(),
             logs: tempfile::tempdir()?,
         };
@@ -87,7 +109,7 @@ impl Fleet {
         let hub = self
             .launch("hub", self.agents.len())
             .arg("--kubeconfig")
-            .arg(self.hub.admin().kubeconfig_file())
+            .arg(self.accounts[0].kubeconfig_file())
             .spawn()?;
         self.agents.push(hub);
         Ok(())
@@ -98,9 +120,9 @@ impl Fleet {
             .launch("member", self.agents.len())
             .env("MEMBER_CLUSTER_NAME", format!("m{number}"))
             .arg("--kubeconfig")
-            .arg(self.members[number].admin().kubeconfig_file())
+            .arg(self.accounts[number + 1].kubeconfig_file())
             .arg("--hub-kubeconfig")
-            .arg(self.hub.admin().kubeconfig_file())
+            .arg(self.identities[number].kubeconfig_file())
             .spawn()?;
         self.agents.push(member);
         Ok(())
@@ -121,6 +143,24 @@ impl Fleet {
     fn member(&self, number: usize) -> Result<Way> {
         Way::to(&self.members[number])
     }
+}
+
+/// Installs a chart, with the definitions.
+async fn install(cluster: &ServiceCluster, chart: &str, values: &[&str]) -> Result<()> {
+    let path = repository().join("charts").join(chart);
+    let path = path.to_str().context("a path in Unicode")?;
+    let place = ["--create-namespace", "--namespace", SYSTEM];
+    let values: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
+    let admin = cluster.admin();
+    admin
+        .helm(&[&["lint", "--strict", path], &*values].concat())
+        .await?;
+    admin
+        .helm(&[&["install", "fleet", path], &place[..], &*values].concat())
+        .await?;
+    let wait = ["wait", "--for=condition=Established", "crd", "--all"];
+    admin.kubectl(&wait).await?;
+    Ok(())
 }
 
 fn is_true(object: &Value, type_: &str) -> bool {
@@ -168,6 +208,17 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
     let placed = hub.until(&at, is_available).await;
     let selected = placed["status"]["selectedResources"].as_array();
     ensure!(selected.is_some_and(|all| all.len() == 2), "{placed:#}");
+
+    // A member sees nothing of another one.
+    let seen = Way::by(fleet.identities[0].config()?)?;
+    let works = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces";
+    seen.get(&format!("{works}/fleet-member-m0/works")).await?;
+    for path in [
+        format!("{works}/fleet-member-m1/works"),
+        PLACEMENTS.to_owned(),
+    ] {
+        ensure!(seen.get(&path).await.is_err(), "{path} can be read");
+    }
 
     // What the hub does while nobody runs it is made up for.
     fleet.agents.remove(0).kill().await?;
