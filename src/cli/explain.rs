@@ -12,7 +12,7 @@ use super::agent_place::AgentPlace;
 use super::check::Output;
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
-    ExplainError, Explained, Explainer, Leader, LinkState, Selection,
+    ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
 };
 use crate::publish::agent::options::FlagErrors;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
@@ -62,7 +62,7 @@ enum OtherDialect {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ExplainFailed {
     #[error(transparent)]
     Placement(#[from] PlacementFailed),
     #[error("name the agent: --kcp-kubeconfig, --namespace and --apiexportendpointslice-ref")]
@@ -91,7 +91,7 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
     let text = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(Failed::from)
+        .map_err(ExplainFailed::from)
         .and_then(|runtime| runtime.block_on(explained(args)));
     match text {
         Ok(text) => {
@@ -103,7 +103,7 @@ pub(super) fn run(args: ExplainArgs) -> ExitCode {
     }
 }
 
-async fn explained(args: ExplainArgs) -> Result<String, Failed> {
+async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
     if let Some(OtherDialect::Placement(args)) = args.other {
         return Ok(placement::run(args).await?);
     }
@@ -116,14 +116,14 @@ async fn explained(args: ExplainArgs) -> Result<String, Failed> {
     })
 }
 
-async fn find(args: ExplainArgs) -> Result<Findings, Failed> {
+async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
     let selection = Selection {
         kind: args.kind,
         name: args.name,
         namespace: args.object_namespace,
         workspace: args.workspace,
     };
-    let agent = args.agent.ok_or(Failed::NoAgent)?;
+    let agent = args.agent.ok_or(ExplainFailed::NoAgent)?;
     let explainer = Explainer::begin(agent.options()?).await?;
     Ok(Findings {
         explained: explainer.explain(&selection).await?,
@@ -183,7 +183,7 @@ fn chain(text: &mut String, explained: &Explained) {
             state.name
         );
     }
-    let mut links: Vec<&LinkState> = explained.links.iter().collect();
+    let mut links: Vec<&ExplainedLink> = explained.links.iter().collect();
     links.sort_by_key(|link| link.entry.is_some());
     for link in links {
         let copy = link.copy.as_ref().map(ToString::to_string);

@@ -39,7 +39,7 @@ pub(super) struct MemberArgs {
     hub_kubeconfig: Option<PathBuf>,
 
     #[command(flatten)]
-    hub: HubArgs,
+    hub: HubAccessArgs,
 
     #[command(flatten)]
     service: MemberServiceArgs,
@@ -52,7 +52,7 @@ pub(super) struct MemberArgs {
 /// How the hub is reached without a kubeconfig.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)]
-struct HubArgs {
+struct HubAccessArgs {
     /// URL of the hub
     #[arg(
         long,

@@ -35,7 +35,7 @@ mod tests;
 
 pub use affinity::AffinityError;
 pub(crate) use affinity::check_property_name;
-use fleet::{Fleet, Refusal, Verdict};
+use fleet::{ClusterVerdict, Fleet, Refusal};
 use held::Bindings;
 
 /// The most decisions in a status.
@@ -185,7 +185,7 @@ struct Cycles<'a> {
     bindings: Bindings<'a>,
     fulfilled: bool,
     /// What the last cycle found of each cluster; empty if no cycle had to run.
-    verdicts: Vec<Verdict<'a>>,
+    verdicts: Vec<ClusterVerdict<'a>>,
     /// Clusters of the policy that do not exist.
     unknown: Vec<&'a str>,
 }
@@ -284,7 +284,7 @@ impl<'a> Cycles<'a> {
     }
 
     /// The best clusters, best first. The last name wins among equals, as in the original.
-    fn best(&self, verdicts: &[Verdict<'a>], limit: usize) -> Vec<(usize, Scores)> {
+    fn best(&self, verdicts: &[ClusterVerdict<'a>], limit: usize) -> Vec<(usize, Scores)> {
         let scored = verdicts.iter().enumerate();
         let scored =
             scored.filter_map(|(cluster, verdict)| Some((cluster, *verdict.as_ref().ok()?)));

@@ -59,9 +59,9 @@ impl From<Failure> for Stuck {
 }
 
 /// What tells an object from others, whatever version it is written in.
-type ObjectIdentity = (String, String, String, String);
+type ManifestIdentity = (String, String, String, String);
 
-fn identity(of: &WorkResourceIdentifier) -> ObjectIdentity {
+fn identity(of: &WorkResourceIdentifier) -> ManifestIdentity {
     let WorkResourceIdentifier {
         group,
         kind,
@@ -209,7 +209,7 @@ impl<'a> WorkPass<'a> {
         } else {
             self.remove_leftovers(&items, &read, &applied, &owner).await
         };
-        let mut before: HashMap<ObjectIdentity, ManifestCondition> = HashMap::new();
+        let mut before: HashMap<ManifestIdentity, ManifestCondition> = HashMap::new();
         for one in &read.status.manifest_conditions {
             before
                 .entry(identity(&one.identifier))
@@ -273,7 +273,7 @@ impl<'a> WorkPass<'a> {
         (applied, stuck, before, reports): (
             &AppliedWork,
             &[AppliedResource],
-            &HashMap<ObjectIdentity, ManifestCondition>,
+            &HashMap<ManifestIdentity, ManifestCondition>,
             bool,
         ),
     ) -> Result<bool, Stuck> {
@@ -430,14 +430,14 @@ impl<'a> WorkPass<'a> {
         applied: &AppliedWork,
         owner: &Owner<'_>,
     ) -> Vec<AppliedResource> {
-        let wanted: HashSet<ObjectIdentity> = items
+        let wanted: HashSet<ManifestIdentity> = items
             .iter()
             .map(|item| identity(&item.identifier))
             .collect();
         // The object of a manifest that cannot be read is not known: it could be any.
         let is_readable = |item: &Item| !matches!(&item.place, Err((Reason::DecodingErred, _)));
         let is_known = items.iter().all(is_readable);
-        let mut left: BTreeMap<ObjectIdentity, AppliedResource> = BTreeMap::new();
+        let mut left: BTreeMap<ManifestIdentity, AppliedResource> = BTreeMap::new();
         let from_work = work
             .status
             .manifest_conditions
@@ -529,7 +529,7 @@ fn waves(items: &[Item], reports: bool) -> BTreeMap<usize, Vec<usize>> {
 fn ahead(
     items: &[Item],
     status: &WorkStatus,
-    before: &HashMap<ObjectIdentity, ManifestCondition>,
+    before: &HashMap<ManifestIdentity, ManifestCondition>,
 ) -> Option<WorkStatus> {
     let is_listed = |item: &Item| before.contains_key(&identity(&item.identifier));
     if items.iter().all(is_listed) {

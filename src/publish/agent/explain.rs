@@ -94,14 +94,14 @@ pub struct Explained {
     /// and whether that exists.
     pub has_state: bool,
     /// The most serious reason first.
-    pub links: Vec<LinkState>,
+    pub links: Vec<ExplainedLink>,
     /// The writes that are due, in the order in which they would be sent.
     pub due: Vec<DueWrite>,
 }
 
 /// The object itself, or one that travels with it.
 #[derive(Debug)]
-pub struct LinkState {
+pub struct ExplainedLink {
     /// The related entry; `None` for the object itself.
     pub entry: Option<String>,
     pub reason: Reason,
@@ -377,7 +377,11 @@ impl Explainer {
             state: Mutex::default(),
         };
         let report = run(&pass, &*self.agent.cache, &trial).await;
-        let mut links: Vec<_> = report.outcomes.into_iter().map(LinkState::from).collect();
+        let mut links: Vec<_> = report
+            .outcomes
+            .into_iter()
+            .map(ExplainedLink::from)
+            .collect();
         links.sort_by_key(|link| std::cmp::Reverse(link.reason.code.class()));
         let kcp = &self.agent.sides.kcp;
         let cluster = Scope::new(kcp, &logical_cluster_kind(), &id.cluster).key(None, "cluster");
@@ -418,7 +422,7 @@ impl Selection {
     }
 }
 
-impl From<Outcome> for LinkState {
+impl From<Outcome> for ExplainedLink {
     fn from(outcome: Outcome) -> Self {
         let entry = if *outcome.link.0 == *PRIMARY {
             None

@@ -12,13 +12,13 @@ use crate::types::cluster::{MemberCluster, Taint};
 use crate::types::policy::PlacementType;
 
 /// Scores, or the first plugin that refuses the cluster.
-pub(super) type Verdict<'a> = Result<Scores, Refusal<'a>>;
+pub(super) type ClusterVerdict<'a> = Result<Scores, Refusal<'a>>;
 
 pub(super) struct Fleet<'a> {
     clusters: &'a [MemberCluster],
     by_name: HashMap<&'a str, usize>,
     /// Verdicts that do not depend on bindings, with the affinity score. Empty for `PickFixed`.
-    lasting: Vec<Verdict<'a>>,
+    lasting: Vec<ClusterVerdict<'a>>,
     eligibility: eligibility::Eligibility,
     spreads: Spreads<'a>,
 }
@@ -167,13 +167,13 @@ impl<'a> Fleet<'a> {
     }
 
     /// What the plugin of eligibility alone says.
-    pub(super) fn eligible(&self, cluster: usize) -> Verdict<'a> {
+    pub(super) fn eligible(&self, cluster: usize) -> ClusterVerdict<'a> {
         self.eligibility.check(&self.clusters[cluster])?;
         Ok(Scores::default())
     }
 
     /// What all plugins say about all clusters.
-    pub(super) fn evaluate(&self, bindings: &Bindings<'a>) -> Vec<Verdict<'a>> {
+    pub(super) fn evaluate(&self, bindings: &Bindings<'a>) -> Vec<ClusterVerdict<'a>> {
         let current: HashSet<&str> = bindings.clusters().collect();
         let obsolete: HashSet<&str> = bindings.obsolete_clusters().collect();
         let bound = bindings.clusters().filter_map(|name| self.find(name));
