@@ -30,7 +30,7 @@ pub struct PassView<'a> {
     seen: HashMap<Key, Option<Arc<Object>>>,
     found: HashMap<(Scope, Labels), List>,
     stale: HashSet<Key>,
-    /// Objects with a write that was not answered: it may have been carried out.
+    /// Objects whose creation was not answered: it may have been carried out.
     doubted: HashSet<Key>,
     /// Objects that were read because a write showed that the cache was stale. Once each.
     looked_again: HashSet<Key>,
@@ -161,10 +161,12 @@ impl<'a> PassView<'a> {
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();
         if let (true, Some(key)) = (request.writes(), request.key()) {
-            if matches!(failure, Failure::Unavailable(_)) {
-                self.doubted.insert(key.clone());
-            }
             match (&failure, request) {
+                // That it was absent before proves nothing now.
+                (Failure::Unavailable(_), Request::Create { .. }) => {
+                    self.doubted.insert(key.clone());
+                    self.given_up.insert(key.clone(), failure.clone());
+                }
                 // What a create does not find is the namespace.
                 (Failure::NotFound, Request::Create { .. }) => {
                     if let Some(namespace) = key.namespace_key()
