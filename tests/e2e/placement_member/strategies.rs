@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 use testbed::unique;
 
-use super::world::{WORKS, World, config_map, config_maps, manifest_reason, work};
+use super::world::{AwaitWork as _, WORKS, World, config_map, config_maps, manifest_reason, work};
 
 #[tokio::test]
 async fn a_foreign_object_is_taken_over_as_the_strategy_says() -> Result<()> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::{SOON, eventually, unique};
 
 use super::world::{
-    APPLIED, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps, work,
+    APPLIED, AwaitWork as _, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps, work,
 };
 
 /// How many `ConfigMap`s of a prefix are there.

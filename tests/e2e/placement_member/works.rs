@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use testbed::unique;
 
 use super::world::{
-    APPLIED, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps, manifest_reason,
-    work,
+    APPLIED, AwaitWork as _, INTERNAL, NAME, WORKS, World, condition, config_map, config_maps,
+    manifest_reason, work,
 };
 
 fn namespace(name: &str) -> Value {

@@ -1,13 +1,14 @@
 //! A hub and a member, both real, and the agent as a process.
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use hawser_runtime::cluster::connection::{Call, Connection, Limits};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::link::{Link, Weather};
-use testbed::{Launch, Options, Process, SOON, ServiceCluster, eventually};
+use testbed::{Launch, Options, Process, ServiceCluster};
 use tokio::sync::OnceCell;
+
+pub(super) use crate::federation::world::Way;
 
 pub(super) const NAME: &str = "m1";
 pub(super) const WORKS: &str =
@@ -27,59 +28,14 @@ pub(super) struct World {
     started: usize,
 }
 
-/// A way to one of the clusters, for one test.
-#[derive(Clone)]
-pub(super) struct Way(Connection);
-
-impl Way {
-    fn to(cluster: &ServiceCluster) -> Result<Self> {
-        let limits = Limits::default();
-        Ok(Self(Connection::new(cluster.admin().config()?, limits)?))
-    }
-
-    pub(super) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
-        let created = self.0.ask(Call::post(all, object)).await;
-        created.with_context(|| format!("creating {object} in {all}"))
-    }
-
-    pub(super) async fn get(&self, path: &str) -> Result<Option<Value>> {
-        match self.0.ask(Call::get(path)).await {
-            Err(error) if error.code() == Some(404) => Ok(None),
-            found => Ok(Some(found.with_context(|| path.to_owned())?)),
-        }
-    }
-
-    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value> {
-        let patched = self.0.ask(Call::merge_patch(path, patch)).await;
-        patched.with_context(|| format!("patching {path}"))
-    }
-
-    pub(super) async fn delete(&self, path: &str) -> Result<()> {
-        let deleted = self.0.ask(Call::delete(path, &json!({}))).await;
-        deleted.with_context(|| format!("deleting {path}"))?;
-        Ok(())
-    }
-
-    /// Waits until an object fits.
-    pub(super) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        eventually(SOON, path, async || -> Result<Value> {
-            let found = self.get(path).await?.context("it is not there")?;
-            ensure!(fits(&found), "it is {found:#}");
-            Ok(found)
-        })
-        .await
-    }
-
-    pub(super) async fn until_gone(&self, path: &str) {
-        eventually(SOON, path, async || -> Result<()> {
-            let found = self.get(path).await?;
-            found.map_or(Ok(()), |found| Err(anyhow!("it is there: {found:#}")))
-        })
-        .await;
-    }
-
+/// Waits for Works.
+pub(super) trait AwaitWork {
     /// Waits until a Work says this of its current generation.
-    pub(super) async fn until_work(&self, name: &str, type_: &str, reason: &str) -> Value {
+    async fn until_work(&self, name: &str, type_: &str, reason: &str) -> Value;
+}
+
+impl AwaitWork for Way {
+    async fn until_work(&self, name: &str, type_: &str, reason: &str) -> Value {
         self.until(&format!("{WORKS}/{name}"), |work| {
             let said = condition(&work["status"], type_);
             said["reason"] == reason && said["observedGeneration"] == work["metadata"]["generation"]
