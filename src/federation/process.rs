@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use http::StatusCode;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +20,7 @@ use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::feed::Pace;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, elect};
-use hawser_runtime::process::metrics;
-use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 
 use super::events::EventRecorder;
@@ -231,32 +227,14 @@ async fn pages(
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
-    let metrics = Pages::Site(Arc::new(MetricsPage(Arc::clone(numbers))));
+    let numbers = Arc::clone(numbers);
+    let metrics = Pages::Site(Arc::new(MetricsPage(move || numbers.render())));
     let probes = Pages::Probes(Arc::clone(health));
     let wanted = [
         ("--metrics-addr", &options.metrics_address, metrics),
         ("--healthz-addr", &options.healthz_address, probes),
     ];
-    let mut served = Vec::new();
-    for (flag, address, pages) in wanted {
-        if let Some(address) = address {
-            let bound = serve::bind(flag, address).await?;
-            info!(address = %bound.address(), "serving pages of {flag}");
-            let serving = bound.serve(pages, stop.clone());
-            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
-        }
-    }
-    Ok(served)
-}
-
-struct MetricsPage(Arc<FederationNumbers>);
-
-impl Site for MetricsPage {
-    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
-        let found =
-            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, self.0.render()));
-        std::future::ready(found).boxed()
-    }
+    serve::serve_at(wanted, stop).await
 }
 
 pub(super) fn pace() -> Pace {

@@ -13,6 +13,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::hash::hash_of;
+use crate::resources::HUB_METADATA;
 use crate::types::placement::{ApplyStrategy, ApplyStrategyType, WhenToApply, WhenToTakeOver};
 use crate::types::work::WorkResourceIdentifier;
 use crate::types::{PLACEMENT_GROUP, STORED_VERSION};
@@ -30,19 +31,6 @@ pub const LAST_APPLIED: &str = "kubernetes-fleet.io/last-applied-configuration";
 pub const MANIFEST_HASH: &str = "kubernetes-fleet.io/spec-hash";
 /// The most bytes that the annotations of an object may have.
 const MOST_ANNOTATIONS: usize = 256 << 10;
-
-/// Metadata that a manifest cannot set.
-const SERVER_METADATA: [&str; 9] = [
-    "resourceVersion",
-    "generation",
-    "uid",
-    "selfLink",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "creationTimestamp",
-    "managedFields",
-    "ownerReferences",
-];
 
 /// Resources in the order in which they are applied: each wave is finished before the next one begins.
 const WAVES: [&[&str]; 6] = [
@@ -193,7 +181,7 @@ impl Manifest {
         if let Value::Object(root) = &mut object {
             root.remove("status");
             if let Some(Value::Object(metadata)) = root.get_mut("metadata") {
-                metadata.retain(|field, _| !SERVER_METADATA.contains(&field.as_str()));
+                metadata.retain(|field, _| !HUB_METADATA.contains(&field.as_str()));
             }
         }
         let hash = hash_of(&object);

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::types::{CLUSTER_GROUP, PLACEMENT_GROUP};
 
-/// Fields of the metadata that belong to the hub.
-const HUB_METADATA: [&str; 9] = [
+/// Fields of the metadata that belong to the hub: no manifest has them.
+pub(crate) const HUB_METADATA: [&str; 9] = [
     "resourceVersion",
     "generation",
     "uid",

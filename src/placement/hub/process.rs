@@ -5,9 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -27,8 +24,7 @@ use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{WatchRegistry, lifecycle, work};
 use hawser_runtime::errors::chain;
 use hawser_runtime::process::lease::{self, Fence, LeaseOptions, Lock, Terms, elect};
-use hawser_runtime::process::metrics;
-use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 
 use super::catalog::{Catalog, CatalogError};
@@ -306,7 +302,8 @@ async fn pages(
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
-    let metrics = Pages::Site(Arc::new(HubMetrics(Arc::clone(numbers))));
+    let numbers = Arc::clone(numbers);
+    let metrics = Pages::Site(Arc::new(MetricsPage(move || numbers.render())));
     let probes = Pages::Probes(Arc::clone(health));
     let wanted = [
         ("--metrics-bind-address", &options.metrics_address, metrics),
@@ -316,26 +313,7 @@ async fn pages(
             probes,
         ),
     ];
-    let mut served = Vec::new();
-    for (flag, address, pages) in wanted {
-        if let Some(address) = address {
-            let bound = serve::bind(flag, address).await?;
-            info!(address = %bound.address(), "serving pages of {flag}");
-            let serving = bound.serve(pages, stop.clone());
-            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
-        }
-    }
-    Ok(served)
-}
-
-struct HubMetrics(Arc<HubNumbers>);
-
-impl Site for HubMetrics {
-    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
-        let found =
-            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, self.0.render()));
-        std::future::ready(found).boxed()
-    }
+    serve::serve_at(wanted, stop).await
 }
 
 fn pace() -> Pace {

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use http::StatusCode;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,8 +13,8 @@ use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, 
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
-use hawser_runtime::process::metrics::{self, Metrics};
-use hawser_runtime::process::serve::{self, Health, Pages, ServeError, Site, SitePage};
+use hawser_runtime::process::metrics::Metrics;
+use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 
 use super::applier::Applier;
@@ -138,11 +135,12 @@ async fn pages(
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let metrics = Arc::clone(metrics);
     let wanted = [
         (
             "--metrics-bind-address",
             &options.metrics_address,
-            Pages::Site(Arc::new(MemberMetrics(Arc::clone(metrics)))),
+            Pages::Site(Arc::new(MetricsPage(move || metrics.render()))),
         ),
         (
             "--health-probe-bind-address",
@@ -150,24 +148,5 @@ async fn pages(
             Pages::Probes(Arc::clone(health)),
         ),
     ];
-    let mut served = Vec::new();
-    for (flag, address, pages) in wanted {
-        if let Some(address) = address {
-            let bound = serve::bind(flag, address).await?;
-            info!(address = %bound.address(), "serving pages of {flag}");
-            let serving = bound.serve(pages, stop.clone());
-            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
-        }
-    }
-    Ok(served)
-}
-
-struct MemberMetrics(Arc<Metrics>);
-
-impl Site for MemberMetrics {
-    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
-        let found =
-            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, self.0.render()));
-        std::future::ready(found).boxed()
-    }
+    serve::serve_at(wanted, stop).await
 }

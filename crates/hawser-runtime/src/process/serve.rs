@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -21,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
 
 mod health;
 mod tls;
@@ -58,6 +61,35 @@ pub trait Site: Send + Sync {
 
 /// Status, content type and text.
 pub type SitePage = (StatusCode, &'static str, String);
+
+/// The page `/metrics`, with a text that is made on request.
+pub struct MetricsPage<F>(pub F);
+
+impl<F: Fn() -> String + Send + Sync> Site for MetricsPage<F> {
+    fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>> {
+        let found =
+            (path == "/metrics").then(|| (StatusCode::OK, metrics::CONTENT_TYPE, (self.0)()));
+        std::future::ready(found).boxed()
+    }
+}
+
+/// Serves pages at the addresses of their flags until stopped, or until the handles are dropped. Pages without an
+/// address are not served.
+pub async fn serve_at(
+    wanted: [(&'static str, &Option<String>, Pages); 2],
+    stop: &CancellationToken,
+) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
+    let mut served = Vec::new();
+    for (flag, address, pages) in wanted {
+        if let Some(address) = address {
+            let bound = bind(flag, address).await?;
+            info!(address = %bound.address(), "serving pages of {flag}");
+            let serving = bound.serve(pages, stop.clone());
+            served.push(AbortOnDropHandle::new(tokio::spawn(serving)));
+        }
+    }
+    Ok(served)
+}
 
 /// A listening socket that serves nobody yet.
 #[derive(Debug)]
