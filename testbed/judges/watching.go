@@ -21,26 +21,27 @@ import (
 
 func watches(ctx context.Context, g *ground) error {
 	return inNamespace(ctx, g, func(client *kubernetes.Clientset, ns string) error {
-		maps := client.CoreV1().ConfigMaps(ns)
-		if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+		// Not config maps: controllers put one of theirs into every namespace.
+		secrets := client.CoreV1().Secrets(ns)
+		if _, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		list, err := maps.List(ctx, metav1.ListOptions{})
+		list, err := secrets.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		all, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
+		all, err := secrets.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
 		if err != nil {
 			return err
 		}
 		defer all.Stop()
-		labelled, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "on=yes"})
+		labelled, err := secrets.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "on=yes"})
 		if err != nil {
 			return err
 		}
 		defer labelled.Stop()
 		label := func(value string) error {
-			_, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"on":`+value+`}}}`), metav1.PatchOptions{})
+			_, err := secrets.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"on":`+value+`}}}`), metav1.PatchOptions{})
 			return err
 		}
 		for _, value := range []string{`"yes"`, `"no"`, `"yes"`} {
@@ -48,7 +49,7 @@ func watches(ctx context.Context, g *ground) error {
 				return err
 			}
 		}
-		if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		if err := secrets.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 		if err := expect(ctx, all, watch.Modified, watch.Modified, watch.Modified, watch.Deleted); err != nil {
@@ -57,13 +58,13 @@ func watches(ctx context.Context, g *ground) error {
 		if err := expect(ctx, labelled, watch.Added, watch.Deleted, watch.Added, watch.Deleted); err != nil {
 			return fmt.Errorf("by label: %w", err)
 		}
-		one, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=b,metadata.namespace=" + ns})
+		one, err := client.CoreV1().Secrets("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=b,metadata.namespace=" + ns})
 		if err != nil {
 			return err
 		}
 		defer one.Stop()
 		for _, name := range []string{"c", "b"} {
-			if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			if _, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 				return err
 			}
 		}
@@ -71,7 +72,7 @@ func watches(ctx context.Context, g *ground) error {
 			return fmt.Errorf("by name: %w", err)
 		}
 		seconds := int64(1)
-		short, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds, FieldSelector: "metadata.name=none"})
+		short, err := secrets.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds, FieldSelector: "metadata.name=none"})
 		if err != nil {
 			return err
 		}
