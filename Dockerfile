@@ -13,7 +13,7 @@ COPY . .
 # Programs for Alpine's target are linked statically, with musl.
 RUN cargo build --locked --profile dist --package hawser --bin hawser --no-default-features --features webhook
 RUN cargo install --locked --version 0.5.9 --root /tools cargo-cyclonedx \
-    && PATH=/tools/bin:$PATH cargo cyclonedx --manifest-path Cargo.toml --format json --no-default-features --features webhook --override-filename sbom.cdx
+    && PATH=/tools/bin:$PATH hack/sbom
 # The names by which KubeFed's manifests start it.
 RUN mkdir /hyperfed && for name in hyperfed controller-manager kubefedctl; do ln -s /usr/local/bin/hawser /hyperfed/$name; done
 
