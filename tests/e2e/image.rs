@@ -1,6 +1,6 @@
 //! The Dockerfile: what it builds, from which files, and how the image runs it.
 //!
-//! `hack/image` runs its build command and starts the binary; that takes too long for every run of the tests.
+//! `hack/image` runs its build command and starts the binary, without optimisation as a part of `hack/test`.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
