@@ -187,7 +187,10 @@ fn the_build_command_of_the_image_finds_its_sources_and_leaves_the_playground_ou
     // The SBOM is that of the same features.
     let sbom = std::fs::read_to_string(place.path().join("hack/sbom"))?;
     let selected = format!("default-features = false, features = [\"{}\"]", args[4]);
-    ensure!(args[3] == "--features" && sbom.contains(&selected), "{args:?}");
+    ensure!(
+        args[3] == "--features" && sbom.contains(&selected),
+        "{args:?}"
+    );
     let crates = crates_of(place.path(), &args)?;
     ensure!(
         crates.contains("hawser-sync") && crates.contains("ring"),

@@ -8,7 +8,8 @@
 //! Pure: the caller passes the time. The memory of writes is bounded, by age and by number.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash, Hasher as _, RandomState};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ const MOST: usize = 16_384;
 /// A write that changes more places than this counts as one that changes a single place.
 const MOST_PLACES: usize = 32;
 
-/// A write that concerns the object as a whole.
+/// The place of a write that concerns the object as a whole, and its values.
+const EXISTENCE: &str = "";
 const THERE: &str = "there";
 const GONE: &str = "gone";
 
@@ -51,24 +53,26 @@ pub struct Imposed {
     places: Vec<(String, u64)>,
 }
 
-/// Recent writes, over all passes.
+/// Recent writes, over all passes. Keys, uids and places are kept as hashes.
 #[derive(Debug, Default)]
 pub struct Contests {
-    recent: HashMap<Key, Written>,
+    recent: HashMap<u64, Written>,
     /// Writes that are older than `since`.
-    older: HashMap<Key, Written>,
+    older: HashMap<u64, Written>,
     since: Duration,
+    random: RandomState,
 }
 
+/// The writes to one object: its existence is the place without a name.
 #[derive(Debug, Default)]
 struct Written {
-    existence: Option<Place>,
-    uid: Option<Arc<str>>,
-    places: Vec<(u64, Place)>,
+    uid: Option<NonZeroU64>,
+    places: Vec<Place>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    name: u64,
     value: u64,
     repeated: u32,
     last: Duration,
@@ -92,12 +96,13 @@ impl Contests {
         now: Duration,
     ) -> Result<Imposed, Contest> {
         let imposed = imposed(request, live);
-        let Some(written) = imposed.key.as_ref().and_then(|key| self.written(key)) else {
+        let written = imposed.key.as_ref().and_then(|key| self.written(key));
+        let Some(written) = written.filter(|written| written.is_about(self.uid(&imposed))) else {
             return Ok(imposed);
         };
         let mut least: Option<(u32, &str, Duration)> = None;
         for (name, value) in &imposed.places {
-            let place = written.place(&imposed, name);
+            let place = written.place(name);
             let Some(repeated) = place.and_then(|place| place.again(*value, now)) else {
                 return Ok(imposed);
             };
@@ -120,52 +125,64 @@ impl Contests {
 
     /// Reports a write that was made.
     pub fn made(&mut self, imposed: Imposed, now: Duration) {
-        let Imposed { key, uid, places } = imposed;
+        let uid = self.uid(&imposed);
+        let Imposed { key, places, .. } = imposed;
         let (Some(key), false) = (key, places.is_empty()) else {
             return;
         };
         self.turn(now);
+        let key = self.random.hash_one(key);
         let known = self.older.remove(&key);
         let written = self.recent.entry(key).or_default();
         if let Some(known) = known {
             *written = known;
         }
-        let next = |place: Option<Place>, value| Place {
-            value,
-            repeated: place
-                .and_then(|place| place.again(value, now))
-                .map_or(0, |repeated| repeated.saturating_add(1)),
-            last: now,
-        };
+        let (existence, there) = (hash(EXISTENCE), hash(THERE));
         if uid != written.uid {
-            written.places.clear();
+            written.places.retain(|place| place.name == existence);
         }
         // What is written to is meant to be there.
         if uid.is_some() {
-            written.existence = written.existence.filter(|known| known.value == hash(THERE));
+            let meant = |place: &Place| place.name != existence || place.value == there;
+            written.places.retain(meant);
         }
         written.uid = uid;
+        if written.places.is_empty() {
+            written.places.reserve_exact(places.len());
+        }
         for (name, value) in places {
-            if written.uid.is_none() {
-                written.existence = Some(next(written.existence, value));
-                continue;
-            }
-            let name = hash(&name);
-            match written.places.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, place)) => *place = next(Some(*place), value),
-                None => written.places.push((name, next(None, value))),
+            let name = hash(&*name);
+            let place = Place {
+                name,
+                value,
+                repeated: 0,
+                last: now,
+            };
+            match written.places.iter_mut().find(|known| known.name == name) {
+                Some(known) => {
+                    let again = known.again(value, now);
+                    let repeated = again.map_or(0, |repeated| repeated.saturating_add(1));
+                    *known = Place { repeated, ..place };
+                }
+                None => written.places.push(place),
             }
         }
         if written.places.len() > MOST_PLACES * 2 {
-            written.places.sort_by_key(|(_, place)| place.last);
+            written.places.sort_by_key(|place| place.last);
             written
                 .places
                 .drain(..written.places.len() - MOST_PLACES * 2);
         }
     }
 
+    fn uid(&self, imposed: &Imposed) -> Option<NonZeroU64> {
+        let uid = imposed.uid.as_ref()?;
+        NonZeroU64::new(self.random.hash_one(uid))
+    }
+
     fn written(&self, key: &Key) -> Option<&Written> {
-        self.recent.get(key).or_else(|| self.older.get(key))
+        let key = self.random.hash_one(key);
+        self.recent.get(&key).or_else(|| self.older.get(&key))
     }
 
     /// Forgets writes that are old, or too many.
@@ -178,18 +195,14 @@ impl Contests {
 }
 
 impl Written {
-    fn place(&self, imposed: &Imposed, name: &str) -> Option<Place> {
-        if imposed.uid.is_none() {
-            return self.existence;
-        }
-        if self.uid != imposed.uid {
-            return None;
-        }
-        let name = hash(&name);
-        let mut places = self.places.iter();
-        places
-            .find(|(known, _)| *known == name)
-            .map(|(_, place)| *place)
+    /// Whether what is known concerns a write to this object, or to its existence.
+    fn is_about(&self, uid: Option<NonZeroU64>) -> bool {
+        uid.is_none() || self.uid == uid
+    }
+
+    fn place(&self, name: &str) -> Option<Place> {
+        let name = hash(name);
+        self.places.iter().find(|known| known.name == name).copied()
     }
 }
 
@@ -203,8 +216,8 @@ fn imposed(request: &Request, live: Option<&Object>) -> Imposed {
     let uid_of = |object: Option<&Object>| object.and_then(Object::uid).map(Arc::from);
     let (uid, places) = match request {
         Request::Read { .. } | Request::Find { .. } => (None, Vec::new()),
-        Request::Create { .. } => (None, vec![(String::new(), hash(THERE))]),
-        Request::Delete { .. } => (None, vec![(String::new(), hash(GONE))]),
+        Request::Create { .. } => (None, vec![(EXISTENCE.to_owned(), hash(THERE))]),
+        Request::Delete { .. } => (None, vec![(EXISTENCE.to_owned(), hash(GONE))]),
         Request::Patch { patch, .. } => {
             let uid = patch["metadata"]["uid"].as_str().map(Arc::from);
             (uid.or_else(|| uid_of(live)), places(patch.as_object()))

@@ -17,12 +17,14 @@ use kube_lang::object::{Gvk, Object};
 
 use super::SourceId;
 
+mod body;
 mod entry;
 mod idle;
 mod places;
 mod shares;
 mod size;
 
+use body::Packer;
 use entry::{Entry, Extent};
 use idle::Idle;
 use places::Places;
@@ -130,6 +132,7 @@ struct Tombstone {
 struct TableState {
     complete: bool,
     entries: HashMap<Key, Entry>,
+    packer: Packer,
     bytes: usize,
     fragments: usize,
     shares: Shares,
@@ -296,10 +299,11 @@ impl Table {
         }
     }
 
-    /// The number of bytes that are kept of an object.
+    /// The number of bytes of what is kept of an object, as JSON.
     pub(super) fn bytes(&self, key: &Key) -> usize {
         let state = self.state.read();
-        state.entries.get(key).map_or(0, |entry| entry.body.len())
+        let entry = state.entries.get(key);
+        entry.map_or(0, |entry| entry.body.text_len())
     }
 
     pub(super) fn find(&self, cluster: &str, labels: &Labels) -> Found {
@@ -363,7 +367,8 @@ impl Table {
         let marks: Vec<_> = marks.iter().map(Finder::new).collect();
         places.index_labels(new);
         for (key, entry) in entries {
-            if marks.iter().any(|mark| mark.find(&entry.body).is_some())
+            let text = entry.body.text();
+            if marks.iter().any(|mark| mark.find(&text).is_some())
                 && let Some(object) = entry.object()
             {
                 entry.labelled = places.relabel(key, &entry.labelled, &object);
@@ -404,8 +409,10 @@ impl Table {
             .iter()
             .map(|(key, value)| format!("{}:{}", json!(key), json!(value)));
         let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
-        let may_have =
-            move |(_, entry): &(Key, &Entry)| marks.iter().all(|m| m.find(&entry.body).is_some());
+        let may_have = move |(_, entry): &(Key, &Entry)| {
+            let text = entry.body.text();
+            marks.iter().all(|mark| mark.find(&text).is_some())
+        };
         let all = state
             .places
             .of_cluster(self.scope(cluster))
@@ -696,7 +703,7 @@ impl TableState {
             charge: kept.charge,
             indexed,
             labelled,
-            body: kept.body,
+            body: self.packer.pack(kept.text),
         };
         self.count(key, &entry);
         if let Some(before) = self.entries.insert(key.clone(), entry) {
@@ -713,7 +720,7 @@ impl TableState {
         if entry.extent != Extent::Whole || entry.asked.load(Ordering::Relaxed) {
             return;
         }
-        self.idle.push(key, entry.body.len());
+        self.idle.push(key, entry.body.text_len());
         while self.idle.bytes > most
             && let Some(oldest) = self.idle.pop()
         {

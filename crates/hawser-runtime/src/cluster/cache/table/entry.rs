@@ -8,6 +8,7 @@ use serde_json::Value;
 use hawser_sync::Fingerprint;
 use kube_lang::object::Object;
 
+use super::body::Body;
 use super::places::Labelled;
 
 pub(super) struct Entry {
@@ -19,7 +20,7 @@ pub(super) struct Entry {
     pub(super) indexed: Option<u64>,
     /// The positions by the labels that were looked for.
     pub(super) labelled: Box<[Labelled]>,
-    pub(super) body: Box<[u8]>,
+    pub(super) body: Body,
     pub(super) extent: Extent,
     /// The bytes that are counted for its cluster.
     pub(super) charge: usize,
@@ -65,15 +66,15 @@ impl Entry {
             return;
         };
         if let Ok(body) = serde_json::to_vec(object.left_out().as_value()) {
-            self.body = body.into();
-            self.charge = self.body.len();
+            self.charge = body.len();
+            self.body = Body::plain(body);
             self.extent = Extent::Cut;
         }
     }
 
     /// The kept part of the object.
     pub(super) fn object(&self) -> Option<Arc<Object>> {
-        let value: Value = serde_json::from_slice(&self.body).ok()?;
+        let value: Value = serde_json::from_slice(&self.body.text()).ok()?;
         let object = match self.extent {
             Extent::Whole | Extent::Cut => Object::new(value).ok()?,
             Extent::Fragment => Object::fragment(value).ok()?,

@@ -31,7 +31,7 @@ struct Share {
 /// What is to be kept of an object.
 pub(super) struct Kept {
     pub(super) fingerprint: Fingerprint,
-    pub(super) body: Box<[u8]>,
+    pub(super) text: Vec<u8>,
     pub(super) extent: Extent,
     pub(super) charge: usize,
 }
@@ -46,8 +46,8 @@ impl Shares {
 
     /// Decides what is kept of an object; `before` is what is counted for it so far.
     pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> Kept {
-        let (fingerprint, body) = Fingerprint::with_text(object);
-        let bytes = body.len();
+        let (fingerprint, text) = Fingerprint::with_text(object);
+        let bytes = text.len();
         if self.fits(key, before, bytes) {
             let extent = if object.is_fragment() {
                 Extent::Fragment
@@ -56,23 +56,23 @@ impl Shares {
             };
             return Kept {
                 fingerprint,
-                body: body.into(),
+                text,
                 extent,
                 charge: bytes,
             };
         }
-        let (fingerprint, mut body) = Fingerprint::with_text(&object.left_out());
+        let (fingerprint, mut text) = Fingerprint::with_text(&object.left_out());
         let mut extent = Extent::LeftOut { bytes };
-        if body.len() > IDENTITY {
+        if text.len() > IDENTITY {
             let name = Object::empty(&key.kind, key.namespace.as_deref(), &key.name);
-            body = Fingerprint::with_text(&name).1;
+            text = Fingerprint::with_text(&name).1;
             extent = Extent::Hidden;
         }
         Kept {
             fingerprint,
             // Its copy may still be as large as it was when it was kept.
-            charge: before.max(body.len()),
-            body: body.into(),
+            charge: before.max(text.len()),
+            text,
             extent,
         }
     }

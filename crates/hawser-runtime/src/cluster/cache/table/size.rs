@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub entries: usize,
-    /// Bytes of the bodies.
+    /// Bytes of the bodies, compressed.
     pub bytes: usize,
     /// Objects that cannot be read whole.
     pub fragments: usize,
