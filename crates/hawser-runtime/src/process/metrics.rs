@@ -116,7 +116,7 @@ metrics! {
     cache_entries: Gauge = "hawser_cache_entries" ["side", "kind"]
         "Number of objects in a cache.";
     cache_bytes: Gauge = "hawser_cache_bytes" ["side", "kind"]
-        "Size of the objects in a cache in bytes.";
+        "Size of the objects in a cache in bytes, compressed.";
     unreadable: Gauge = "hawser_unreadable_objects" ["side", "kind"]
         "Number of objects that are nested too deeply to be read.";
     left_out: Gauge = "hawser_cache_left_out_objects" ["side", "kind"]
