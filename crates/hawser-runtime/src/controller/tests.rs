@@ -66,11 +66,11 @@ impl Dialect for Twins {
 
     const REFUSED: Option<Duration> = None;
 
-    fn begin(self: &Arc<Self>, work: &Work<Name>, _: Option<Arc<Settled>>) -> Option<Twin> {
+    fn begin(self: &Arc<Self>, name: &Name) -> Option<Twin> {
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as a mistake");
         Some(Twin {
             twins: Arc::clone(self),
-            name: work.key.clone(),
+            name: name.clone(),
         })
     }
 
