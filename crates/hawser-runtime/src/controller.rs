@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::cluster::cache::{Cache, Change};
-use crate::cluster::queue::{self, Urgency, Work};
+use crate::cluster::queue::{self, QueueKey, Urgency, Work};
 use crate::cluster::troubles::{self, DueTrouble, Troubles};
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
@@ -58,13 +58,13 @@ use client::PassClient;
 pub use client::Withheld;
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
-pub use subjects::{SubjectKey, Subjects};
+pub use subjects::Subjects;
 pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
 pub use workers::{Reconciler, work};
 
 /// The part of a dialect that all of its passes share.
 pub trait Dialect: Send + Sync + 'static {
-    type Id: SubjectKey;
+    type Id: QueueKey;
     type Pass: PassDialect;
 
     /// The time for which a refused subject is left alone if nothing happens to it. `None`: it is retried like a failed

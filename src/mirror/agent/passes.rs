@@ -12,9 +12,9 @@ use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Id, side, subject_of};
 use crate::mirror::status::Pair;
 use hawser_runtime::cluster::brake::Stock;
-use hawser_runtime::cluster::queue;
+use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
-use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, SubjectKey as _, Withheld};
+use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Step, Store as _,

@@ -210,8 +210,8 @@ impl PassDialect for ObjectPass {
             Some(_) | None => Presence::There,
         };
         if publication.note_related(id, report, presence, cache) {
-            let subjects = &self.passes.dispatch.subjects;
-            subjects.add(id.clone(), ended.urgency);
+            let queue = &self.passes.dispatch.subjects.queue;
+            queue.add(id.clone(), ended.urgency);
         }
         count(&self.passes.metrics, ended);
         self.passes.announcer.announce(self.anchor.clone(), report);
