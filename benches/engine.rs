@@ -172,7 +172,6 @@ fn stage(fields: usize, changed: bool) -> (Subject, World) {
         memory: Some(MemoryPlace {
             key: memory,
             codec: Arc::new(Text),
-            rested: None,
         }),
         intent: Intent::Sync,
         links: vec![Link {

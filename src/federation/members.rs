@@ -450,7 +450,7 @@ impl EventHandler for MemberController {
     fn changed(&self, _: &Arc<Table>, change: Change) {
         let name = Arc::clone(&change.key.name);
         // Each is its own tenant: one that does not answer delays nobody.
-        self.queue.add(Arc::clone(&name), &name, Urgency::Live);
+        self.queue.add(name, Urgency::Live);
     }
 
     fn completed(&self, table: &Arc<Table>) {

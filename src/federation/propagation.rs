@@ -18,7 +18,7 @@ use hawser_federation::types::type_config::ApiResource;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Selection};
-use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, Urgency, Work};
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::telemetry::CacheGauges;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSpec, work};
@@ -48,6 +48,13 @@ pub struct FederatedId {
     pub type_name: Arc<str>,
     pub namespace: Option<Arc<str>>,
     pub name: Arc<str>,
+}
+
+/// The objects of a type are a tenant.
+impl QueueKey for FederatedId {
+    fn tenant(&self) -> &Arc<str> {
+        &self.type_name
+    }
 }
 
 /// What a type is propagated by; another one is another [`FederatedType`].
@@ -205,11 +212,10 @@ impl FederationEvents {
     }
 
     fn add(&self, id: FederatedId, urgency: Urgency, after: Duration) {
-        let tenant = Arc::clone(&id.type_name);
         if after.is_zero() {
-            self.queue.add(id, &tenant, urgency);
+            self.queue.add(id, urgency);
         } else {
-            self.queue.add_after(id, &tenant, urgency, after);
+            self.queue.add_after(id, urgency, after);
         }
     }
 

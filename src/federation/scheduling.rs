@@ -26,7 +26,7 @@ use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
-use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
+use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
@@ -44,10 +44,22 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How often a workload with a `ReplicaSchedulingPreference` is checked that changes in members, at most.
 const PREFERENCE_PERIOD: Duration = Duration::from_secs(10);
 
+/// A workload to be checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedId(FederatedId);
+
+/// The workloads of a namespace are a tenant.
+impl QueueKey for CheckedId {
+    fn tenant(&self) -> &Arc<str> {
+        let Self(id) = self;
+        id.namespace.as_ref().unwrap_or(&id.type_name)
+    }
+}
+
 /// The workloads to be checked. Clones are handles to one queue.
 #[derive(Clone)]
 pub struct Checks {
-    queue: Queue<FederatedId>,
+    queue: Queue<CheckedId>,
     settings: CheckSettings,
     pub period: Duration,
 }
@@ -63,9 +75,8 @@ impl Checks {
 
     pub fn add(&self, id: &FederatedId, after: Duration) {
         if TARGETS.iter().any(|(_, name)| *name == &*id.type_name) {
-            let tenant = id.namespace.clone().unwrap_or_default();
-            self.queue
-                .add_after(id.clone(), &tenant, Urgency::Live, after);
+            let id = CheckedId(id.clone());
+            self.queue.add_after(id, Urgency::Live, after);
         }
     }
 
@@ -584,10 +595,10 @@ fn now() -> i64 {
 }
 
 impl Reconciler for Scheduler {
-    type Key = FederatedId;
+    type Key = CheckedId;
 
-    async fn reconcile(self: &Arc<Self>, work: &Work<FederatedId>) -> Outcome {
-        self.check(&work.key).await
+    async fn reconcile(self: &Arc<Self>, work: &Work<CheckedId>) -> Outcome {
+        self.check(&work.key.0).await
     }
 
     fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {

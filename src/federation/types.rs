@@ -227,7 +227,7 @@ impl Reconciler for TypeController {
 
 impl EventHandler for TypeController {
     fn changed(&self, table: &Arc<Table>, change: Change) {
-        let add = |name: Arc<str>| self.queue.add(Arc::clone(&name), &name, Urgency::Live);
+        let add = |name: Arc<str>| self.queue.add(name, Urgency::Live);
         let is_of_namespaces = &*change.key.name == NAMESPACES;
         add(change.key.name);
         if is_of_namespaces {

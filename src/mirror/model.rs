@@ -147,7 +147,7 @@ impl Model {
             id: id(name),
             seen: self.pairs.lock().get(&id(name)).cloned(),
         };
-        let report = futures::executor::block_on(run(&front, self, self));
+        let report = futures::executor::block_on(run(&front, None, self, self));
         let of = |plane| self.cached.lock().get(&self.key(plane, name)).cloned();
         let (source, copy) = (self.definition.owner, self.definition.owner.other());
         if let (Some(source), Some(copy)) = (of(source), of(copy))

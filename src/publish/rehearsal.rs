@@ -118,7 +118,7 @@ impl Rehearsal {
     /// One pass of a dialect, and the requests that it sent.
     pub fn pass_of(&self, front: &impl Dialect) -> (Report, Vec<Request>) {
         self.0.lock().sent.clear();
-        let report = futures::executor::block_on(run(front, self, self));
+        let report = futures::executor::block_on(run(front, None, self, self));
         (report, std::mem::take(&mut self.0.lock().sent))
     }
 }

@@ -256,7 +256,6 @@ pub fn subject_of(rules: ObjectRules) -> Subject {
         memory: Some(MemoryPlace {
             key: memory,
             codec: Arc::new(codec),
-            rested: None,
         }),
         intent: Intent::Sync,
         links: vec![Link {

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::cluster::cache::{Cache, Change};
-use crate::cluster::queue::{self, Urgency, Work};
+use crate::cluster::queue::{self, QueueKey, Urgency, Work};
 use crate::cluster::troubles::{self, DueTrouble, Troubles};
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
@@ -58,26 +58,21 @@ use client::PassClient;
 pub use client::Withheld;
 use evaluation::Evaluation;
 pub use index::{CopyIndex, ReverseIndex};
-pub use subjects::{SubjectKey, Subjects};
+pub use subjects::Subjects;
 pub use watches::{SharedWatch, WatchRegistry, WatchSpec};
 pub use workers::{Reconciler, work};
 
 /// The part of a dialect that all of its passes share.
 pub trait Dialect: Send + Sync + 'static {
-    type Id: SubjectKey;
+    type Id: QueueKey;
     type Pass: PassDialect;
 
     /// The time for which a refused subject is left alone if nothing happens to it. `None`: it is retried like a failed
     /// one.
     const REFUSED: Option<Duration>;
 
-    /// Begins a pass over a subject; `None` if there is nothing to do now. `settled` has the answers of the last pass
-    /// if the subject is at rest.
-    fn begin(
-        self: &Arc<Self>,
-        work: &Work<Self::Id>,
-        rested: Option<Arc<Settled>>,
-    ) -> Option<Self::Pass>;
+    /// Begins a pass over a subject; `None` if there is nothing to do now.
+    fn begin(self: &Arc<Self>, id: &Self::Id) -> Option<Self::Pass>;
 
     /// A pass learned something from an answer: queue the other subjects that depend on it. No event with news follows.
     fn learned(&self, _by: &Self::Id, _change: &Change) {}
@@ -205,12 +200,12 @@ impl<D: Dialect> Reconciler for Controller<D> {
 
     async fn reconcile(self: &Arc<Self>, work: &Work<D::Id>) -> queue::Outcome {
         let (id, cache) = (&work.key, &*self.client.cache);
-        let rested = self.subjects.rested(id);
-        let Some(pass) = self.dialect.begin(work, rested.clone()) else {
+        let Some(pass) = self.dialect.begin(id) else {
             return queue::Outcome::Settled;
         };
         let rules = pass.rules();
-        if rested.is_some_and(|rested| rested.holds(rules, cache)) {
+        let rested = self.subjects.rested(id);
+        if rested.as_ref().is_some_and(|it| it.holds(rules, cache)) {
             pass.rested();
             return queue::Outcome::Settled;
         }
@@ -222,7 +217,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
             id,
             passed: Mutex::default(),
         };
-        let mut report = run(&pass, cache, &client).await;
+        let mut report = run(&pass, rested.as_deref(), cache, &client).await;
         let took = started.elapsed();
         let passed = client.passed.into_inner();
         clean_report(cache, &mut report);

@@ -11,6 +11,7 @@ use super::pass::{reason_of, stored_otherwise};
 use super::reason::{Class, Code, Reason};
 use super::report::{Outcome, Report};
 use super::request::{Answer, Effect, Request, Step};
+use super::settled::Settled;
 use super::subject::Subject;
 use super::view::{Note, Question, View};
 
@@ -40,9 +41,14 @@ pub trait Dialect: Sync {
 /// interference (finalizer, look, state, create, look, state, marks, content, state, status, report) takes eleven.
 const ROUNDS: usize = 24;
 
-/// Runs one pass.
-pub async fn run(front: &impl Dialect, store: &dyn Store, cluster: &impl Cluster) -> Report {
-    let mut view = PassView::new(store);
+/// Runs one pass. `rested` is the last one over the subject, if it came to rest in this process.
+pub async fn run(
+    front: &impl Dialect,
+    rested: Option<&Settled>,
+    store: &dyn Store,
+    cluster: &impl Cluster,
+) -> Report {
+    let mut view = PassView::after(rested, store);
     let mut happened = Vec::new();
     let mut requests = 0;
     let mut last = Decision::default();

@@ -87,24 +87,17 @@ impl Place {
 }
 
 impl Contests {
-    /// Decides whether a write may be sent, given the object as it is known now. A write that succeeds has to be
-    /// reported by [`made`](Self::made).
-    pub fn judge(
-        &mut self,
-        request: &Request,
-        live: Option<&Object>,
-        now: Duration,
-    ) -> Result<Imposed, Contest> {
-        let imposed = imposed(request, live);
+    /// Decides whether a write may be sent. One that succeeds has to be reported by [`made`](Self::made).
+    pub fn judge(&self, imposed: &Imposed, now: Duration) -> Result<(), Contest> {
         let written = imposed.key.as_ref().and_then(|key| self.written(key));
-        let Some(written) = written.filter(|written| written.is_about(self.uid(&imposed))) else {
-            return Ok(imposed);
+        let Some(written) = written.filter(|written| written.is_about(self.uid(imposed))) else {
+            return Ok(());
         };
         let mut least: Option<(u32, &str, Duration)> = None;
         for (name, value) in &imposed.places {
             let place = written.place(name);
             let Some(repeated) = place.and_then(|place| place.again(*value, now)) else {
-                return Ok(imposed);
+                return Ok(());
             };
             let last = place.map_or(now, |place| place.last);
             if least.is_none_or(|(so_far, ..)| repeated < so_far) {
@@ -120,7 +113,7 @@ impl Contests {
                 return Err(Contest { place, wait });
             }
         }
-        Ok(imposed)
+        Ok(())
     }
 
     /// Reports a write that was made.
@@ -212,32 +205,36 @@ fn pause(repeated: u32) -> Duration {
     PAUSES.0.saturating_mul(1 << doublings).min(PAUSES.1)
 }
 
-fn imposed(request: &Request, live: Option<&Object>) -> Imposed {
-    let uid_of = |object: Option<&Object>| object.and_then(Object::uid).map(Arc::from);
-    let (uid, places) = match request {
-        Request::Read { .. } | Request::Find { .. } => (None, Vec::new()),
-        Request::Create { .. } => (None, vec![(EXISTENCE.to_owned(), hash(THERE))]),
-        Request::Delete { .. } => (None, vec![(EXISTENCE.to_owned(), hash(GONE))]),
-        Request::Patch { patch, .. } => {
-            let uid = patch["metadata"]["uid"].as_str().map(Arc::from);
-            (uid.or_else(|| uid_of(live)), places(patch.as_object()))
-        }
-        Request::Replace { object, .. } => {
-            let change = live.map(|live| changed(live, object, |_| true));
-            (uid_of(Some(object)), places(change.as_ref()))
-        }
-        Request::ReplaceStatus { object, .. } => {
-            let change = live.map(|live| changed(live, object, |field| field == "status"));
-            (uid_of(Some(object)), places(change.as_ref()))
-        }
-    };
-    // Of what has no uid it is not known whether it is the same object.
-    let about_existence = matches!(request, Request::Create { .. } | Request::Delete { .. });
-    let key = request
-        .key()
-        .filter(|_| uid.is_some() || about_existence)
-        .cloned();
-    Imposed { key, uid, places }
+impl Imposed {
+    /// The places that a write sets. `live` reads the object as it is known now, if it takes that to tell them.
+    pub fn of(request: &Request, live: impl FnOnce() -> Option<Arc<Object>>) -> Self {
+        let uid_of = |object: &Object| object.uid().map(Arc::from);
+        let (uid, places) = match request {
+            Request::Read { .. } | Request::Find { .. } => (None, Vec::new()),
+            Request::Create { .. } => (None, vec![(EXISTENCE.to_owned(), hash(THERE))]),
+            Request::Delete { .. } => (None, vec![(EXISTENCE.to_owned(), hash(GONE))]),
+            Request::Patch { patch, .. } => {
+                let uid = patch["metadata"]["uid"].as_str().map(Arc::from);
+                let uid = uid.or_else(|| live()?.uid().map(Arc::from));
+                (uid, places(patch.as_object()))
+            }
+            Request::Replace { object, .. } => {
+                let change = live().map(|live| changed(&live, object, |_| true));
+                (uid_of(object), places(change.as_ref()))
+            }
+            Request::ReplaceStatus { object, .. } => {
+                let change = live().map(|live| changed(&live, object, |field| field == "status"));
+                (uid_of(object), places(change.as_ref()))
+            }
+        };
+        // Of what has no uid it is not known whether it is the same object.
+        let about_existence = matches!(request, Request::Create { .. } | Request::Delete { .. });
+        let key = request
+            .key()
+            .filter(|_| uid.is_some() || about_existence)
+            .cloned();
+        Self { key, uid, places }
+    }
 }
 
 fn changed(live: &Object, object: &Object, keep: impl Fn(&str) -> bool) -> Map<String, Value> {

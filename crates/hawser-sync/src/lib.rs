@@ -35,7 +35,7 @@ mod subject;
 mod view;
 
 pub use act::{Cluster, Dialect, run};
-pub use contest::{Contest, Contests};
+pub use contest::{Contest, Contests, Imposed};
 pub use decide::{Decision, decide};
 pub use facts::Facts;
 pub use fingerprint::{Fingerprint, ValueHash};

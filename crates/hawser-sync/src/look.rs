@@ -10,6 +10,7 @@ use super::facts::Facts;
 use super::fingerprint::Fingerprint;
 use super::key::{Key, Labels, Scope};
 use super::request::{Answer, Failure, Request, Ticket};
+use super::settled::Settled;
 use super::view::{Found, Freshness, Note, Question, Seen, View};
 
 /// The caches that a pass reads.
@@ -48,6 +49,8 @@ pub struct PassView<'a> {
     caches: RefCell<Answers>,
     facts: Facts,
     asked: RefCell<(Vec<Question>, HashSet<Question>)>,
+    /// The last pass of this process over the subject, if it came to rest.
+    rested: Option<&'a Settled>,
 }
 
 #[derive(Default)]
@@ -73,6 +76,14 @@ impl<'a> PassView<'a> {
             caches: RefCell::default(),
             facts: Facts::default(),
             asked: RefCell::default(),
+            rested: None,
+        }
+    }
+
+    pub(super) fn after(rested: Option<&'a Settled>, store: &'a dyn Store) -> Self {
+        Self {
+            rested,
+            ..Self::new(store)
         }
     }
 
@@ -277,6 +288,10 @@ impl View for PassView<'_> {
     fn created(&self, key: &Key, object: &Object) -> bool {
         let created = self.created.get(key);
         created.is_some_and(|uid| object.uid() == Some(&**uid))
+    }
+
+    fn rested(&self, key: &Key) -> Option<Fingerprint> {
+        self.rested?.answer(&Question::Object(key.clone()))
     }
 
     fn facts(&self) -> &Facts {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use kube_lang::object::Object;
 use kube_lang::object::pointer::escape;
 
-use super::fingerprint::{Fingerprint, ValueHash, value_hash};
+use super::fingerprint::{ValueHash, value_hash};
 use super::key::{Key, LinkId};
 use super::link::Link;
 use super::pending::PendingChange;
@@ -24,9 +24,6 @@ use super::rules::Made;
 pub struct MemoryPlace {
     pub key: Key,
     pub codec: Arc<dyn Codec>,
-    /// The fingerprint of the memory at the end of a pass of this process that came to rest: everything that it
-    /// announces was done.
-    pub rested: Option<Fingerprint>,
 }
 
 /// The format of a subject's memory. One stored object holds the entries of all links.

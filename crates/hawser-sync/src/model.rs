@@ -16,7 +16,7 @@ use super::memory::{Codec, CopyRecord, Entry, LostCopy, Memory, MemoryPlace, Sna
 use super::reason::{Class, Code, Reason};
 use super::request::{Answer, Effect, Failure, Request, Step};
 use super::rules::{Made, Marks, Owner, Rules};
-use super::settled::FingerprintSource;
+use super::settled::{FingerprintSource, Settled};
 use super::subject::{Intent, Subject};
 use super::view::{Found, Question, Seen, View};
 use super::{Cluster, Dialect, Outcome, PendingChange, Report, Store, run};
@@ -659,7 +659,7 @@ pub(super) struct Front {
     /// Whether what is not there may only be hidden from us.
     pub(super) hides: bool,
     pub(super) limit: usize,
-    pub(super) rested: Option<Fingerprint>,
+    pub(super) rested: Option<Settled>,
 }
 
 impl Front {
@@ -796,7 +796,6 @@ impl Dialect for Front {
             memory: Some(MemoryPlace {
                 key: self.memory(),
                 codec: Arc::new(Plaintext { limit: self.limit }),
-                rested: self.rested,
             }),
             intent: self.intent,
             links,
@@ -1080,7 +1079,7 @@ impl Stage {
 
     /// One pass of one front end with caches as they are.
     pub(super) fn pass(&self, front: &Front) -> Report {
-        futures::executor::block_on(run(front, &self.cache, self))
+        futures::executor::block_on(run(front, front.rested.as_ref(), &self.cache, self))
     }
 
     /// Everything is heard, every subject passed, until nobody sends anything any more.

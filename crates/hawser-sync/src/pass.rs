@@ -173,7 +173,7 @@ impl<'a> Pass<'a> {
     /// with it.
     pub(super) fn rested(&self) -> bool {
         let place = self.subject.memory.as_ref();
-        let rested = place.and_then(|place| place.rested);
+        let rested = place.and_then(|place| self.view.rested(&place.key));
         rested.is_some() && rested == self.stored.as_deref().map(Fingerprint::of)
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube_lang::object::Object;
 
 use super::facts::Facts;
+use super::fingerprint::Fingerprint;
 use super::key::{Key, Labels, Scope};
 use super::request::{Failure, Request};
 
@@ -70,6 +71,8 @@ pub trait View {
     fn wrote(&self, key: &Key) -> bool;
     /// Whether this object is the one that this pass created, whatever a webhook made of it.
     fn created(&self, key: &Key, object: &Object) -> bool;
+    /// The fingerprint that this object had when the last pass of this process over the subject came to rest.
+    fn rested(&self, key: &Key) -> Option<Fingerprint>;
     /// The facts that were derived from the answers in this pass.
     fn facts(&self) -> &Facts;
 }

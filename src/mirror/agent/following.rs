@@ -282,7 +282,7 @@ impl EventHandler for CrdController {
     fn changed(&self, _: &Arc<Table>, change: Change) {
         let name = Arc::clone(&change.key.name);
         // Each is its own tenant: one that cannot be read delays nobody.
-        self.queue.add(Arc::clone(&name), &name, Urgency::Live);
+        self.queue.add(name, Urgency::Live);
     }
 }
 

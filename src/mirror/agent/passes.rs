@@ -12,13 +12,13 @@ use crate::mirror::definition::{Plane, Status};
 use crate::mirror::rules::{Id, side, subject_of};
 use crate::mirror::status::Pair;
 use hawser_runtime::cluster::brake::Stock;
-use hawser_runtime::cluster::queue::{self, Work};
+use hawser_runtime::cluster::queue::{self, QueueKey as _};
 use hawser_runtime::cluster::troubles::DueTrouble;
-use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, SubjectKey as _, Withheld};
+use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Settled, Step,
-    Store as _, Subject, View,
+    Answer, Code, Dialect, Effect, Failure, Key, Outcome, Reason, Request, Seen, Step, Store as _,
+    Subject, View,
 };
 use kube_lang::object::Gvk;
 
@@ -67,8 +67,7 @@ impl controller::Dialect for Syncer {
     /// A refusal may be temporary: a server that has just started does not know all rights yet.
     const REFUSED: Option<Duration> = None;
 
-    fn begin(self: &Arc<Self>, work: &Work<Id>, _: Option<Arc<Settled>>) -> Option<MirrorPass> {
-        let id = &work.key;
+    fn begin(self: &Arc<Self>, id: &Id) -> Option<MirrorPass> {
         let mut state = self.state.lock();
         // What is not known whole comes with its lists.
         if !state.open {

@@ -20,13 +20,12 @@ use crate::mirror::status::Pair;
 use hawser_runtime::cluster::brake::{BrakeOptions, Cause};
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
-use hawser_runtime::cluster::queue::{Queue, Urgency};
+use hawser_runtime::cluster::queue::{Queue, QueueKey, Urgency};
 use hawser_runtime::cluster::troubles::Troubles;
 use hawser_runtime::cluster::wire::{Endpoint, GuardedClient, Router};
 use hawser_runtime::controller::brakes::BrakeChange;
 use hawser_runtime::controller::{
-    BrakeRegistry, Controller, SharedWatch, SubjectKey, Subjects, WatchRegistry, WatchSpec,
-    lifecycle,
+    BrakeRegistry, Controller, SharedWatch, Subjects, WatchRegistry, WatchSpec, lifecycle,
 };
 use hawser_sync::{Key, Scope, Seen, Side, Store as _};
 
@@ -50,7 +49,7 @@ pub struct SyncerConfig {
 /// The tenant of all names of one definition, which take no turns.
 static ONLY_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
-impl SubjectKey for Id {
+impl QueueKey for Id {
     fn tenant(&self) -> &Arc<str> {
         &ONLY_TENANT
     }
@@ -270,7 +269,7 @@ impl Syncer {
         let keys = tables.iter().flat_map(|(_, table)| table.keys());
         let names: BTreeSet<Id> = keys.map(|key| Id::of(&key)).collect();
         for id in names {
-            self.subjects.add(id, urgency);
+            self.subjects.queue.add(id, urgency);
         }
     }
 
@@ -279,13 +278,15 @@ impl Syncer {
         let state = self.state.lock();
         let stuck = state.tasks.iter().filter(|(_, task)| task.is_stuck);
         for (id, _) in stuck {
-            self.subjects.add(id.clone(), Urgency::Live);
+            self.subjects.queue.add(id.clone(), Urgency::Live);
         }
     }
 
     /// Queues a name for the time at which its copy may be deleted.
     pub fn await_deletion(&self, id: &Id, wait: Duration) {
-        self.subjects.add_after(id.clone(), Urgency::Live, wait);
+        self.subjects
+            .queue
+            .add_after(id.clone(), Urgency::Live, wait);
     }
 
     /// Distinguishes successive syncers of one definition.
@@ -454,7 +455,7 @@ impl Syncer {
             Version = change.object.resource_version(),
             "Got Event"
         );
-        self.subjects.add(id, urgency);
+        self.subjects.queue.add(id, urgency);
     }
 }
 

@@ -16,7 +16,7 @@ use hawser_placement::types::placement::Placement;
 use hawser_placement::types::policy::{ResourceSelectorTerm, SelectionScope};
 use hawser_runtime::cluster::cache::{Change, Table, What};
 use hawser_runtime::cluster::feed::EventHandler;
-use hawser_runtime::cluster::queue::{Queue, Urgency};
+use hawser_runtime::cluster::queue::{Queue, QueueKey, Urgency};
 use hawser_sync::Key;
 use kube_lang::object::Object;
 
@@ -36,6 +36,15 @@ pub enum HubKey {
     Member(Arc<str>),
     /// An override; without a namespace it is one of the cluster scope.
     Override(PlacementId),
+}
+
+impl QueueKey for HubKey {
+    fn tenant(&self) -> &Arc<str> {
+        match self {
+            Self::Placement(id) | Self::Override(id) => &id.name,
+            Self::Member(name) => name,
+        }
+    }
 }
 
 /// What placements are scheduled by, of a member, as a hash; and its last heartbeat.
@@ -75,12 +84,7 @@ impl HubEvents {
     }
 
     pub fn add(&self, key: HubKey, urgency: Urgency) {
-        let tenant = match &key {
-            HubKey::Placement(id) | HubKey::Override(id) => &id.name,
-            HubKey::Member(name) => name,
-        };
-        let tenant = Arc::clone(tenant);
-        self.queue.add(key, &tenant, urgency);
+        self.queue.add(key, urgency);
     }
 
     /// All placements.

@@ -53,7 +53,7 @@ pub struct WorkEvents {
 
 impl WorkEvents {
     fn add(&self, work: &Arc<str>, urgency: Urgency) {
-        self.queue.add(Arc::clone(work), work, urgency);
+        self.queue.add(Arc::clone(work), urgency);
     }
 }
 

@@ -204,7 +204,7 @@ impl Dispatch {
         }
         // Objects of workspaces that do not take part come to their turn when these do.
         if self.cache.source(&self.sides.kcp, &id.cluster).is_some() {
-            self.subjects.add(id, urgency);
+            self.subjects.queue.add(id, urgency);
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::publish::rules::{PRIMARY, SECRET};
 use hawser_runtime::cluster::connection::{AskError, Call};
 use hawser_runtime::cluster::events;
 use hawser_runtime::cluster::wire::dry_run;
-use hawser_runtime::controller::{PassDialect as _, Withheld};
+use hawser_runtime::controller::{Dialect as _, PassDialect as _, Withheld};
 use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
@@ -368,7 +368,7 @@ impl Explainer {
 
     /// `None` if the object is not of a bound workspace.
     async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
-        let pass = self.passes.pass(id, None)?;
+        let pass = self.passes.begin(id)?;
         pass.prepare().await;
         let trial = Trial {
             explainer: self,
@@ -376,7 +376,7 @@ impl Explainer {
             overlay: Rehearsal::default(),
             state: Mutex::default(),
         };
-        let report = run(&pass, &*self.agent.cache, &trial).await;
+        let report = run(&pass, None, &*self.agent.cache, &trial).await;
         let mut links: Vec<_> = report
             .outcomes
             .into_iter()

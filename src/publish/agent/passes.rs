@@ -19,7 +19,7 @@ use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::{Cache, Change};
-use hawser_runtime::cluster::queue::{self, Work};
+use hawser_runtime::cluster::queue;
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::telemetry::count;
 use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
@@ -29,7 +29,7 @@ use hawser_sync::link::Fate;
 use hawser_sync::reason::Class;
 use hawser_sync::{
     Answer, Code, Dialect, Failure, Fingerprint, FingerprintSource as _, Key, Outcome, Request,
-    Scope, Seen, Settled, Step, Subject, View,
+    Scope, Seen, Step, Subject, View,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -52,13 +52,14 @@ pub struct Passes {
     pub owners: watch::Sender<()>,
 }
 
-impl Passes {
-    /// A pass over an object; `None` if not everything is known that it needs, or the object does not take part.
-    pub(super) fn pass(
-        self: &Arc<Self>,
-        id: &SubjectId,
-        rested: Option<Arc<Settled>>,
-    ) -> Option<ObjectPass> {
+impl controller::Dialect for Passes {
+    type Id = SubjectId;
+    type Pass = ObjectPass;
+
+    const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
+
+    /// `None` if not everything is known that the pass needs, or the object does not take part.
+    fn begin(self: &Arc<Self>, id: &SubjectId) -> Option<ObjectPass> {
         let publication = self.dispatch.publication(&id.publication)?;
         // What is not known whole comes with its list, or when its workspace takes part.
         let source = self.cache.source(&self.sides.kcp, &id.cluster)?;
@@ -66,26 +67,10 @@ impl Passes {
             passes: Arc::clone(self),
             anchor: publication.anchor(id),
             id: id.clone(),
-            rested,
             retraction: Mutex::default(),
             binding_state: OnceCell::new(),
             publication,
         })
-    }
-}
-
-impl controller::Dialect for Passes {
-    type Id = SubjectId;
-    type Pass = ObjectPass;
-
-    const REFUSED: Option<Duration> = Some(Duration::from_mins(1));
-
-    fn begin(
-        self: &Arc<Self>,
-        work: &Work<SubjectId>,
-        rested: Option<Arc<Settled>>,
-    ) -> Option<ObjectPass> {
-        self.pass(&work.key, rested)
     }
 
     fn learned(&self, by: &SubjectId, change: &Change) {
@@ -103,8 +88,6 @@ pub struct ObjectPass {
     pub(super) publication: Arc<Publication>,
     pub(super) id: SubjectId,
     pub(super) anchor: Key,
-    /// The answers of the last pass.
-    rested: Option<Arc<Settled>>,
     /// The state that the requests of the last round follow from.
     pub(super) retraction: Mutex<Retraction>,
     /// Whether the workspace binds the API, once it was read.
@@ -227,8 +210,8 @@ impl PassDialect for ObjectPass {
             Some(_) | None => Presence::There,
         };
         if publication.note_related(id, report, presence, cache) {
-            let subjects = &self.passes.dispatch.subjects;
-            subjects.add(id.clone(), ended.urgency);
+            let queue = &self.passes.dispatch.subjects.queue;
+            queue.add(id.clone(), ended.urgency);
         }
         count(&self.passes.metrics, ended);
         self.passes.announcer.announce(self.anchor.clone(), report);
@@ -269,12 +252,7 @@ impl ObjectPass {
     fn plain(&self, path: Option<&str>) -> (ObjectRules, Subject) {
         let compiled = self.publication.compiled();
         let rules = ObjectRules::new(compiled, &self.passes.sides, self.id.remote(), path);
-        let mut subject = subject_of(rules.clone());
-        if let Some(memory) = &mut subject.memory {
-            let question = Question::Object(memory.key.clone());
-            let rested = self.rested.as_ref();
-            memory.rested = rested.and_then(|settled| settled.answer(&question));
-        }
+        let subject = subject_of(rules.clone());
         (rules, subject)
     }
 

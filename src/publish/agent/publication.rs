@@ -17,7 +17,8 @@ use hawser_runtime::cluster::brake::Stock;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_runtime::controller::{CopyIndex, SharedWatch, SubjectKey, WatchRegistry, WatchSpec};
+use hawser_runtime::cluster::queue::QueueKey;
+use hawser_runtime::controller::{CopyIndex, SharedWatch, WatchRegistry, WatchSpec};
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Side, Store as _};
 use kube_lang::object::{Gvk, Object};
 
@@ -41,7 +42,7 @@ impl SubjectId {
     }
 }
 
-impl SubjectKey for SubjectId {
+impl QueueKey for SubjectId {
     fn tenant(&self) -> &Arc<str> {
         &self.cluster
     }

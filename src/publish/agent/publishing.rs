@@ -209,7 +209,7 @@ impl Publishing {
 
     fn wake(&self, name: &Arc<str>) {
         // Each is a tenant of its own, so that none waits for the others of its kind.
-        self.queue.add(Arc::clone(name), name, Urgency::Live);
+        self.queue.add(Arc::clone(name), Urgency::Live);
     }
 
     /// Queues the published resources of the same kind: another one may take precedence now.

@@ -12,7 +12,7 @@ mod backoff;
 mod fair;
 mod turns;
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,19 @@ use tokio::time::Instant;
 
 pub use backoff::LONGEST;
 pub use fair::{Fair, Take, Taken};
+
+/// A key of a queue.
+pub trait QueueKey: Clone + Debug + Eq + Hash + Send + Sync + 'static {
+    /// The tenant of the key: tenants take turns, and share workers and requests.
+    fn tenant(&self) -> &Arc<str>;
+}
+
+/// Each name is a tenant of its own.
+impl QueueKey for Arc<str> {
+    fn tenant(&self) -> &Self {
+        self
+    }
+}
 
 /// The reason to look at a key, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,9 +115,8 @@ struct LockedQueue<K> {
 
 /// A key that a worker runs, to be returned with [`Queue::done`]. If it is dropped, by a panic or an aborted task, the
 /// run counts as failed.
-pub struct Work<K: Clone + Eq + Hash> {
+pub struct Work<K: QueueKey> {
     pub key: K,
-    pub tenant: Arc<str>,
     pub urgency: Urgency,
     /// The time for which it was ready before a worker took it.
     pub waited: Duration,
@@ -114,7 +126,7 @@ pub struct Work<K: Clone + Eq + Hash> {
     outcome: Outcome,
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: QueueKey> Queue<K> {
     /// A queue for this many workers. One tenant can hold a quarter of them, and all tenants with long runs together
     /// half, so that the others soon find a free one.
     pub fn new(workers: usize) -> Self {
@@ -145,17 +157,18 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Adds a key, because something happened to it.
-    pub fn add(&self, key: K, tenant: &Arc<str>, urgency: Urgency) {
-        let now = self.shared.now();
+    pub fn add(&self, key: K, urgency: Urgency) {
+        let (tenant, now) = (Arc::clone(key.tenant()), self.shared.now());
         self.shared
-            .change(|fair| fair.add(key, tenant, urgency, now));
+            .change(|fair| fair.add(key, &tenant, urgency, now));
     }
 
     /// Adds a key for a later time; it runs earlier if something happens to it.
-    pub fn add_after(&self, key: K, tenant: &Arc<str>, urgency: Urgency, after: Duration) {
+    pub fn add_after(&self, key: K, urgency: Urgency, after: Duration) {
+        let tenant = Arc::clone(key.tenant());
         let at = self.shared.now().saturating_add(after);
         self.shared
-            .change(|fair| fair.add_after(key, tenant, urgency, at));
+            .change(|fair| fair.add_after(key, &tenant, urgency, at));
     }
 
     /// The next key, as soon as there is one; `None` once the queue is closed. Cancel-safe.
@@ -173,7 +186,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 Take::Key(taken) => {
                     return Some(Work {
                         key: taken.key,
-                        tenant: taken.tenant,
                         urgency: taken.urgency,
                         waited: taken.waited,
                         attempt: taken.attempt,
@@ -251,7 +263,7 @@ impl<K> fmt::Debug for Queue<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> QueueShared<K> {
+impl<K: QueueKey> QueueShared<K> {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -262,7 +274,7 @@ impl<K: Clone + Eq + Hash> QueueShared<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Drop for Work<K> {
+impl<K: QueueKey> Drop for Work<K> {
     fn drop(&mut self) {
         let now = self.shared.now();
         let random = self.shared.random.hash_one((&self.key, now));
@@ -272,7 +284,7 @@ impl<K: Clone + Eq + Hash> Drop for Work<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Work<K> {
+impl<K: QueueKey> fmt::Debug for Work<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Work")
             .field("key", &self.key)

@@ -15,7 +15,7 @@ use super::connection::{
 };
 use super::document;
 use hawser_sync::{
-    Answer, Contest, Contests, Failure, Key, Labels, Request, Scope, Seen, Store as _,
+    Answer, Contest, Contests, Failure, Imposed, Key, Labels, Request, Scope, Seen, Store as _,
 };
 use kube_lang::object::{Gvk, Object};
 
@@ -103,16 +103,7 @@ impl GuardedClient {
         is_wanted: &Guard<'_>,
         request: &Request,
     ) -> Result<(Answer, Vec<Change>), Contest> {
-        let live = match request.key().filter(|_| request.writes()) {
-            Some(key) => self.cache.get(key),
-            None => Seen::Unknown,
-        };
-        let live = match &live {
-            Seen::Present(live) => Some(&**live),
-            Seen::Absent | Seen::Unknown => None,
-        };
-        let now = self.started.elapsed();
-        let imposed = self.contests.lock().judge(request, live, now)?;
+        let imposed = self.judge(request)?;
         let class = CallClass::Work;
         let answer = exchange(router, tenant, is_wanted, class, request).await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
@@ -121,6 +112,17 @@ impl GuardedClient {
         }
         let changes = self.cache.learn(request, &answer);
         Ok((self.cache.kept(answer, request), changes))
+    }
+
+    /// The places that a write sets, unless it has to wait because another writer undoes it each time.
+    fn judge(&self, request: &Request) -> Result<Imposed, Contest> {
+        let imposed = Imposed::of(request, || match self.cache.get(request.key()?) {
+            Seen::Present(live) => Some(live),
+            Seen::Absent | Seen::Unknown => None,
+        });
+        let now = self.started.elapsed();
+        self.contests.lock().judge(&imposed, now)?;
+        Ok(imposed)
     }
 }
 
@@ -182,16 +184,11 @@ impl GuardedClient {
             key: key.clone(),
             patch: application.body.clone(),
         };
-        let mut imposed = None;
-        if !application.dry_run {
-            let live = match self.cache.get(key) {
-                Seen::Present(live) => Some(live),
-                Seen::Absent | Seen::Unknown => None,
-            };
-            let now = self.started.elapsed();
-            let judged = self.contests.lock().judge(&request, live.as_deref(), now)?;
-            imposed = Some(judged);
-        }
+        let imposed = if application.dry_run {
+            None
+        } else {
+            Some(self.judge(&request)?)
+        };
         let scope = key.scope();
         let Some(endpoint) = router.endpoint(&scope) else {
             return Ok(nowhere(&scope));

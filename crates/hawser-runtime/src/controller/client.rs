@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Controller, Dialect, PassDialect as _, SubjectKey as _};
+use super::{Controller, Dialect, PassDialect as _};
+use crate::cluster::queue::QueueKey as _;
 use hawser_sync::{Answer, Cluster, Contest, Failure, Key, Request};
 
 /// The reason why a request is withheld, and the time at which it may be sent.

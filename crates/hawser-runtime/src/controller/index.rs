@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::SubjectKey;
+use crate::cluster::queue::QueueKey;
 use hawser_sync::{Key, Scope, Side};
 use hawser_sync::{Labels, Question};
 use kube_lang::object::{Gvk, Object};
@@ -135,7 +135,7 @@ impl<Id> Default for CopyIndex<Id> {
     }
 }
 
-impl<Id: SubjectKey> CopyIndex<Id> {
+impl<Id: QueueKey> CopyIndex<Id> {
     pub fn get(&self, copy: &Key) -> Option<&Id> {
         self.subjects.get(copy)
     }

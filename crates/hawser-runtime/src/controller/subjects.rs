@@ -1,21 +1,12 @@
 //! The subjects of a dialect between passes: waiting keys, and the answers of subjects at rest.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::cluster::queue::{Queue, Urgency};
+use crate::cluster::queue::{Queue, QueueKey};
 use hawser_sync::Settled;
-
-/// Identifies a subject.
-pub trait SubjectKey: Clone + Debug + Eq + Hash + Send + Sync + 'static {
-    /// The tenant of the subject: tenants take turns, and share workers and requests.
-    fn tenant(&self) -> &Arc<str>;
-}
 
 /// The answers of the last pass over each subject of a tenant that is at rest.
 type SettledSubjects<Id> = HashMap<Id, Arc<Settled>>;
@@ -28,24 +19,12 @@ pub struct Subjects<Id> {
     rested: Mutex<HashMap<Arc<str>, SettledSubjects<Id>>>,
 }
 
-impl<Id: SubjectKey> Subjects<Id> {
+impl<Id: QueueKey> Subjects<Id> {
     pub fn new(queue: Queue<Id>) -> Arc<Self> {
         Arc::new(Self {
             queue,
             rested: Mutex::default(),
         })
-    }
-
-    /// Queues a subject.
-    pub fn add(&self, id: Id, urgency: Urgency) {
-        let tenant = Arc::clone(id.tenant());
-        self.queue.add(id, &tenant, urgency);
-    }
-
-    /// Queues a subject for a later time; it runs earlier if something happens to it.
-    pub fn add_after(&self, id: Id, urgency: Urgency, after: Duration) {
-        let tenant = Arc::clone(id.tenant());
-        self.queue.add_after(id, &tenant, urgency, after);
     }
 
     /// The rules of these subjects changed: their answers are forgotten, and failed subjects are retried at once.

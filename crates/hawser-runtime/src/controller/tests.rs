@@ -25,7 +25,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name(Arc<str>);
 
-impl SubjectKey for Name {
+impl QueueKey for Name {
     fn tenant(&self) -> &Arc<str> {
         &self.0
     }
@@ -56,7 +56,7 @@ impl EventHandler for Twins {
             What::Initial => Urgency::Initial,
             What::Changed | What::Gone => Urgency::Live,
         };
-        self.subjects.add(Name(change.key.name), urgency);
+        self.subjects.queue.add(Name(change.key.name), urgency);
     }
 }
 
@@ -66,11 +66,11 @@ impl Dialect for Twins {
 
     const REFUSED: Option<Duration> = None;
 
-    fn begin(self: &Arc<Self>, work: &Work<Name>, _: Option<Arc<Settled>>) -> Option<Twin> {
+    fn begin(self: &Arc<Self>, name: &Name) -> Option<Twin> {
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as a mistake");
         Some(Twin {
             twins: Arc::clone(self),
-            name: work.key.clone(),
+            name: name.clone(),
         })
     }
 
@@ -315,7 +315,11 @@ async fn a_copy_is_made_and_followed_and_an_event_about_what_is_at_rest_makes_no
     let queue = &at_work.twins.subjects.queue;
     until(async || queue.depth().ready() + queue.busy() == 0).await;
     let (passes, before) = (at_work.twins.passes.load(Ordering::SeqCst), rested());
-    at_work.twins.subjects.add(Name("a".into()), Urgency::Live);
+    at_work
+        .twins
+        .subjects
+        .queue
+        .add(Name("a".into()), Urgency::Live);
     until(async || rested() > before).await;
     assert_eq!(at_work.twins.passes.load(Ordering::SeqCst), passes);
 }
@@ -353,7 +357,7 @@ async fn a_pass_that_ends_after_its_subject_was_withdrawn_leaves_nothing_of_it()
     twins.subjects.forget(|_| true);
     let passes = twins.passes.load(Ordering::SeqCst);
     // As one that was under way then, it finds nothing to do.
-    twins.subjects.add(name.clone(), Urgency::Live);
+    twins.subjects.queue.add(name.clone(), Urgency::Live);
     until(async || twins.passes.load(Ordering::SeqCst) > passes).await;
     assert!(twins.subjects.rested(&name).is_none());
 }
@@ -389,7 +393,11 @@ async fn copies_that_would_go_in_a_mass_stay_until_that_is_approved() {
     let (holds, _) = at_work.brakes.held(kind);
     assert!(at_work.brakes.approve(kind, &holds[0].id.0));
     for name in names {
-        at_work.twins.subjects.add(Name(name.into()), Urgency::Live);
+        at_work
+            .twins
+            .subjects
+            .queue
+            .add(Name(name.into()), Urgency::Live);
     }
     until(async || left().await == 0).await;
     assert_eq!(at_work.brakes.count(kind), 0);

@@ -9,13 +9,13 @@ use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cluster::queue::{self, Queue, Work};
+use crate::cluster::queue::{self, Queue, QueueKey, Work};
 use hawser_sync::Report;
 use hawser_sync::reason::Class;
 
 /// The work on a key.
 pub trait Reconciler: Send + Sync + 'static {
-    type Key: Clone + Eq + std::hash::Hash + Send + Sync + 'static;
+    type Key: QueueKey;
 
     fn reconcile(
         self: &Arc<Self>,

@@ -29,6 +29,17 @@ fn at(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+fn judge(
+    contests: &Contests,
+    request: &Request,
+    live: Option<&Object>,
+    now: Duration,
+) -> Result<Imposed, Contest> {
+    let imposed = Imposed::of(request, || live.cloned().map(Arc::new));
+    contests.judge(&imposed, now)?;
+    Ok(imposed)
+}
+
 /// Writes over what somebody else has put there; whether that was sent, or for how long it waits.
 fn write(
     contests: &mut Contests,
@@ -36,7 +47,7 @@ fn write(
     live: &Object,
     now: Duration,
 ) -> Option<Contest> {
-    match contests.judge(request, Some(live), now) {
+    match judge(contests, request, Some(live), now) {
         Ok(imposed) => {
             contests.made(imposed, now);
             None
@@ -129,7 +140,7 @@ fn an_object_that_is_deleted_each_time_it_is_made_is_contested_as_a_whole() {
             key: key("a"),
             object: object("", json!({"tick": tick})),
         };
-        match contests.judge(&made, None, at(tick)) {
+        match judge(&contests, &made, None, at(tick)) {
             Ok(imposed) => contests.made(imposed, at(tick)),
             Err(contest) => {
                 assert_eq!(contest.place, "");
@@ -148,7 +159,7 @@ fn what_is_remembered_is_bounded() {
             key: key(&n.to_string()),
             patch: json!({"metadata": {"uid": "u"}, "spec": {"n": n}}),
         };
-        let imposed = contests.judge(&request, None, at(0)).unwrap();
+        let imposed = judge(&contests, &request, None, at(0)).unwrap();
         contests.made(imposed, at(0));
     }
     assert!(contests.recent.len() + contests.older.len() <= 2 * MOST);
@@ -157,7 +168,7 @@ fn what_is_remembered_is_bounded() {
             key: key("many"),
             patch: json!({"metadata": {"uid": "u"}, "spec": {n.to_string(): n}}),
         };
-        let imposed = contests.judge(&request, None, at(0)).unwrap();
+        let imposed = judge(&contests, &request, None, at(0)).unwrap();
         contests.made(imposed, at(0));
     }
     let written = contests.written(&key("many")).unwrap();
@@ -167,6 +178,29 @@ fn what_is_remembered_is_bounded() {
         key: key("whole"),
         patch: json!({"metadata": {"uid": "u"}, "spec": whole}),
     };
-    let imposed = contests.judge(&request, None, at(0)).unwrap();
+    let imposed = judge(&contests, &request, None, at(0)).unwrap();
     assert_eq!(imposed.places.len(), 1);
+}
+
+#[test]
+fn the_object_is_read_only_for_writes_that_are_compared_with_it() {
+    let (key, patch) = (
+        key("a"),
+        json!({"metadata": {"uid": "u"}, "spec": {"size": 1}}),
+    );
+    let object = object("u", Value::Null);
+    for request in [
+        Request::Patch {
+            key: key.clone(),
+            patch,
+        },
+        Request::Create {
+            key: key.clone(),
+            object,
+        },
+        Request::delete(key, "u"),
+    ] {
+        let imposed = Imposed::of(&request, || panic!("read for {}", request.verb()));
+        assert_eq!(imposed.places.len(), 1);
+    }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Key;
 use crate::model::{Fault, Front, Stage};
-use crate::settled::FingerprintSource as _;
-use crate::{Key, Question};
+use crate::settled::Settled;
 
 /// A stage with an object and what goes along with it, in step.
 fn in_step(content: &Value) -> (Stage, Front) {
@@ -171,7 +171,7 @@ fn a_local_change_back_to_the_old_value_stays_where_the_process_knows_better() {
         .world
         .patch(&front.source(), json!({"spec": {"size": 2}}));
     stage.settle();
-    front.rested = stage.cache.fingerprint(&Question::Object(front.memory()));
+    front.rested = Settled::of(&stage.pass(&front), 0);
     local(&stage, &front, 1);
     assert_eq!(stage.writes(&front), ["update State"]);
     stage.cache.restart(&stage.world, 0);

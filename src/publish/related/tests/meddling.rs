@@ -201,7 +201,7 @@ fn play(stage: &mut Stage, theirs: &mut Theirs, turn: &Turn) {
                 hand,
                 theirs: parking_lot::Mutex::new(theirs),
             };
-            futures::executor::block_on(run(&front, &stage.hands, &amid));
+            futures::executor::block_on(run(&front, None, &stage.hands, &amid));
         }
     }
 }

@@ -178,7 +178,7 @@ pub(super) fn happen(stage: &mut Stage, event: &Event) {
                 left: (*nth).into(),
                 after: *after,
             };
-            futures::executor::block_on(run(&front, &stage.hands, &killed));
+            futures::executor::block_on(run(&front, None, &stage.hands, &killed));
             happen(stage, &Event::Restart(true));
         }
         Event::Restart(entries) => {

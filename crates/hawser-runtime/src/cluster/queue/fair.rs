@@ -60,7 +60,6 @@ pub enum Take<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken<K> {
     pub key: K,
-    pub tenant: Arc<str>,
     pub urgency: Urgency,
     /// The time for which it was ready before it was taken.
     pub waited: Duration,
@@ -196,7 +195,6 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         self.brief.insert((now, place.slot));
         Take::Key(Taken {
             key: slot.key.clone(),
-            tenant: Arc::clone(self.turns.name(slot.tenant)),
             urgency: slot.urgency,
             waited: now.saturating_sub(place.ready),
             attempt: slot.failures.saturating_add(1),

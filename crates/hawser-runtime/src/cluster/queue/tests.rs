@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Depth, Fair, Outcome, Queue, Take, Urgency};
+use super::{Depth, Fair, Outcome, Queue, QueueKey, Take, Urgency};
 
 /// The middle of the spread of a back-off: 50 ms, 100 ms, 200 ms …
 const MIDDLE: u64 = 200;
@@ -544,8 +544,19 @@ fn adds_retries_and_running_time_are_counted() {
     assert_eq!(fair.state(at(100)).adds, 5);
 }
 
-fn tenant(name: &str) -> Arc<str> {
-    name.into()
+/// A key of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Of(Arc<str>, usize);
+
+impl QueueKey for Of {
+    fn tenant(&self) -> &Arc<str> {
+        let Self(tenant, _) = self;
+        tenant
+    }
+}
+
+fn of(tenant: &str, key: usize) -> Of {
+    Of(tenant.into(), key)
 }
 
 /// Longer than anything here can take; with paused time it costs nothing.
@@ -557,14 +568,14 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_gets_what_is_added_while_it_waits() {
-    let queue: Queue<&str> = Queue::new(4);
+    let queue: Queue<Of> = Queue::new(4);
     let waiting = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.next().await.map(|work| work.key) }
+        async move { queue.next().await.map(|work| work.key.clone()) }
     });
     tokio::task::yield_now().await;
-    queue.add("key", &tenant("a"), Urgency::Live);
-    assert_eq!(soon(waiting).await.unwrap(), Some("key"));
+    queue.add(of("a", 1), Urgency::Live);
+    assert_eq!(soon(waiting).await.unwrap(), Some(of("a", 1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -583,7 +594,7 @@ async fn what_is_delayed_comes_at_its_time_even_to_workers_that_waited_before() 
     tokio::task::yield_now().await;
     let start = tokio::time::Instant::now();
     for key in 0..3 {
-        queue.add_after(key, &tenant("a"), Urgency::Live, Duration::from_secs(5));
+        queue.add_after(of("a", key), Urgency::Live, Duration::from_secs(5));
     }
     while let Some(arrived) = soon(workers.join_next()).await {
         let waited = arrived.unwrap() - start;
@@ -595,10 +606,10 @@ async fn what_is_delayed_comes_at_its_time_even_to_workers_that_waited_before() 
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_gives_up_waiting_leaves_the_clock_to_another() {
-    let queue: Queue<&str> = Queue::new(2);
+    let queue: Queue<Of> = Queue::new(2);
     let patient = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.next().await.map(|work| work.key) }
+        async move { queue.next().await.map(|work| work.key.clone()) }
     });
     // The first worker waits without an end in sight, the second one learns of the delayed key.
     tokio::task::yield_now().await;
@@ -606,17 +617,17 @@ async fn a_worker_that_gives_up_waiting_leaves_the_clock_to_another() {
         let hasty = queue.next();
         tokio::pin!(hasty);
         assert!(futures::poll!(&mut hasty).is_pending());
-        queue.add_after("key", &tenant("a"), Urgency::Live, Duration::from_secs(5));
+        queue.add_after(of("a", 1), Urgency::Live, Duration::from_secs(5));
         tokio::task::yield_now().await;
         assert!(futures::poll!(&mut hasty).is_pending());
     }
-    assert_eq!(soon(patient).await.unwrap(), Some("key"));
+    assert_eq!(soon(patient).await.unwrap(), Some(of("a", 1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_dropped_counts_as_failed() {
     let queue = Queue::new(2);
-    queue.add("key", &tenant("a"), Urgency::Live);
+    queue.add(of("a", 1), Urgency::Live);
     let worker = tokio::spawn({
         let queue = queue.clone();
         async move {
@@ -627,7 +638,7 @@ async fn work_that_is_dropped_counts_as_failed() {
     assert!(worker.await.is_err());
     assert_eq!((queue.busy(), queue.depth().delayed), (0, 1));
     let work = soon(queue.next()).await.unwrap();
-    assert_eq!((work.key, work.attempt), ("key", 2));
+    assert_eq!((work.key.clone(), work.attempt), (of("a", 1), 2));
     queue.done(work, Outcome::Settled);
     assert_eq!(queue.depth(), Depth::default());
 }
@@ -637,12 +648,12 @@ async fn a_closed_queue_ends_its_workers_and_hands_out_nothing() {
     let queue = Queue::new(8);
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..3 {
-        let queue: Queue<&str> = queue.clone();
+        let queue: Queue<Of> = queue.clone();
         workers.spawn(async move { queue.next().await.is_none() });
     }
     tokio::task::yield_now().await;
     queue.close();
-    queue.add("key", &tenant("a"), Urgency::Live);
+    queue.add(of("a", 1), Urgency::Live);
     while let Some(ended) = soon(workers.join_next()).await {
         assert!(ended.unwrap());
     }
@@ -653,15 +664,15 @@ async fn a_closed_queue_ends_its_workers_and_hands_out_nothing() {
 async fn a_burst_of_one_tenant_delays_another_one_by_a_turn() {
     let queue = Queue::new(8);
     for key in 0..1000 {
-        queue.add(key, &tenant("busy"), Urgency::Live);
+        queue.add(of("busy", key), Urgency::Live);
     }
     let first = soon(queue.next()).await.unwrap();
-    queue.add(5000, &tenant("quiet"), Urgency::Live);
+    queue.add(of("quiet", 1), Urgency::Live);
     let next = [
-        soon(queue.next()).await.unwrap().key,
-        soon(queue.next()).await.unwrap().key,
+        soon(queue.next()).await.unwrap().key.clone(),
+        soon(queue.next()).await.unwrap().key.clone(),
     ];
-    assert!(next.contains(&5000), "{next:?}");
+    assert!(next.contains(&of("quiet", 1)), "{next:?}");
     drop(first);
 }
 
@@ -675,16 +686,17 @@ struct Seen {
 
 type Board = Arc<Vec<parking_lot::Mutex<Seen>>>;
 
-async fn work_through(queue: Queue<usize>, board: Board) {
+async fn work_through(queue: Queue<Of>, board: Board) {
     while let Some(work) = queue.next().await {
+        let Of(_, key) = work.key;
         {
-            let mut seen = board[work.key].lock();
-            assert!(!seen.running, "two workers have key {}", work.key);
+            let mut seen = board[key].lock();
+            assert!(!seen.running, "two workers have key {key}");
             seen.running = true;
             seen.done = seen.wanted;
         }
         tokio::task::yield_now().await;
-        board[work.key].lock().running = false;
+        board[key].lock().running = false;
         queue.done(work, Outcome::Settled);
     }
 }
@@ -702,7 +714,7 @@ async fn many_workers_and_many_writers_lose_nothing_and_never_share_a_key() {
     for round in 1..=ROUNDS {
         for (key, seen) in board.iter().enumerate() {
             seen.lock().wanted = round;
-            queue.add(key, &tenant(&format!("tenant {}", key % 7)), Urgency::Live);
+            queue.add(of(&format!("tenant {}", key % 7), key), Urgency::Live);
         }
         tokio::task::yield_now().await;
     }

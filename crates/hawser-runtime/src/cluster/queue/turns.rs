@@ -157,10 +157,6 @@ impl Turns {
         }
     }
 
-    pub(super) fn name(&self, TenantId(id): TenantId) -> &Arc<str> {
-        &self.tenants[id as usize].name
-    }
-
     pub(super) fn push(&mut self, TenantId(id): TenantId, urgency: Urgency, place: QueuePosition) {
         let lane = urgency as usize;
         if self.tenants[id as usize].lines[lane].insert(place) {
