@@ -214,7 +214,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
         let client = PassClient {
             controller: self,
             pass: &pass,
-            id,
+            work,
             passed: Mutex::default(),
         };
         let mut report = run(&pass, rested.as_deref(), cache, &client).await;

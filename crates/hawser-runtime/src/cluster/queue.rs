@@ -12,16 +12,18 @@ mod backoff;
 mod fair;
 mod turns;
 
+use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub use backoff::LONGEST;
+use fair::HANGS;
 pub use fair::{Fair, Take, Taken};
 
 /// A key of a queue.
@@ -110,6 +112,8 @@ struct QueueShared<K> {
 
 struct LockedQueue<K> {
     fair: Fair<K>,
+    /// Notified when a run is to end.
+    under_way: HashMap<K, watch::Sender<bool>>,
     closed: bool,
 }
 
@@ -122,6 +126,7 @@ pub struct Work<K: QueueKey> {
     pub waited: Duration,
     /// One more than the failures in a row before.
     pub attempt: u32,
+    given_up: watch::Receiver<bool>,
     shared: Arc<QueueShared<K>>,
     outcome: Outcome,
 }
@@ -147,6 +152,7 @@ impl<K: QueueKey> Queue<K> {
             shared: Arc::new(QueueShared {
                 state: Mutex::new(LockedQueue {
                     fair,
+                    under_way: HashMap::new(),
                     closed: false,
                 }),
                 changed: Notify::new(),
@@ -177,10 +183,15 @@ impl<K: QueueKey> Queue<K> {
         let _wake_next = WakeNext(&shared.changed);
         loop {
             let changed = shared.changed.notified();
-            let take = {
+            let (take, given_up) = {
                 let mut state = shared.state.lock();
                 let now = shared.now();
-                (!state.closed).then(|| state.fair.take(now))?
+                let take = (!state.closed).then(|| state.fair.take(now))?;
+                let (ends, given_up) = watch::channel(false);
+                if let Take::Key(taken) = &take {
+                    state.under_way.insert(taken.key.clone(), ends);
+                }
+                (take, given_up)
             };
             match take {
                 Take::Key(taken) => {
@@ -189,6 +200,7 @@ impl<K: QueueKey> Queue<K> {
                         urgency: taken.urgency,
                         waited: taken.waited,
                         attempt: taken.attempt,
+                        given_up,
                         shared: Arc::clone(shared),
                         outcome: Outcome::Failed(None),
                     });
@@ -272,10 +284,37 @@ impl<K: QueueKey> QueueShared<K> {
         change(&mut self.state.lock().fair);
         self.changed.notify_one();
     }
+
+    /// Tells the runs that are to end.
+    fn give_up(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        for key in state.fair.give_up(now) {
+            let ends = state.under_way.get(&key);
+            // A run that has ended meanwhile need not be told.
+            let _ = ends.map(|ends| ends.send(true));
+        }
+    }
+}
+
+impl<K: QueueKey> Work<K> {
+    /// Resolves when the run is to end: it takes long, and another tenant waits for its worker.
+    pub async fn given_up(&self) {
+        let mut given_up = self.given_up.clone();
+        loop {
+            let told = given_up.wait_for(|given_up| *given_up);
+            // Dropped by nobody before the run ends.
+            if tokio::time::timeout(HANGS, told).await.is_ok() {
+                return;
+            }
+            self.shared.give_up();
+        }
+    }
 }
 
 impl<K: QueueKey> Drop for Work<K> {
     fn drop(&mut self) {
+        self.shared.state.lock().under_way.remove(&self.key);
         let now = self.shared.now();
         let random = self.shared.random.hash_one((&self.key, now));
         let (key, outcome) = (&self.key, self.outcome);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Controller, Dialect, PassDialect as _};
-use crate::cluster::queue::QueueKey as _;
+use crate::cluster::queue::{QueueKey as _, Work};
 use hawser_sync::{Answer, Cluster, Contest, Failure, Key, Request};
 
 /// The reason why a request is withheld, and the time at which it may be sent.
@@ -29,7 +29,7 @@ impl From<Failure> for Withheld {
 pub(super) struct PassClient<'a, D: Dialect> {
     pub(super) controller: &'a Controller<D>,
     pub(super) pass: &'a D::Pass,
-    pub(super) id: &'a D::Id,
+    pub(super) work: &'a Work<D::Id>,
     pub(super) passed: Mutex<Passed>,
 }
 
@@ -57,9 +57,18 @@ impl<D: Dialect> PassClient<'_, D> {
             controller.brakes.ask(deletion)?;
         }
         let is_wanted = || pass.check_active();
-        let tenant = pass.takes_turns().then(|| self.id.tenant());
+        let tenant = pass.takes_turns().then(|| self.work.key.tenant());
         let (client, router) = (&controller.client, &*controller.router);
-        let sent = client.send(router, tenant, &is_wanted, request).await;
+        let sent = tokio::select! {
+            biased;
+            () = self.work.given_up() => {
+                let why = "no answer for long, while others wait for a worker".to_owned();
+                let answer = Answer::Failed(Failure::Unavailable(why));
+                let changes = client.cache.learn(request, &answer);
+                Ok((answer, changes))
+            }
+            sent = client.send(router, tenant, &is_wanted, request) => sent,
+        };
         let (answer, changes) = sent.map_err(|Contest { place, wait }| {
             pass.contested();
             Withheld {
@@ -69,7 +78,7 @@ impl<D: Dialect> PassClient<'_, D> {
         })?;
         pass.answered(request, &answer);
         for change in changes {
-            controller.dialect.learned(self.id, &change);
+            controller.dialect.learned(&self.work.key, &change);
         }
         Ok(answer)
     }
@@ -79,7 +88,7 @@ impl<D: Dialect> Cluster for PassClient<'_, D> {
     async fn compute(&self, work: &mut (dyn FnMut() + Send)) {
         if self.pass.is_heavy() {
             let evaluation = &self.controller.evaluation;
-            evaluation.run(self.id.tenant(), work).await;
+            evaluation.run(self.work.key.tenant(), work).await;
         } else {
             work();
         }

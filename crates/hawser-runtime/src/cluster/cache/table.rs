@@ -6,9 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memchr::memmem::Finder;
 use parking_lot::{Mutex, RwLock};
-use serde_json::json;
 use tokio::time::Instant;
 
 use hawser_sync::Labels;
@@ -352,25 +350,20 @@ impl Table {
         Some(Fingerprint::of_all(fingerprints))
     }
 
-    /// Indexes these labels from now on, so that others are not examined.
+    /// Indexes labels from now on, so that other objects are not examined.
     fn index_labels(&self, labels: &Labels) {
         let is_indexed = self.coverage.place(|label| labels.get(label)).is_some();
-        if is_indexed || self.state.read().places.unindexed(labels).is_empty() {
+        let has_none = labels.iter().next().is_none();
+        if is_indexed || has_none || self.state.read().places.has_labels() {
             return;
         }
         let mut state = self.state.write();
         let TableState {
             places, entries, ..
         } = &mut *state;
-        let new = places.unindexed(labels);
-        let marks: Vec<_> = new.iter().map(|name| json!(name).to_string()).collect();
-        let marks: Vec<_> = marks.iter().map(Finder::new).collect();
-        places.index_labels(new);
+        places.index_labels();
         for (key, entry) in entries {
-            let text = entry.body.text();
-            if marks.iter().any(|mark| mark.find(&text).is_some())
-                && let Some(object) = entry.object()
-            {
+            if let Some(object) = entry.object() {
                 entry.labelled = places.relabel(key, &entry.labelled, &object);
             }
         }
@@ -401,23 +394,13 @@ impl Table {
             return Some(Box::new(keys.filter_map(entry)));
         }
         if let Some(fewest) = state.places.fewest(cluster, labels) {
-            let keys = fewest.into_iter().flatten().cloned();
-            return Some(Box::new(keys.filter_map(entry)));
+            return Some(Box::new(fewest.cloned().filter_map(entry)));
         }
-        // Few of many objects have the labels: those whose text has not are not parsed.
-        let marks = labels
-            .iter()
-            .map(|(key, value)| format!("{}:{}", json!(key), json!(value)));
-        let marks: Vec<_> = marks.map(|mark| Finder::new(&mark).into_owned()).collect();
-        let may_have = move |(_, entry): &(Key, &Entry)| {
-            let text = entry.body.text();
-            marks.iter().all(|mark| mark.find(&text).is_some())
-        };
         let all = state
             .places
             .of_cluster(self.scope(cluster))
             .filter_map(entry);
-        Some(Box::new(all.filter(may_have)))
+        Some(Box::new(all))
     }
 
     #[cfg(test)]

@@ -17,7 +17,9 @@ const MIN_RETRY: Duration = Duration::from_secs(1);
 
 /// A key that runs longer makes its tenant slow,
 const LONG: Duration = Duration::from_secs(5);
-/// for this time after the run ends.
+/// already after this time while other tenants wait and all workers are busy,
+pub(super) const HANGS: Duration = Duration::from_secs(2);
+/// and for this time after the run ends.
 const REMEMBERED: Duration = Duration::from_mins(1);
 
 /// An empty queue releases its memory if it once held more than this.
@@ -38,6 +40,8 @@ pub struct Fair<K> {
     running: BTreeSet<(Duration, u32)>,
     /// Running keys that do not count as long yet.
     brief: BTreeSet<(Duration, u32)>,
+    /// The number of running keys that were told to end.
+    given_up: usize,
     /// The time of the next check whether a tenant is still slow.
     forgiving: BTreeSet<(Duration, TenantId)>,
     turns: Turns,
@@ -76,8 +80,10 @@ struct QueuedKey<K> {
     failures: u32,
     /// The time at which it was last taken.
     taken: Duration,
-    /// Whether its run counts as long.
+    /// Whether its run counts as long,
     long: bool,
+    /// and was told to end.
+    given_up: bool,
     /// The time at which its last run ended.
     finished: Duration,
 }
@@ -136,6 +142,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             delayed: BTreeSet::new(),
             running: BTreeSet::new(),
             brief: BTreeSet::new(),
+            given_up: 0,
             forgiving: BTreeSet::new(),
             turns: Turns::new(per_tenant),
             seq: 0,
@@ -191,6 +198,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         };
         slot.taken = now;
         slot.long = false;
+        slot.given_up = false;
         self.running.insert((now, place.slot));
         self.brief.insert((now, place.slot));
         Take::Key(Taken {
@@ -215,6 +223,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
         };
         slot.finished = now;
         self.running.remove(&(slot.taken, id));
+        self.given_up -= usize::from(slot.given_up);
         self.turns.finished(slot.tenant);
         if slot.long {
             let forgiven = now.saturating_add(REMEMBERED);
@@ -261,6 +270,29 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             Some(due) => self.settle(id, due, now),
             None => self.drop_slot(id),
         }
+    }
+
+    /// The keys that are to end now, for tenants that are not slow and wait without having a worker: keys of slow
+    /// tenants beyond their share, the youngest first. Each is returned once.
+    pub fn give_up(&mut self, now: Duration) -> Vec<K> {
+        self.promote(now);
+        self.time(now);
+        let number = self.turns.to_end().saturating_sub(self.given_up);
+        let mut given_up = Vec::new();
+        for (_, id) in self.running.iter().rev() {
+            if given_up.len() == number {
+                break;
+            }
+            if let Some(slot) = &mut self.slots[*id as usize]
+                && slot.long
+                && !slot.given_up
+            {
+                slot.given_up = true;
+                given_up.push(slot.key.clone());
+            }
+        }
+        self.given_up += given_up.len();
+        given_up
     }
 
     /// Drops every key that the caller selects, whatever it waits for. A running key is dropped after its run, whatever
@@ -418,6 +450,7 @@ impl<K: Clone + Eq + Hash> Fair<K> {
             failures: 0,
             taken: Duration::ZERO,
             long: false,
+            given_up: false,
             finished: Duration::ZERO,
         };
         let id = if let Some(id) = self.free.pop() {
@@ -459,8 +492,10 @@ impl<K: Clone + Eq + Hash> Fair<K> {
 
     /// Updates which tenants are slow.
     fn time(&mut self, now: Duration) {
+        let is_starving = self.turns.is_starving();
+        let long = if is_starving { HANGS } else { LONG };
         while let Some(&(taken, id)) = self.brief.first()
-            && now.saturating_sub(taken) >= LONG
+            && now.saturating_sub(taken) >= long
         {
             self.brief.pop_first();
             if let Some(slot) = self.slots[id as usize].as_mut() {

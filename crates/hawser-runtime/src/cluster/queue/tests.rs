@@ -429,6 +429,75 @@ fn tenants_that_want_all_workers_at_once_leave_some_to_another() {
     }
 }
 
+/// As many servers hang as it takes: none of them can tell that all workers wait.
+#[tokio::test(start_paused = true)]
+async fn workers_that_tenants_hold_at_any_number_of_servers_are_back_once_that_is_noticed() {
+    for crowd in [4, 7, 14, 32] {
+        let queue = Queue::new(64);
+        for key in 0..crowd * 100 {
+            let hanging = tenant(&format!("hanging {}", key % crowd));
+            queue.add(key, &hanging, Urgency::Live);
+        }
+        queue.add(usize::MAX, &tenant("another"), Urgency::Initial);
+        let begun = tokio::time::Instant::now();
+        let (tell, mut told) = tokio::sync::mpsc::channel(1);
+        let mut workers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let (queue, tell) = (queue.clone(), tell.clone());
+            workers.spawn(async move {
+                while let Some(work) = queue.next().await {
+                    if work.key == usize::MAX {
+                        tell.send(()).await.unwrap();
+                        queue.done(work, Outcome::Settled);
+                    } else {
+                        let _ = tokio::time::timeout(LONG, work.given_up()).await;
+                        queue.done(work, Outcome::Failed(None));
+                    }
+                }
+            });
+        }
+        // Live changes come before it only seven times.
+        told.recv().await.unwrap();
+        queue.add(usize::MAX, &tenant("another"), Urgency::Live);
+        told.recv().await.unwrap();
+        let all = Duration::from_secs(4);
+        assert!(begun.elapsed() <= all, "{crowd}: {:?}", begun.elapsed());
+        // Nobody waits any more, and nobody has to end.
+        let running = queue.busy();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(queue.busy() >= running.min(32), "{crowd}");
+    }
+}
+
+#[test]
+fn keys_of_slow_tenants_end_for_others_that_wait_and_half_of_the_workers_stays_theirs() {
+    let at = Duration::from_secs;
+    let mut fair = Fair::new(4).with_slow(8).with_workers(16);
+    for key in 0..32 {
+        fair.add(key, &tenant(&format!("t{}", key % 8)), Urgency::Live, at(0));
+    }
+    while let Take::Key(_) = fair.take(at(0)) {}
+    assert_eq!(fair.busy(), 15);
+    fair.add(99, &tenant("the last"), Urgency::Live, at(0));
+    assert!(matches!(fair.take(at(0)), Take::Key(taken) if taken.key == 99));
+    assert_eq!(fair.give_up(at(1)), [0; 0], "nobody else waits");
+    for key in 100..120 {
+        let other = tenant(&format!("other {key}"));
+        fair.add(key, &other, Urgency::Initial, at(1));
+        fair.add(key + 100, &other, Urgency::Resync, at(1));
+    }
+    assert_eq!(fair.give_up(at(1)), [0; 0], "nothing takes long");
+    let ended = fair.give_up(at(3));
+    assert_eq!(ended.len(), 8);
+    assert!(ended.contains(&99), "the youngest go first");
+    assert_eq!(fair.give_up(at(3)), [0; 0], "each is told once");
+    for key in &ended {
+        fair.done(key, Outcome::Failed(None), at(3), MIDDLE);
+        assert!(matches!(fair.take(at(3)), Take::Key(taken) if taken.key >= 100));
+    }
+    assert_eq!(fair.give_up(at(4)), [0; 0], "the rest is theirs");
+}
+
 #[test]
 fn a_tenant_is_slow_for_a_minute_after_a_key_that_took_long() {
     let at = Duration::from_secs;

@@ -231,6 +231,33 @@ impl Turns {
         }
     }
 
+    /// The number of running keys that are to end: so many tenants that are not slow wait without having a worker, and
+    /// so many keys of slow tenants run beyond their share.
+    pub(super) fn to_end(&self) -> usize {
+        let beyond = self.slow_running.saturating_sub(self.of_slow);
+        self.starved().take(beyond).count()
+    }
+
+    /// Whether all workers are busy while tenants wait that are not slow and have none.
+    pub(super) fn is_starving(&self) -> bool {
+        self.starved().next().is_some()
+    }
+
+    fn starved(&self) -> impl Iterator<Item = u32> {
+        let is_full = self.running >= self.workers;
+        let lanes = self.lanes.iter().enumerate().filter(move |_| is_full);
+        let waiting = lanes.flat_map(|(lane, one)| {
+            let quick = one.rounds[TenantPace::Quick as usize].values();
+            quick.map(move |id| (lane, *id))
+        });
+        // Each tenant counts once, in its most urgent lane.
+        let starved = waiting.filter(|(lane, id)| {
+            let tenant = &self.tenants[*id as usize];
+            tenant.running == 0 && tenant.joined[..*lane].iter().all(Option::is_none)
+        });
+        starved.map(|(_, id)| id)
+    }
+
     fn set_pace(&mut self, id: u32, pace: TenantPace) {
         let tenant = &mut self.tenants[id as usize];
         if tenant.pace == pace {

@@ -1,16 +1,16 @@
-//! The indexes of a table: by cluster and namespace, and by the labels that objects are looked for by.
+//! The indexes of a table: by cluster and namespace, and by labels.
+//!
+//! Labels are indexed once somebody looks for objects by them, and then all labels of all objects: consumers may choose
+//! what is looked for, so an index of chosen labels could be filled, or built again and again.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use hawser_sync::Labels;
 use hawser_sync::{Key, Scope};
 use kube_lang::object::Object;
-
-/// The number of indexed labels. A search by other labels examines all objects of a cluster.
-const MAX_INDEXED_LABELS: usize = 16;
 
 /// Cluster, name and value of a label, hashed with a key that nobody knows: nobody can choose two that are the same.
 pub(super) type Labelled = u64;
@@ -21,9 +21,10 @@ type Namespaces = HashMap<Option<Arc<str>>, HashSet<Arc<str>>>;
 #[derive(Default)]
 pub(super) struct Places {
     clusters: HashMap<Arc<str>, Namespaces>,
-    /// The indexed labels.
-    sought: BTreeSet<Box<str>>,
-    labelled: HashMap<Labelled, HashSet<Key>>,
+    /// Whether labels are indexed.
+    by_label: bool,
+    /// By label and object, the latter hashed like a label.
+    labelled: BTreeMap<(Labelled, u64), Arc<Key>>,
     random: RandomState,
 }
 
@@ -43,14 +44,16 @@ impl Places {
         before: &[Labelled],
         object: &Object,
     ) -> Box<[Labelled]> {
-        let place = |name: &str| Some(self.place(&key.cluster, name, object.label(name)?));
-        let sought = self.sought.iter().map(AsRef::as_ref);
-        let now: Box<[Labelled]> = sought.filter_map(place).collect();
+        if !self.by_label {
+            return Box::default();
+        }
+        let place = |(name, value): (&str, &str)| self.place(&key.cluster, name, value);
+        let now: Box<[Labelled]> = object.labels().map(place).collect();
         if *now != *before {
             self.unlabel(key, before);
-            for place in &now {
-                self.labelled.entry(*place).or_default().insert(key.clone());
-            }
+            let (id, shared) = (self.random.hash_one(key), Arc::new(key.clone()));
+            let places = now.iter().map(|place| ((*place, id), Arc::clone(&shared)));
+            self.labelled.extend(places);
         }
         now
     }
@@ -72,49 +75,52 @@ impl Places {
     }
 
     fn unlabel(&mut self, key: &Key, labelled: &[Labelled]) {
+        let id = self.random.hash_one(key);
         for place in labelled {
-            if let Slot::Occupied(mut keys) = self.labelled.entry(*place) {
-                keys.get_mut().remove(key);
-                if keys.get().is_empty() {
-                    keys.remove();
-                }
-            }
+            self.labelled.remove(&(*place, id));
         }
     }
 
-    /// The labels among these that are not indexed yet, as many as there is room for.
-    pub(super) fn unindexed(&self, labels: &Labels) -> Vec<Box<str>> {
-        let names = labels.iter().map(|(name, _)| name);
-        let new = names.filter(|name| !self.sought.contains(*name));
-        let room = MAX_INDEXED_LABELS.saturating_sub(self.sought.len());
-        new.take(room).map(Into::into).collect()
+    /// Whether labels are indexed.
+    pub(super) fn has_labels(&self) -> bool {
+        self.by_label
     }
 
-    /// Adds labels to the index. Objects that are already there have to be indexed anew.
-    pub(super) fn index_labels(&mut self, names: Vec<Box<str>>) {
-        self.sought.extend(names);
+    /// Begins to index labels. Objects that are already there have to be indexed anew.
+    pub(super) fn index_labels(&mut self) {
+        self.by_label = true;
     }
 
-    /// The candidates by the label that the fewest objects have; `None` if none of these labels is indexed.
-    #[expect(
-        clippy::option_option,
-        reason = "whether anything is indexed, and whether anything has it"
-    )]
-    pub(super) fn fewest(&self, cluster: &str, labels: &Labels) -> Option<Option<&HashSet<Key>>> {
-        let sought = labels
-            .iter()
-            .filter(|(name, _)| self.sought.contains(*name));
-        let keys = sought.map(|(name, value)| self.labelled.get(&self.place(cluster, name, value)));
-        keys.min_by_key(|keys| keys.map_or(0, HashSet::len))
-    }
-
-    /// The positions of objects with these labels; `None` if one of these is not indexed.
-    pub(super) fn positions(&self, cluster: &str, labels: &Labels) -> Option<Vec<Labelled>> {
-        let place = |(name, value): (&str, &str)| {
-            let is_sought = self.sought.contains(name);
-            is_sought.then(|| self.place(cluster, name, value))
+    /// The objects with the label that the fewest have; `None` without labels, or if these are not indexed.
+    pub(super) fn fewest<'p>(
+        &'p self,
+        cluster: &str,
+        labels: &Labels,
+    ) -> Option<impl Iterator<Item = &'p Key> + use<'p>> {
+        let places = self.positions(cluster, labels)?;
+        let mut all: Vec<_> = places.iter().map(|one| (*one, self.at(*one))).collect();
+        let fewest = loop {
+            // The one that ends first is the shortest.
+            let ended = all.iter_mut().find_map(|(place, keys)| {
+                let is_over = keys.next().is_none();
+                is_over.then_some(*place)
+            });
+            if ended.is_some() || all.is_empty() {
+                break ended;
+            }
         };
-        labels.iter().map(place).collect()
+        fewest.map(|place| self.at(place))
+    }
+
+    fn at(&self, place: Labelled) -> impl Iterator<Item = &Key> {
+        let keys = self.labelled.range((place, 0)..=(place, u64::MAX));
+        keys.map(|(_, key)| &**key)
+    }
+
+    /// The positions of objects with these labels; `None` if labels are not indexed.
+    pub(super) fn positions(&self, cluster: &str, labels: &Labels) -> Option<Vec<Labelled>> {
+        let place = |(name, value): (&str, &str)| self.place(cluster, name, value);
+        self.by_label.then(|| labels.iter().map(place).collect())
     }
 
     fn place(&self, cluster: &str, name: &str, value: &str) -> Labelled {
