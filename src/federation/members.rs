@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 
 use hawser_federation::admission::check_cluster;
 use hawser_federation::events::Severity;
-use hawser_federation::health::{Health, Probe};
+use hawser_federation::health::{Health, Location, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{
@@ -38,6 +39,12 @@ use super::numbers::{FederationNumbers, MemberState};
 
 /// Members that are probed at the same time.
 const WORKERS: usize = 64;
+/// How often the nodes of a member are listed.
+const LOCATED: Duration = Duration::from_mins(10);
+/// Nodes of one answer.
+const NODES: u32 = 500;
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// A member as everybody else knows it.
 #[derive(Clone, Debug)]
@@ -73,6 +80,8 @@ struct MemberRecord {
     health: Health,
     /// When it was probed last, and whether it was ready then.
     probed: Option<(Instant, bool)>,
+    /// When its nodes were listed last, and the epoch of then.
+    located: Option<(Instant, u64)>,
     /// Counts how often it has become ready.
     epoch: u64,
 }
@@ -170,6 +179,7 @@ impl MemberController {
                 connection: None,
                 health: Health::of(published(&object)),
                 probed: None,
+                located: None,
                 epoch,
             }
         });
@@ -192,8 +202,11 @@ impl MemberController {
             source: format!("{name}#{}", record.epoch).into(),
             connection: record.connection.clone(),
         };
-        self.records.lock().insert(Arc::clone(name), record);
         self.publish(|known| known.insert(Arc::clone(name), member));
+        if is_ready {
+            self.locate(&object, &mut record).await;
+        }
+        self.records.lock().insert(Arc::clone(name), record);
         outcome
     }
 
@@ -269,15 +282,42 @@ impl MemberController {
         }
     }
 
+    /// Finds out where the nodes of a member are: when it has become ready, and now and then. The next probe writes it.
+    async fn locate(&self, object: &Object, record: &mut MemberRecord) {
+        let epoch = record.epoch;
+        let is_known =
+            (record.located).is_some_and(|(at, of)| of == epoch && at.elapsed() < LOCATED);
+        let Some(connection) = record.connection.as_ref().filter(|_| !is_known) else {
+            return;
+        };
+        record.located = Some((Instant::now(), epoch));
+        let limit = self.settings.probe_timeout;
+        let found = match timeout(limit, nodes(connection)).await {
+            Ok(found) => found.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        };
+        match found {
+            Ok(at) => record.health.located(&at),
+            Err(problem) => {
+                let message = format!("Failed to get zones and region for the cluster: {problem}");
+                let reason = "RetrievingRegionZonesFailed";
+                self.recorder
+                    .record(object, Severity::Warning, reason, &message);
+            }
+        }
+    }
+
     async fn result(&self, object: &Object, record: &mut MemberRecord) -> Probe {
         let mut fresh = record.connection.is_none();
         loop {
             if fresh {
+                let began = Instant::now();
                 match self.connect(object).await {
                     Ok(config) => {
                         if let Err(problem) = self.take(record, config) {
                             return self.malformed(object, &problem);
                         }
+                        self.numbers.connected(began.elapsed());
                     }
                     Err(problem) => {
                         record.connection = None;
@@ -363,6 +403,24 @@ impl MemberController {
         let found = found.map_err(|error: AskError| format!("Secret {secret:?}: {error}"))?;
         let token = token(&found).ok_or_else(|| format!("Secret {secret:?} has no token"))?;
         config(&spec, &token)
+    }
+}
+
+/// Where the nodes of a member are, by their labels.
+async fn nodes(connection: &Connection) -> Result<Location, AskError> {
+    let mut at = Location::default();
+    let mut from = String::new();
+    loop {
+        let path = format!("/api/v1/nodes?limit={NODES}{from}");
+        let page = connection.ask(Call::get(path).accept(METADATA)).await?;
+        let items = page["items"].as_array().into_iter().flatten();
+        items.for_each(|node| at.add(node));
+        let token = page["metadata"]["continue"].as_str().unwrap_or_default();
+        if token.is_empty() {
+            return Ok(at);
+        }
+        let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+        from = format!("&continue={token}");
     }
 }
 

@@ -24,6 +24,7 @@ use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_sync::{Answer, Contest, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
+use super::controllers::{NotSynced, Reconciled};
 use super::host::{self, NAMESPACE};
 use super::members::MemberClusters;
 use super::propagation::{FederatedId, FederatedType, Listed, Propagation, is_in_member};
@@ -136,18 +137,18 @@ impl<'a> FederatedPass<'a> {
         }
     }
 
-    pub async fn run(&self) -> Outcome {
+    pub async fn run(&self) -> Reconciled {
         let name = &*self.id.name;
         if self.of.is_of_namespaces()
             && (SYSTEM.contains(&name) || name == self.at.settings.namespace)
         {
-            return Outcome::Settled;
+            return Ok(Outcome::Settled);
         }
         let listing = |(name, member): (&Arc<str>, &super::members::MemberCluster)| {
             member.ready().is_some() && self.of.listed(name, member) == Listed::Begun
         };
         if self.members.iter().any(listing) {
-            return Outcome::Again(LOOK_AGAIN);
+            return Err(NotSynced(Outcome::Again(LOOK_AGAIN)));
         }
         let outcome = match self.at.cache.get(&self.of.federated_key(self.id)) {
             Seen::Unknown => Outcome::Settled,
@@ -155,10 +156,7 @@ impl<'a> FederatedPass<'a> {
             Seen::Present(federated) if federated.in_deletion() => self.delete(&federated).await,
             Seen::Present(federated) => self.propagate(federated).await,
         };
-        match (*self.put_off.lock(), outcome) {
-            (Some(wait), _) => Outcome::Again(wait),
-            (None, outcome) => outcome,
-        }
+        Ok(self.put_off.lock().map_or(outcome, Outcome::Again))
     }
 
     /// Copies without a federated object are nobody's: they are not managed any more.

@@ -14,6 +14,12 @@ async fn a_control_plane_of_a_namespace_works_there_alone() -> Result<()> {
     let (host, member) = (world.host().await?, world.member(0).await?);
     let scope = json!({"spec": {"scope": "Namespaced"}});
     host.patch(&core("kubefedconfigs/kubefed"), &scope).await?;
+    for (name, zone) in [("one", "b"), ("two", "a")] {
+        let labels =
+            json!({"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": "r"});
+        let node = json!({"metadata": {"name": name, "labels": labels}});
+        member.create("/api/v1/nodes", &node).await?;
+    }
     let ctl = Ctl::new(&world)?;
     ctl.ok("join cluster1").await?;
     ctl.ok("enable namespaces").await?;
@@ -33,6 +39,11 @@ async fn a_control_plane_of_a_namespace_works_there_alone() -> Result<()> {
         .await;
     assert_eq!(copy["data"], json!({"A": "ala ma kota"}));
     host.until_reason(&format!("{own}/m"), None).await;
+    // The rights are enough to see where its nodes are.
+    host.until(&core("kubefedclusters/cluster1"), |cluster| {
+        cluster["status"]["zones"] == json!(["a", "b"]) && cluster["status"]["region"] == "r"
+    })
+    .await;
     let is = |running: &'static str| {
         move |config: &serde_json::Value| config["status"]["propagationController"] == running
     };
