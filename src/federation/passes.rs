@@ -2,7 +2,7 @@
 //! down of them. Each pass could be the first after a restart; what was written is stored after the write, and what is
 //! lost of that costs a repeated write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use hawser_federation::check;
 use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
 use hawser_federation::events::{CopyName, Event, Operation};
-use hawser_federation::placement::{Around, placement};
+use hawser_federation::placement::{Around, Placement, placement};
 use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
@@ -204,9 +204,13 @@ impl<'a> FederatedPass<'a> {
             wrote: false,
         };
         let selected = match self.place(&federated) {
-            Ok(Some((selected, namespace_not_federated))) => {
-                findings.namespace_not_federated = namespace_not_federated;
-                selected
+            Ok(Some(placed)) => {
+                let unknown: Vec<&str> = placed.unknown.iter().map(String::as_str).collect();
+                if !unknown.is_empty() {
+                    self.record(&federated, &Event::UnknownClusters(&unknown));
+                }
+                findings.namespace_not_federated = placed.namespace_not_federated;
+                placed.members
             }
             // Its federated namespace comes with the list.
             Ok(None) => return Outcome::Settled,
@@ -256,7 +260,7 @@ impl<'a> FederatedPass<'a> {
             return self.remove_finalizer(federated).await;
         }
         let selected = match self.place(federated) {
-            Ok(Some((selected, _))) => selected,
+            Ok(Some(placed)) => placed.members,
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
                 self.record(federated, &Event::ComputePlacementFailed(&problem));
@@ -313,9 +317,8 @@ impl<'a> FederatedPass<'a> {
         self.remove_finalizer(federated).await
     }
 
-    /// The selected members, and whether there are none because the namespace is not federated; none where that is
-    /// not known yet.
-    fn place(&self, federated: &Object) -> Result<Option<(BTreeSet<String>, bool)>, String> {
+    /// The selected members; none where they are not known yet.
+    fn place(&self, federated: &Object) -> Result<Option<Placement>, String> {
         let labels = self.members.iter();
         let labels = labels.map(|(name, member)| (name.to_string(), member.labels.clone()));
         let labels = labels.collect();
@@ -333,8 +336,8 @@ impl<'a> FederatedPass<'a> {
         } else {
             Around::Nothing
         };
-        let placed = placement(federated, &labels, around).map_err(|error| error.to_string())?;
-        Ok(Some((placed.members, placed.namespace_not_federated)))
+        let placed = placement(federated, &labels, around);
+        placed.map(Some).map_err(|error| error.to_string())
     }
 
     /// The host's own namespace, where namespaces are federated.

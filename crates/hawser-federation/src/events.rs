@@ -23,6 +23,8 @@ pub enum Event<'a> {
     /// Copies in these members are still there.
     WaitForRemoval(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
+    /// The placement names clusters that are not registered.
+    UnknownClusters(&'a [&'a str]),
     EnsureFinalizerFailed(&'a str),
     /// The annotation with options for the deletion of copies cannot be read.
     InvalidDeleteOptions(&'a str),
@@ -141,6 +143,7 @@ impl Event<'_> {
             Self::CachedRetrievalFailed(_) => CopyStatus::CachedRetrievalFailed.as_str().to_owned(),
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
+            Self::UnknownClusters(_) => "UnknownClusters".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
             Self::InvalidDeleteOptions(_) => "InvalidDeleteOptions".to_owned(),
             Self::InvalidName => "InvalidName".to_owned(),
@@ -171,6 +174,11 @@ impl fmt::Display for Event<'_> {
             Self::ComputePlacementFailed(error) => {
                 write!(f, "Failed to compute placement: {error}")
             }
+            Self::UnknownClusters(names) => write!(
+                f,
+                "spec.placement.clusters names clusters that are not registered: {}; join them or remove their names",
+                names.join(", ")
+            ),
             Self::EnsureFinalizerFailed(error) => write!(f, "Failed to ensure finalizer: {error}"),
             Self::InvalidDeleteOptions(error) => write!(
                 f,
@@ -225,6 +233,10 @@ mod tests {
             (
                 Event::ComputePlacementFailed("\"Bogus\" is not a valid pod selector operator"),
                 "ComputePlacementFailed: Failed to compute placement: \"Bogus\" is not a valid pod selector operator",
+            ),
+            (
+                Event::UnknownClusters(&["a", "b"]),
+                "UnknownClusters: spec.placement.clusters names clusters that are not registered: a, b; join them or remove their names",
             ),
             (
                 Event::EnsureFinalizerFailed("x"),

@@ -377,6 +377,15 @@ impl World {
 
     /// Enables a type: the definition of its federated type, and its configuration.
     pub(super) async fn enable(&self, target: &ApiResource) -> Result<()> {
+        self.enable_with(target, |_| {}).await
+    }
+
+    /// Enables a type by a definition that somebody changed.
+    pub(super) async fn enable_with(
+        &self,
+        target: &ApiResource,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<()> {
         let host = self.host().await?;
         let scope = if target.kind == "Namespace" {
             "Namespaced"
@@ -390,7 +399,8 @@ impl World {
             plural_name: format!("federated{}", target.plural_name),
             scope: scope.into(),
         };
-        let crd = definition(&federated, &[], TargetSchema::Scalable);
+        let mut crd = definition(&federated, &[], TargetSchema::Scalable);
+        change(&mut crd);
         host.define(&crd).await?;
         let config = json!({
             "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig",
@@ -422,6 +432,10 @@ impl World {
     }
 
     pub(super) fn launch(&self, name: &str, log: &Path) -> Result<Process> {
+        self.launching(name, log).spawn()
+    }
+
+    pub(super) fn launching(&self, name: &str, log: &Path) -> Launch {
         Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
@@ -431,7 +445,6 @@ impl World {
             .arg("--kubeconfig")
             .arg(self.host.kubeconfig_file())
             .log(log)
-            .spawn()
     }
 
     /// Ends the control plane without a word. The next one does not wait for its lock.

@@ -1,6 +1,8 @@
 //! The chart of the control plane of federations.
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
@@ -277,21 +279,7 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/validations.core.kubefed.io{suffix}"
     );
     eventually(SOON, &path, async || host.ask(Call::get(&*path)).await).await;
-    // Asked by the webhook: the server does not accept it.
-    let wrong = json!({
-        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": "wrong"},
-        "spec": {"apiEndpoint": "ftp://x", "secretRef": {"name": "s"}},
-    });
-    eventually(SOON, "the webhook refuses", async || -> Result<()> {
-        let clusters = format!("{core}/kubefedclusters");
-        let dry = host
-            .ask(Call::post(format!("{clusters}?dryRun=All"), &wrong))
-            .await;
-        let error = dry.err().context("it was accepted")?.to_string();
-        ensure!(error.contains("spec.apiEndpoint"), "{error}");
-        Ok(())
-    })
-    .await;
+    refuses(&host).await;
     // Completed by the webhook, and fixed.
     let configs = format!("{core}/kubefedconfigs");
     let little = json!({
@@ -319,6 +307,23 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
     assert!(!said.contains("status 403"), "{said}");
     control_plane.stop(SOON).await?;
 
+    // The program of the original that serves the webhook alone, with the certificate in files.
+    let secret = format!("/api/v1/namespaces/{SYSTEM}/secrets/kubefed-webhook-certificate");
+    let secret = host.ask(Call::get(secret)).await?;
+    for name in ["tls.crt", "tls.key"] {
+        let data = secret["data"][name].as_str().context("data")?;
+        std::fs::write(scratch.path().join(name), STANDARD.decode(data)?)?;
+    }
+    let webhook = Launch::new("webhook", env!("CARGO_BIN_EXE_hawser"))
+        .args(["kubefed-webhook", "--logtostderr", "--v=8"])
+        .arg(format!("--secure-port=127.0.0.1:{}", port.number()))
+        .arg("--cert-dir")
+        .arg(scratch.path())
+        .log(&scratch.path().join("webhook.log"))
+        .spawn()?;
+    refuses(&host).await;
+    webhook.stop(SOON).await?;
+
     helm(
         cluster.admin(),
         &["uninstall", "kubefed", "--namespace", SYSTEM],
@@ -337,4 +342,21 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
     )
     .await;
     Ok(())
+}
+
+/// Asked by the webhook: the server does not accept it.
+async fn refuses(host: &Connection) {
+    let wrong = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": "wrong"},
+        "spec": {"apiEndpoint": "ftp://x", "secretRef": {"name": "s"}},
+    });
+    let clusters =
+        format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}/kubefedclusters?dryRun=All");
+    eventually(SOON, "the webhook refuses", async || -> Result<()> {
+        let dry = host.ask(Call::post(&*clusters, &wrong)).await;
+        let error = dry.err().context("it was accepted")?.to_string();
+        ensure!(error.contains("spec.apiEndpoint"), "{error}");
+        Ok(())
+    })
+    .await;
 }
