@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tracing::warn;
@@ -109,6 +110,10 @@ pub(super) struct FederateArgs {
     #[arg(value_parser = clap::value_parser!(i64).range(1..=1000))]
     replica_probes: i64,
 
+    /// How long a deletion waits for a cluster that is not ready [default: until it is]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    give_up_deletions_after: Option<i64>,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -187,6 +192,9 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
             },
             period: args.replica_check_period,
         },
+        give_up_after: (args.give_up_deletions_after)
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs),
     };
     let options = match given.check() {
         Ok(options) => options,

@@ -95,6 +95,7 @@ pub async fn run(
         config_file: None,
         per_second: None,
         scope: None,
+        give_up_after: None,
         healthz_address: None,
         metrics_address: None,
         scheduling: CheckSettings {

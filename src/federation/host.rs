@@ -92,6 +92,8 @@ pub struct FederationSettings {
     pub collects_status: bool,
     /// Whether replicas are scheduled.
     pub schedules: bool,
+    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    pub give_up_after: Option<Duration>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -229,6 +231,7 @@ impl FederationSettings {
             propagates: gate("PushReconciler"),
             collects_status: gate("RawResourceStatusCollection"),
             schedules: gate("SchedulerPreferences"),
+            give_up_after: None,
         })
     }
 

@@ -51,6 +51,8 @@ const METADATA: &str =
 pub struct MemberCluster {
     pub labels: BTreeMap<String, String>,
     pub is_ready: bool,
+    /// Since when it has not been ready, as far as this process knows.
+    pub lost: Option<Instant>,
     /// Another one each time the member has become ready: what was listed before counts no longer.
     pub source: SourceId,
     /// None where its configuration is malformed.
@@ -82,6 +84,7 @@ struct MemberRecord {
     probed: Option<(Instant, bool)>,
     /// When its nodes were listed last, and the epoch of then.
     located: Option<(Instant, u64)>,
+    lost: Option<Instant>,
     /// Counts how often it has become ready.
     epoch: u64,
 }
@@ -170,6 +173,7 @@ impl MemberController {
         let mut record = self.records.lock().remove(name);
         let generation = object.root()["metadata"]["generation"].as_i64();
         let uid = object.uid().unwrap_or_default();
+        let lost = record.as_ref().and_then(|record| record.lost);
         record = record.filter(|t| t.uid == uid && t.generation == generation);
         let mut record = record.unwrap_or_else(|| {
             let epoch = self.known.lock().get(name).map_or(0, epoch_of) + 1;
@@ -180,6 +184,7 @@ impl MemberController {
                 health: Health::of(published(&object)),
                 probed: None,
                 located: None,
+                lost,
                 epoch,
             }
         });
@@ -195,10 +200,16 @@ impl MemberController {
             Outcome::Again(period)
         };
         let is_ready = record.probed.is_some_and(|(_, is_ready)| is_ready);
+        if is_ready {
+            record.lost = None;
+        } else {
+            record.lost.get_or_insert_with(Instant::now);
+        }
         let labels = object.labels();
         let member = MemberCluster {
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             is_ready,
+            lost: record.lost,
             source: format!("{name}#{}", record.epoch).into(),
             connection: record.connection.clone(),
         };

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "webhook")]
 use hawser_federation::admission::webhooks::WebhookAddress;
@@ -26,6 +27,7 @@ pub struct GivenFederation {
     #[cfg(feature = "webhook")]
     pub webhook: GivenWebhook,
     pub scheduling: CheckSettings,
+    pub give_up_after: Option<Duration>,
 }
 
 /// The flags of the webhook.
@@ -51,6 +53,8 @@ pub struct FederationOptions {
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
     pub scheduling: CheckSettings,
+    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    pub give_up_after: Option<Duration>,
     #[cfg(feature = "webhook")]
     pub webhook: Option<WebhookOptions>,
 }
@@ -102,6 +106,7 @@ impl GivenFederation {
                 },
             }),
             scheduling: self.scheduling,
+            give_up_after: self.give_up_after,
         })
     }
 }

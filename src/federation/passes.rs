@@ -2,7 +2,7 @@
 //! down of them. Each pass could be the first after a restart; what was written is stored after the write, and what is
 //! lost of that costs a repeated write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -289,10 +289,17 @@ impl<'a> FederatedPass<'a> {
         };
         pass.host_namespace = host_namespace.as_deref();
         let outcomes = self.settle_all(&pass, options).await;
+        let given_up: BTreeSet<&str> = outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.status == Some(CopyStatus::ClusterNotReady))
+            .map(|(member, _)| &***member)
+            .filter(|member| self.is_given_up(member))
+            .collect();
         let left = outcomes
             .iter()
             .filter(|(_, outcome)| outcome.status.is_some());
-        let left: Vec<&str> = left.map(|(member, _)| &***member).collect();
+        let left = left.map(|(member, _)| &***member);
+        let left: Vec<&str> = left.filter(|member| !given_up.contains(member)).collect();
         if !left.is_empty() {
             self.record(federated, &Event::WaitForRemoval(&left));
             let waits = |outcome: &CopyOutcome| {
@@ -306,7 +313,8 @@ impl<'a> FederatedPass<'a> {
             };
         }
         // Tables hold managed objects only, and may be behind.
-        for member in &pass.selected {
+        let awaited = pass.selected.iter();
+        for member in awaited.filter(|member| !given_up.contains(member.as_str())) {
             let key = self.of.copy_key(self.id, member);
             match self.send(&Request::Read { key }).await {
                 Answer::Gone => {}
@@ -314,7 +322,19 @@ impl<'a> FederatedPass<'a> {
                 _ => return Outcome::Failed(None),
             }
         }
+        if !given_up.is_empty() {
+            let members: Vec<&str> = given_up.into_iter().collect();
+            self.record(federated, &Event::GivenUp(&members));
+        }
         self.remove_finalizer(federated).await
+    }
+
+    /// Whether deletions do not wait for a member any more that is not ready. When it returns, the copies that are
+    /// left in it belong to nobody, and are released.
+    fn is_given_up(&self, member: &str) -> bool {
+        let lost = self.members.get(member).and_then(|member| member.lost);
+        let limit = self.at.settings.give_up_after;
+        matches!((lost, limit), (Some(since), Some(limit)) if since.elapsed() >= limit)
     }
 
     /// The selected members; none where they are not known yet.

@@ -110,7 +110,10 @@ pub async fn run(
             settings = FederationSettings::read(&aside, &options.namespace, options.scope) => settings?,
         },
     };
-    let settings = Arc::new(settings);
+    let settings = Arc::new(FederationSettings {
+        give_up_after: options.give_up_after,
+        ..settings
+    });
     health.found("host");
     #[cfg(feature = "webhook")]
     let _webhook = webhook.map(|server| {

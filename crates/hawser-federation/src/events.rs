@@ -22,6 +22,8 @@ pub enum Event<'a> {
     CachedRetrievalFailed(&'a str),
     /// Copies in these members are still there.
     WaitForRemoval(&'a [&'a str]),
+    /// Copies in these members are left, because the members have not been ready for too long.
+    GivenUp(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
     /// The placement names clusters that are not registered.
     UnknownClusters(&'a [&'a str]),
@@ -142,6 +144,7 @@ impl Event<'_> {
             Self::ClusterNotReady => CopyStatus::ClusterNotReady.as_str().to_owned(),
             Self::CachedRetrievalFailed(_) => CopyStatus::CachedRetrievalFailed.as_str().to_owned(),
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
+            Self::GivenUp(_) => "RemovalGivenUp".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
             Self::UnknownClusters(_) => "UnknownClusters".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
@@ -169,6 +172,11 @@ impl fmt::Display for Event<'_> {
             Self::WaitForRemoval(members) => write!(
                 f,
                 "Waiting for managed resources to be removed from the following clusters: {}",
+                members.join(", ")
+            ),
+            Self::GivenUp(members) => write!(
+                f,
+                "Managed resources are left in the following clusters, which have not been ready for too long: {}",
                 members.join(", ")
             ),
             Self::ComputePlacementFailed(error) => {

@@ -195,6 +195,36 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
 }
 
 #[tokio::test]
+async fn deletions_give_up_members_that_are_lost_for_too_long_where_that_is_wanted() -> Result<()> {
+    let mut world = World::played().await?;
+    world.flags.push("--give-up-deletions-after=1s");
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    host.until_reason(&path, None).await;
+    let cluster = format!("{}/cluster2", core("kubefedclusters"));
+    let nowhere = json!({"spec": {"apiEndpoint": "http://127.0.0.1:1"}});
+    host.patch(&cluster, &nowhere).await?;
+    host.until(&cluster, |cluster| condition(cluster, "Offline").is_some())
+        .await;
+    host.delete(&path).await?;
+    host.until_gone(&path).await;
+    host.until_event(NAMESPACE, "RemovalGivenUp", "cluster2")
+        .await;
+    let (first, second) = (world.member(0).await?, world.member(1).await?);
+    ensure!(first.get(&copy).await?.is_none(), "a copy is left");
+    // What is left belongs to nobody when the member returns.
+    let back = json!({"spec": {"apiEndpoint": world.members[1].url()}});
+    host.patch(&cluster, &back).await?;
+    let is_free = |copy: &Value| copy["metadata"]["labels"]["kubefed.io/managed"].is_null();
+    second.until(&copy, is_free).await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_page_on_the_federation_has_the_metrics_of_a_control_plane_at_work() -> Result<()> {
     let mut world = World::played().await?;
     world.start().await?;

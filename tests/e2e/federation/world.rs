@@ -29,6 +29,8 @@ pub(super) struct World {
     control_plane: Option<Process>,
     logs: tempfile::TempDir,
     started: usize,
+    /// More flags of the control plane.
+    pub(super) flags: Vec<&'static str>,
 }
 
 /// A way to one of the clusters, for one test.
@@ -264,6 +266,7 @@ impl World {
             control_plane: None,
             logs: tempfile::tempdir()?,
             started: 0,
+            flags: Vec::new(),
         };
         world.prepare().await?;
         Ok(world)
@@ -441,6 +444,7 @@ impl World {
             .args(["--kubefed-namespace", SYSTEM])
             .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])
             .arg("--replica-run-timeout=2s")
+            .args(&self.flags)
             .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
             .arg("--kubeconfig")
             .arg(self.host.kubeconfig_file())
