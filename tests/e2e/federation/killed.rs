@@ -58,11 +58,16 @@ impl<'w> Life<'w> {
         let marks = (world.playgrounds()?.iter().map(|one| one.requests().mark())).collect();
         if let Some(at) = &at {
             let [verb, resource, subresource] = at.kind.clone().map(Some);
+            // Namespaces are in none, and have no name yet while they are created.
+            let is_of_namespaces = at.kind[1] == "namespaces";
+            let is_creation = at.kind[0] == "create";
+            let own = Some(namespace.clone());
             let matcher = Matcher {
                 verb,
                 resource,
                 subresource,
-                namespace: Some(namespace.clone()),
+                name: own.clone().filter(|_| is_of_namespaces && !is_creation),
+                namespace: own.filter(|_| !is_of_namespaces),
                 agent: Some("hawser/".to_owned()),
                 ..Matcher::default()
             };
@@ -182,7 +187,9 @@ impl<'w> Life<'w> {
     /// The requests of the control plane about the namespace so far, on each server. Its events are sent aside.
     fn requests(&self) -> Result<Vec<Vec<LoggedRequest>>> {
         let about = |request: &LoggedRequest| {
-            request.namespace == self.namespace
+            let is_namespace = request.resource == "namespaces"
+                && (request.verb == "create" || request.name == self.namespace);
+            (request.namespace == self.namespace || is_namespace)
                 && !["list", "watch"].contains(&&*request.verb)
                 && request.resource != "events"
                 && request.user_agent.starts_with("hawser/")
