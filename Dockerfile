@@ -15,7 +15,7 @@ RUN cargo build --locked --profile dist --package hawser --bin hawser --no-defau
 RUN cargo install --locked --version 0.5.9 --root /tools cargo-cyclonedx \
     && PATH=/tools/bin:$PATH hack/sbom
 # The names by which KubeFed's manifests start it.
-RUN mkdir /hyperfed && for name in hyperfed controller-manager kubefedctl; do ln -s /usr/local/bin/hawser /hyperfed/$name; done
+RUN mkdir /hyperfed && for name in hyperfed controller-manager kubefedctl webhook; do ln -s /usr/local/bin/hawser /hyperfed/$name; done
 
 FROM scratch
 ARG VERSION=0.1.0

@@ -26,6 +26,8 @@ mod orphans;
 mod playground;
 mod render;
 mod service;
+#[cfg(feature = "webhook")]
+mod webhook;
 
 /// Called by this name, `hawser` is its agent.
 const ORIGINAL: &str = "api-syncagent";
@@ -34,9 +36,10 @@ const ORIGINAL: &str = "api-syncagent";
 const MIRRORED: [&str; 2] = ["cr-syncer", "cr-syncer-app"];
 
 /// Names of KubeFed's programs, and the subcommands that stand in for them.
-const FEDERATED: [(&str, &str); 2] = [
+const FEDERATED: [(&str, &str); 3] = [
     ("controller-manager", "federate"),
     ("kubefedctl", "kubefedctl"),
+    ("webhook", "kubefed-webhook"),
 ];
 
 /// KubeFed's binary that contains its programs: the first argument is the name of one.
@@ -59,6 +62,8 @@ enum Command {
     Mirror(Box<mirror::MirrorArgs>),
     Federate(federate::FederateArgs),
     Kubefedctl(kubefedctl::KubefedctlArgs),
+    #[cfg(feature = "webhook")]
+    KubefedWebhook(webhook::WebhookProgramArgs),
     Hub(Box<hub::HubArgs>),
     Member(Box<member::MemberArgs>),
     Orphans(orphans::OrphansArgs),
@@ -81,6 +86,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Mirror(args) => mirror::run(*args),
             Command::Federate(args) => federate::run(args),
             Command::Kubefedctl(args) => kubefedctl::run(args),
+            #[cfg(feature = "webhook")]
+            Command::KubefedWebhook(args) => webhook::run(args),
             Command::Hub(args) => hub::run(*args),
             Command::Member(args) => member::run(*args),
             Command::Orphans(args) => orphans::run(args),
@@ -133,7 +140,7 @@ fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         mirror::two_dashes(&mut args[2..]);
     }
     let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
-    if is("federate") {
+    if is("federate") || is("kubefed-webhook") {
         let taken = klog::take(&mut args);
         let ignored = taken
             .iter()

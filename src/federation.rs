@@ -4,6 +4,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`controllers`] | reconciles, counted under the names of KubeFed's controllers |
 //! | [`events`] | events on federated objects and members, sent aside |
 //! | [`host`] | the host: kinds, paths, the configuration of the control plane |
 //! | [`members`] | members: clients, probes, conditions; which of them are ready now |
@@ -16,6 +17,7 @@
 //! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
 //! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
 
+pub mod controllers;
 pub mod events;
 pub mod host;
 pub mod members;

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tracing::warn;
@@ -29,11 +30,51 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// Accepts the flags of KubeFed's controller-manager.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
-#[command(args_override_self = true)]
+#[command(args_override_self = true, version)]
 pub(super) struct FederateArgs {
     /// Kubeconfig of the host cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
+
+    /// URL of the host cluster, in place of the kubeconfig's
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    #[arg(allow_hyphen_values = true)]
+    master: String,
+
+    /// KubeFedConfig in a file, in place of the one in the host cluster
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    #[arg(allow_hyphen_values = true)]
+    kubefed_config: String,
+
+    /// Requests a second to the host cluster [default: unlimited]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 0.0,
+        hide_default_value = true
+    )]
+    #[arg(allow_hyphen_values = true)]
+    rest_config_qps: f32,
+
+    /// No effect: what --rest-config-qps allows may be sent at once
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    #[arg(allow_hyphen_values = true, hide = true)]
+    rest_config_burst: i64,
 
     /// Namespace of the control plane [default: the Pod's]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
@@ -68,6 +109,10 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=1000))]
     replica_probes: i64,
+
+    /// How long a deletion waits for a cluster that is not ready [default: until it is]
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    give_up_deletions_after: Option<i64>,
 
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
@@ -122,6 +167,9 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
     };
     let given = GivenFederation {
         kubeconfig: args.kubeconfig.unwrap_or_default(),
+        master: args.master,
+        config_file: args.kubefed_config,
+        qps: args.rest_config_qps,
         namespace: args.kubefed_namespace.unwrap_or_default(),
         namespace_file: PathBuf::from(POD_NAMESPACE),
         scope: std::env::var("DEFAULT_KUBEFED_SCOPE").unwrap_or_default(),
@@ -144,6 +192,9 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
             },
             period: args.replica_check_period,
         },
+        give_up_after: (args.give_up_deletions_after)
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs),
     };
     let options = match given.check() {
         Ok(options) => options,

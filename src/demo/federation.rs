@@ -91,7 +91,11 @@ pub async fn run(
     let options = FederationOptions {
         kubeconfig: Some(files.dir().join("host.kubeconfig")),
         namespace: SYSTEM.to_owned(),
-        scope: "Cluster",
+        master: None,
+        config_file: None,
+        per_second: None,
+        scope: None,
+        give_up_after: None,
         healthz_address: None,
         metrics_address: None,
         scheduling: CheckSettings {

@@ -1,5 +1,6 @@
 //! The host: where the objects of the control plane are, and how it is configured.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -91,12 +92,16 @@ pub struct FederationSettings {
     pub collects_status: bool,
     /// Whether replicas are scheduled.
     pub schedules: bool,
+    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    pub give_up_after: Option<Duration>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("reading KubeFedConfig {0}/kubefed")]
     Read(String, #[source] Box<AskError>),
+    #[error("reading KubeFedConfig of {file}: {problem}")]
+    File { file: String, problem: String },
     #[error("creating KubeFedConfig {0}/kubefed")]
     Create(String, #[source] Box<AskError>),
     #[error("KubeFedConfig {0}/kubefed is not a Kubernetes object")]
@@ -106,32 +111,71 @@ pub enum SettingsError {
 }
 
 impl FederationSettings {
-    /// Reads the configuration; one that does not exist is created with this scope.
+    /// Reads the configuration; one that does not exist is created. It gets this scope if one is given: the scope of an
+    /// object cannot be changed, so that another object takes its place.
     pub async fn read(
         host: &Connection,
         namespace: &str,
-        scope: &'static str,
+        scope: Option<&str>,
     ) -> Result<Self, SettingsError> {
         let name = || namespace.to_owned();
+        let read = |error| SettingsError::Read(name(), Box::new(error));
         let kind = core("v1beta1", "KubeFedConfig");
         let all = collection(&kind, Some(namespace), "kubefedconfigs");
-        let found = match host.ask(Call::get(format!("{all}/{CONFIG}"))).await {
-            Err(error) if error.code() == Some(404) => {
+        let path = format!("{all}/{CONFIG}");
+        let mut found = match host.ask(Call::get(&*path)).await {
+            Err(error) if error.code() == Some(404) => None,
+            found => Some(found.map_err(read)?),
+        };
+        let mut object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": CONFIG, "namespace": namespace},
+        });
+        if let Some(old) = &found
+            && let Some(scope) = scope.filter(|scope| old["spec"]["scope"] != *scope)
+        {
+            info!(
+                scope,
+                "making KubeFedConfig \"{namespace}/{CONFIG}\" anew with another scope"
+            );
+            let uid = &old["metadata"]["uid"];
+            let gone = Call::delete(&*path, &json!({"preconditions": {"uid": uid}}));
+            host.ask(gone).await.map_err(read)?;
+            for field in ["labels", "annotations"] {
+                object["metadata"][field] = old["metadata"][field].clone();
+            }
+            object["spec"] = old["spec"].clone();
+            object["spec"]["scope"] = scope.into();
+            found = None;
+        }
+        let found = if let Some(found) = found {
+            found
+        } else {
+            if object["spec"].is_null() {
                 let mut spec = KubeFedConfigSpec {
-                    scope: scope.to_owned(),
+                    scope: scope.unwrap_or("Cluster").to_owned(),
                     ..KubeFedConfigSpec::default()
                 };
                 spec.complete();
-                let object = json!({
-                    "apiVersion": kind.api_version(), "kind": kind.kind,
-                    "metadata": {"name": CONFIG, "namespace": namespace}, "spec": spec,
-                });
-                let created = host.ask(Call::post(all, &object)).await;
-                created.map_err(|error| SettingsError::Create(name(), Box::new(error)))?
+                object["spec"] = json!(spec);
             }
-            found => found.map_err(|error| SettingsError::Read(name(), Box::new(error)))?,
+            let created = host.ask(Call::post(all, &object)).await;
+            created.map_err(|error| SettingsError::Create(name(), Box::new(error)))?
         };
         Self::of(namespace, found)
+    }
+
+    /// From a file in place of the object.
+    pub fn read_file(namespace: &str, file: &Path) -> Result<Self, SettingsError> {
+        let wrong = |problem: String| SettingsError::File {
+            file: file.display().to_string(),
+            problem,
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let mut config: Value =
+            serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        config["metadata"] = json!({"name": CONFIG, "namespace": namespace});
+        Self::of(namespace, config)
     }
 
     /// From the configuration as it is stored, in which anything may be missing.
@@ -187,6 +231,7 @@ impl FederationSettings {
             propagates: gate("PushReconciler"),
             collects_status: gate("RawResourceStatusCollection"),
             schedules: gate("SchedulerPreferences"),
+            give_up_after: None,
         })
     }
 

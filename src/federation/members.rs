@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 
 use hawser_federation::admission::check_cluster;
 use hawser_federation::events::Severity;
-use hawser_federation::health::{Health, Probe};
+use hawser_federation::health::{Health, Location, Probe};
 use hawser_federation::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
 use hawser_runtime::cluster::cache::{Cache, Change, SourceId, Table};
 use hawser_runtime::cluster::connection::{
@@ -38,12 +39,20 @@ use super::numbers::{FederationNumbers, MemberState};
 
 /// Members that are probed at the same time.
 const WORKERS: usize = 64;
+/// How often the nodes of a member are listed.
+const LOCATED: Duration = Duration::from_mins(10);
+/// Nodes of one answer.
+const NODES: u32 = 500;
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// A member as everybody else knows it.
 #[derive(Clone, Debug)]
 pub struct MemberCluster {
     pub labels: BTreeMap<String, String>,
     pub is_ready: bool,
+    /// Since when it has not been ready, as far as this process knows.
+    pub lost: Option<Instant>,
     /// Another one each time the member has become ready: what was listed before counts no longer.
     pub source: SourceId,
     /// None where its configuration is malformed.
@@ -73,6 +82,9 @@ struct MemberRecord {
     health: Health,
     /// When it was probed last, and whether it was ready then.
     probed: Option<(Instant, bool)>,
+    /// When its nodes were listed last, and the epoch of then.
+    located: Option<(Instant, u64)>,
+    lost: Option<Instant>,
     /// Counts how often it has become ready.
     epoch: u64,
 }
@@ -161,6 +173,7 @@ impl MemberController {
         let mut record = self.records.lock().remove(name);
         let generation = object.root()["metadata"]["generation"].as_i64();
         let uid = object.uid().unwrap_or_default();
+        let lost = record.as_ref().and_then(|record| record.lost);
         record = record.filter(|t| t.uid == uid && t.generation == generation);
         let mut record = record.unwrap_or_else(|| {
             let epoch = self.known.lock().get(name).map_or(0, epoch_of) + 1;
@@ -170,6 +183,8 @@ impl MemberController {
                 connection: None,
                 health: Health::of(published(&object)),
                 probed: None,
+                located: None,
+                lost,
                 epoch,
             }
         });
@@ -185,15 +200,24 @@ impl MemberController {
             Outcome::Again(period)
         };
         let is_ready = record.probed.is_some_and(|(_, is_ready)| is_ready);
+        if is_ready {
+            record.lost = None;
+        } else {
+            record.lost.get_or_insert_with(Instant::now);
+        }
         let labels = object.labels();
         let member = MemberCluster {
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             is_ready,
+            lost: record.lost,
             source: format!("{name}#{}", record.epoch).into(),
             connection: record.connection.clone(),
         };
-        self.records.lock().insert(Arc::clone(name), record);
         self.publish(|known| known.insert(Arc::clone(name), member));
+        if is_ready {
+            self.locate(&object, &mut record).await;
+        }
+        self.records.lock().insert(Arc::clone(name), record);
         outcome
     }
 
@@ -269,15 +293,42 @@ impl MemberController {
         }
     }
 
+    /// Finds out where the nodes of a member are: when it has become ready, and now and then. The next probe writes it.
+    async fn locate(&self, object: &Object, record: &mut MemberRecord) {
+        let epoch = record.epoch;
+        let is_known =
+            (record.located).is_some_and(|(at, of)| of == epoch && at.elapsed() < LOCATED);
+        let Some(connection) = record.connection.as_ref().filter(|_| !is_known) else {
+            return;
+        };
+        record.located = Some((Instant::now(), epoch));
+        let limit = self.settings.probe_timeout;
+        let found = match timeout(limit, nodes(connection)).await {
+            Ok(found) => found.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        };
+        match found {
+            Ok(at) => record.health.located(&at),
+            Err(problem) => {
+                let message = format!("Failed to get zones and region for the cluster: {problem}");
+                let reason = "RetrievingRegionZonesFailed";
+                self.recorder
+                    .record(object, Severity::Warning, reason, &message);
+            }
+        }
+    }
+
     async fn result(&self, object: &Object, record: &mut MemberRecord) -> Probe {
         let mut fresh = record.connection.is_none();
         loop {
             if fresh {
+                let began = Instant::now();
                 match self.connect(object).await {
                     Ok(config) => {
                         if let Err(problem) = self.take(record, config) {
                             return self.malformed(object, &problem);
                         }
+                        self.numbers.connected(began.elapsed());
                     }
                     Err(problem) => {
                         record.connection = None;
@@ -363,6 +414,24 @@ impl MemberController {
         let found = found.map_err(|error: AskError| format!("Secret {secret:?}: {error}"))?;
         let token = token(&found).ok_or_else(|| format!("Secret {secret:?} has no token"))?;
         config(&spec, &token)
+    }
+}
+
+/// Where the nodes of a member are, by their labels.
+async fn nodes(connection: &Connection) -> Result<Location, AskError> {
+    let mut at = Location::default();
+    let mut from = String::new();
+    loop {
+        let path = format!("/api/v1/nodes?limit={NODES}{from}");
+        let page = connection.ask(Call::get(path).accept(METADATA)).await?;
+        let items = page["items"].as_array().into_iter().flatten();
+        items.for_each(|node| at.add(node));
+        let token = page["metadata"]["continue"].as_str().unwrap_or_default();
+        if token.is_empty() {
+            return Ok(at);
+        }
+        let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+        from = format!("&continue={token}");
     }
 }
 

@@ -7,6 +7,8 @@ use hawser_federation::events::Operation;
 use hawser_runtime::process::metrics::text::{Family, Gauge, Histogram, Name};
 use hawser_runtime::process::metrics::{Metrics, Requests};
 
+use super::controllers::Controllers;
+
 /// Seconds, as KubeFed counts them.
 const SECONDS: &[f64] = &[
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0,
@@ -36,8 +38,10 @@ impl MemberState {
 /// All numbers of the process.
 pub struct FederationNumbers {
     pub metrics: Arc<Metrics>,
+    pub controllers: Controllers,
     members: Family<Gauge>,
     probes: Family<Histogram>,
+    connections: Family<Histogram>,
     operations: Family<Histogram>,
     schedules: Family<Histogram>,
 }
@@ -50,8 +54,10 @@ impl FederationNumbers {
             labels,
             bounds: SECONDS,
         };
+        let metrics = Arc::new(Metrics::new());
         Arc::new(Self {
-            metrics: Arc::new(Metrics::new()),
+            controllers: Controllers::new(&metrics),
+            metrics,
             members: Family::new(name(
                 "kubefedcluster_total",
                 "Number of members in a state.",
@@ -60,6 +66,11 @@ impl FederationNumbers {
             probes: Family::new(name(
                 "cluster_health_status_duration_seconds",
                 "Duration of probes of members in seconds.",
+                &[],
+            )),
+            connections: Family::new(name(
+                "cluster_client_connection_duration_seconds",
+                "Time until there is a client for a member, in seconds.",
                 &[],
             )),
             operations: Family::new(name(
@@ -80,6 +91,7 @@ impl FederationNumbers {
         // Writing to a text does not fail.
         let _ = self.members.write(&mut out);
         let _ = self.probes.write(&mut out);
+        let _ = self.connections.write(&mut out);
         let _ = self.operations.write(&mut out);
         let _ = self.schedules.write(&mut out);
         out
@@ -97,6 +109,11 @@ impl FederationNumbers {
         for state in MemberState::ALL {
             self.members.remove(&[state.as_str(), name]);
         }
+    }
+
+    /// A client for a member was made.
+    pub fn connected(&self, took: Duration) {
+        self.connections.of(&[]).observe(took.as_secs_f64());
     }
 
     pub fn operation(&self, operation: Operation, took: Duration) {

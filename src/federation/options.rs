@@ -1,6 +1,8 @@
 //! What the command line says, checked.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "webhook")]
 use hawser_federation::admission::webhooks::WebhookAddress;
@@ -10,6 +12,12 @@ use hawser_federation::check::CheckSettings;
 #[derive(Clone, Debug, Default)]
 pub struct GivenFederation {
     pub kubeconfig: String,
+    /// In place of the kubeconfig's URL.
+    pub master: String,
+    /// In place of the object that configures the control plane.
+    pub config_file: String,
+    /// Requests a second to the host; zero or less is unlimited.
+    pub qps: f32,
     pub namespace: String,
     /// Where the namespace of the Pod is found.
     pub namespace_file: PathBuf,
@@ -19,6 +27,7 @@ pub struct GivenFederation {
     #[cfg(feature = "webhook")]
     pub webhook: GivenWebhook,
     pub scheduling: CheckSettings,
+    pub give_up_after: Option<Duration>,
 }
 
 /// The flags of the webhook.
@@ -34,13 +43,18 @@ pub struct GivenWebhook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FederationOptions {
     pub kubeconfig: Option<PathBuf>,
+    pub master: Option<String>,
+    pub config_file: Option<PathBuf>,
+    pub per_second: Option<NonZeroU32>,
     /// Of the control plane.
     pub namespace: String,
-    /// Of a configuration that does not exist yet.
-    pub scope: &'static str,
+    /// Of the configuration, where it is to be this one.
+    pub scope: Option<&'static str>,
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
     pub scheduling: CheckSettings,
+    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    pub give_up_after: Option<Duration>,
     #[cfg(feature = "webhook")]
     pub webhook: Option<WebhookOptions>,
 }
@@ -71,10 +85,14 @@ impl GivenFederation {
         });
         Ok(FederationOptions {
             kubeconfig: given(self.kubeconfig).map(PathBuf::from),
+            master: given(self.master),
+            config_file: given(self.config_file).map(PathBuf::from),
+            per_second: per_second(self.qps),
             namespace: namespace.ok_or(OptionsError::Namespace)?,
             scope: match &*self.scope {
-                "" | "Cluster" => "Cluster",
-                "Namespaced" => "Namespaced",
+                "" => None,
+                "Cluster" => Some("Cluster"),
+                "Namespaced" => Some("Namespaced"),
                 _ => return Err(OptionsError::Scope(self.scope)),
             },
             healthz_address: listens(self.healthz_address),
@@ -88,13 +106,29 @@ impl GivenFederation {
                 },
             }),
             scheduling: self.scheduling,
+            give_up_after: self.give_up_after,
         })
     }
+}
+
+/// At least one where there is a limit.
+fn per_second(qps: f32) -> Option<NonZeroU32> {
+    let limited = Some(qps).filter(|qps| *qps > 0.0)?;
+    // A cast of a float ends at the bounds of the integer.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    NonZeroU32::new((limited.ceil()) as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_requests_is_a_whole_number_or_none() {
+        let limit = |qps| per_second(qps).map(NonZeroU32::get);
+        assert_eq!([limit(0.0), limit(-1.0), limit(f32::NAN)], [None; 3]);
+        assert_eq!([limit(0.2), limit(100.0)], [Some(1), Some(100)]);
+    }
 
     #[test]
     fn the_namespace_is_given_or_that_of_the_pod() {
@@ -113,7 +147,7 @@ mod tests {
             ..given.clone()
         };
         let options = named.check().unwrap();
-        assert_eq!((&*options.namespace, options.scope), ("named", "Cluster"));
+        assert_eq!((&*options.namespace, options.scope), ("named", None));
         assert_eq!(options.metrics_address, None);
         let scope = GivenFederation {
             scope: "All".to_owned(),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use hawser_federation::check;
 use hawser_federation::decide::{CopyRequest, Pass, Problem, There, Verdict};
 use hawser_federation::events::{CopyName, Event, Operation};
-use hawser_federation::placement::{Around, placement};
+use hawser_federation::placement::{Around, Placement, placement};
 use hawser_federation::render::{Ignored, is_managed};
 use hawser_federation::status::{self, Collection, Copy, CopyStatus, Findings};
 use hawser_federation::types::{DELETE_OPTIONS, MANAGED, SYNC_FINALIZER};
@@ -24,6 +24,7 @@ use hawser_runtime::cluster::wire::{Endpoint, Router};
 use hawser_sync::{Answer, Contest, Failure, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
+use super::controllers::{NotSynced, Reconciled};
 use super::host::{self, NAMESPACE};
 use super::members::MemberClusters;
 use super::propagation::{FederatedId, FederatedType, Listed, Propagation, is_in_member};
@@ -136,18 +137,18 @@ impl<'a> FederatedPass<'a> {
         }
     }
 
-    pub async fn run(&self) -> Outcome {
+    pub async fn run(&self) -> Reconciled {
         let name = &*self.id.name;
         if self.of.is_of_namespaces()
             && (SYSTEM.contains(&name) || name == self.at.settings.namespace)
         {
-            return Outcome::Settled;
+            return Ok(Outcome::Settled);
         }
         let listing = |(name, member): (&Arc<str>, &super::members::MemberCluster)| {
             member.ready().is_some() && self.of.listed(name, member) == Listed::Begun
         };
         if self.members.iter().any(listing) {
-            return Outcome::Again(LOOK_AGAIN);
+            return Err(NotSynced(Outcome::Again(LOOK_AGAIN)));
         }
         let outcome = match self.at.cache.get(&self.of.federated_key(self.id)) {
             Seen::Unknown => Outcome::Settled,
@@ -155,10 +156,7 @@ impl<'a> FederatedPass<'a> {
             Seen::Present(federated) if federated.in_deletion() => self.delete(&federated).await,
             Seen::Present(federated) => self.propagate(federated).await,
         };
-        match (*self.put_off.lock(), outcome) {
-            (Some(wait), _) => Outcome::Again(wait),
-            (None, outcome) => outcome,
-        }
+        Ok(self.put_off.lock().map_or(outcome, Outcome::Again))
     }
 
     /// Copies without a federated object are nobody's: they are not managed any more.
@@ -206,9 +204,13 @@ impl<'a> FederatedPass<'a> {
             wrote: false,
         };
         let selected = match self.place(&federated) {
-            Ok(Some((selected, namespace_not_federated))) => {
-                findings.namespace_not_federated = namespace_not_federated;
-                selected
+            Ok(Some(placed)) => {
+                let unknown: Vec<&str> = placed.unknown.iter().map(String::as_str).collect();
+                if !unknown.is_empty() {
+                    self.record(&federated, &Event::UnknownClusters(&unknown));
+                }
+                findings.namespace_not_federated = placed.namespace_not_federated;
+                placed.members
             }
             // Its federated namespace comes with the list.
             Ok(None) => return Outcome::Settled,
@@ -258,7 +260,7 @@ impl<'a> FederatedPass<'a> {
             return self.remove_finalizer(federated).await;
         }
         let selected = match self.place(federated) {
-            Ok(Some((selected, _))) => selected,
+            Ok(Some(placed)) => placed.members,
             Ok(None) => return Outcome::Settled,
             Err(problem) => {
                 self.record(federated, &Event::ComputePlacementFailed(&problem));
@@ -287,10 +289,17 @@ impl<'a> FederatedPass<'a> {
         };
         pass.host_namespace = host_namespace.as_deref();
         let outcomes = self.settle_all(&pass, options).await;
+        let given_up: BTreeSet<&str> = outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.status == Some(CopyStatus::ClusterNotReady))
+            .map(|(member, _)| &***member)
+            .filter(|member| self.is_given_up(member))
+            .collect();
         let left = outcomes
             .iter()
             .filter(|(_, outcome)| outcome.status.is_some());
-        let left: Vec<&str> = left.map(|(member, _)| &***member).collect();
+        let left = left.map(|(member, _)| &***member);
+        let left: Vec<&str> = left.filter(|member| !given_up.contains(member)).collect();
         if !left.is_empty() {
             self.record(federated, &Event::WaitForRemoval(&left));
             let waits = |outcome: &CopyOutcome| {
@@ -304,7 +313,8 @@ impl<'a> FederatedPass<'a> {
             };
         }
         // Tables hold managed objects only, and may be behind.
-        for member in &pass.selected {
+        let awaited = pass.selected.iter();
+        for member in awaited.filter(|member| !given_up.contains(member.as_str())) {
             let key = self.of.copy_key(self.id, member);
             match self.send(&Request::Read { key }).await {
                 Answer::Gone => {}
@@ -312,12 +322,23 @@ impl<'a> FederatedPass<'a> {
                 _ => return Outcome::Failed(None),
             }
         }
+        if !given_up.is_empty() {
+            let members: Vec<&str> = given_up.into_iter().collect();
+            self.record(federated, &Event::GivenUp(&members));
+        }
         self.remove_finalizer(federated).await
     }
 
-    /// The selected members, and whether there are none because the namespace is not federated; none where that is
-    /// not known yet.
-    fn place(&self, federated: &Object) -> Result<Option<(BTreeSet<String>, bool)>, String> {
+    /// Whether deletions do not wait for a member any more that is not ready. When it returns, the copies that are
+    /// left in it belong to nobody, and are released.
+    fn is_given_up(&self, member: &str) -> bool {
+        let lost = self.members.get(member).and_then(|member| member.lost);
+        let limit = self.at.settings.give_up_after;
+        matches!((lost, limit), (Some(since), Some(limit)) if since.elapsed() >= limit)
+    }
+
+    /// The selected members; none where they are not known yet.
+    fn place(&self, federated: &Object) -> Result<Option<Placement>, String> {
         let labels = self.members.iter();
         let labels = labels.map(|(name, member)| (name.to_string(), member.labels.clone()));
         let labels = labels.collect();
@@ -335,8 +356,8 @@ impl<'a> FederatedPass<'a> {
         } else {
             Around::Nothing
         };
-        let placed = placement(federated, &labels, around).map_err(|error| error.to_string())?;
-        Ok(Some((placed.members, placed.namespace_not_federated)))
+        let placed = placement(federated, &labels, around);
+        placed.map(Some).map_err(|error| error.to_string())
     }
 
     /// The host's own namespace, where namespaces are federated.

@@ -67,6 +67,7 @@ pub async fn run(
     let _pages = pages(&options, &numbers, &health, &stop).await?;
     let lookup = Lookup {
         kubeconfig: options.kubeconfig.clone(),
+        host_override: options.master.clone(),
         ..Lookup::default()
     };
     let source = Source::find(&lookup, &Environment::of_process())?;
@@ -76,6 +77,7 @@ pub async fn run(
     let limits = Limits {
         guard: Some(fence.guard()),
         observer: Some(Arc::new(numbers.requests("host", to))),
+        per_second: options.per_second,
         ..Limits::default()
     };
     let host = Connection::new(config.clone(), limits)?;
@@ -101,10 +103,17 @@ pub async fn run(
         }
         None => None,
     };
-    let settings = tokio::select! {
-        () = stop.cancelled() => return Ok(()),
-        settings = FederationSettings::read(&aside, &options.namespace, options.scope) => Arc::new(settings?),
+    let settings = match &options.config_file {
+        Some(file) => FederationSettings::read_file(&options.namespace, file)?,
+        None => tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            settings = FederationSettings::read(&aside, &options.namespace, options.scope) => settings?,
+        },
     };
+    let settings = Arc::new(FederationSettings {
+        give_up_after: options.give_up_after,
+        ..settings
+    });
     health.found("host");
     #[cfg(feature = "webhook")]
     let _webhook = webhook.map(|server| {

@@ -25,6 +25,7 @@ use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, WatchSp
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
 
+use super::controllers::{self, NotSynced};
 use super::events::EventRecorder;
 use super::host::{self, CLUSTER_VERSION, FederationSettings, NAMESPACE, SOURCE, VERSION};
 use super::members::{MemberCluster, MemberClusters};
@@ -36,6 +37,8 @@ static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
 /// Objects that may be worked on at the same time; those of one type are a quarter of them at most.
 const WORKERS: usize = 64;
+/// The one queue of the objects of all types, in metrics.
+const QUEUE: &str = "federated";
 /// What is watched in members: managed objects.
 const SELECTOR: &str = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
 /// How long a pass waits for the first list of a member that nothing is wrong with, unless `cacheSyncTimeout` is
@@ -79,6 +82,8 @@ pub struct FederatedType {
     host: Vec<Arc<SharedWatch>>,
     members: Mutex<BTreeMap<Arc<str>, MemberWatch>>,
     pub stopped: CancellationToken,
+    /// Its name in metrics.
+    controller: String,
     /// How long a pass waits for the first list of a member.
     listing: Duration,
 }
@@ -319,9 +324,8 @@ impl Propagation {
         numbers: &Arc<FederationNumbers>,
         checks: Option<Checks>,
     ) -> Arc<Self> {
-        let workers = WORKERS.max(settings.concurrency.saturating_mul(4));
         let events = Arc::new(FederationEvents {
-            queue: Queue::new(workers),
+            queue: Queue::new(workers(settings)),
             types: RwLock::default(),
             available: settings.available,
             checks,
@@ -343,7 +347,7 @@ impl Propagation {
 
     /// Works until closed.
     pub async fn run(self: Arc<Self>) {
-        let workers = WORKERS.max(self.settings.concurrency.saturating_mul(4));
+        let workers = workers(&self.settings);
         let queue = self.events.queue.clone();
         let followed = Arc::clone(&self).follow();
         tokio::select! {
@@ -388,8 +392,13 @@ impl Propagation {
 
     /// Takes numbers of everything at work.
     pub fn count(&self) {
-        let metrics = &self.numbers.metrics;
-        metrics.queue("federated", WORKERS, self.events.queue.state());
+        let numbers = &self.numbers;
+        let metrics = &numbers.metrics;
+        metrics.shared_queue(QUEUE, self.events.queue.state());
+        if let Some(checks) = &self.events.checks {
+            metrics.shared_queue(controllers::PREFERENCES, checks.state());
+        }
+        numbers.controllers.count();
         let label = |side: &Side| if *side == *MEMBER { "member" } else { SOURCE };
         self.caches.lock().take(metrics, &self.cache, label);
     }
@@ -426,8 +435,15 @@ impl Propagation {
             let spec = host::watch(&self.host, &NAMESPACE, "namespaces", None, cut);
             host.push(self.watches.watch(spec));
         }
+        let controller = federated.kind.to_lowercase();
+        let controllers = &self.numbers.controllers;
+        controllers.announce(&controller, workers(&self.settings) / 4);
+        if let Some(status) = &spec.service_status {
+            controllers.announce(&status.kind.to_lowercase(), workers(&self.settings) / 4);
+        }
         let begun = Arc::new(FederatedType {
             namespaces: namespaces.map(kind),
+            controller,
             spec,
             target,
             federated,
@@ -561,20 +577,27 @@ impl Reconciler for Propagation {
         let of = self.events.of(&work.key.type_name);
         let members = self.members.borrow().clone();
         // What is not known yet comes with its lists.
-        match (of, members) {
-            (Some(of), Some(members)) if of.is_known() => {
-                FederatedPass::new(self, &of, &work.key, &members)
-                    .run()
-                    .await
+        let Some(of) = of else {
+            return Outcome::Settled;
+        };
+        let running = self.numbers.controllers.begin(&of.controller);
+        running.end(match members {
+            Some(members) if of.is_known() => {
+                let pass = FederatedPass::new(self, &of, &work.key, &members);
+                pass.run().await
             }
-            _ => Outcome::Settled,
-        }
+            _ => Err(NotSynced(Outcome::Settled)),
+        })
     }
 
-    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
-        let metrics = &self.numbers.metrics;
-        metrics.worked("federated", waited, took, outcome);
+    fn worked(&self, waited: Duration, took: Duration, _: Option<Outcome>) {
+        self.numbers.metrics.taken(QUEUE, waited, took);
     }
+}
+
+/// How many objects may be worked on at the same time.
+fn workers(settings: &FederationSettings) -> usize {
+    WORKERS.max(settings.concurrency.saturating_mul(4))
 }
 
 /// Says where a host's source is, once for the process.

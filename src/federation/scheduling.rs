@@ -26,13 +26,14 @@ use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use hawser_runtime::cluster::feed::{Content, EventHandler};
-use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, Urgency, Work};
+use hawser_runtime::cluster::queue::{Outcome, Queue, QueueKey, QueueState, Urgency, Work};
 use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 use kube_lang::selector::Selector;
 
+use super::controllers::{self, NotSynced, Reconciled};
 use super::host::{self, PREFERENCE};
 use super::members::{MemberCluster, MemberClusters};
 use super::propagation::{FederatedId, FederatedType, Listed, Propagation};
@@ -82,6 +83,10 @@ impl Checks {
 
     pub fn close(&self) {
         self.queue.close();
+    }
+
+    pub fn state(&self) -> QueueState {
+        self.queue.state()
     }
 }
 
@@ -183,6 +188,10 @@ impl Scheduler {
 
     /// Checks until the queue is closed.
     pub async fn run(self: Arc<Self>) {
+        let numbers = &self.at.numbers;
+        numbers
+            .controllers
+            .announce(controllers::PREFERENCES, WORKERS);
         let limit = self.at.settings.limit();
         let kind = &PREFERENCE;
         let resource = "replicaschedulingpreferences";
@@ -193,29 +202,29 @@ impl Scheduler {
         work(Arc::clone(&self), &self.checks.queue, WORKERS).await;
     }
 
-    async fn check(&self, id: &FederatedId) -> Outcome {
+    async fn check(&self, id: &FederatedId) -> Reconciled {
         let members = self.at.members.borrow().clone();
         let (Some(of), Some(members)) = (self.at.of(&id.type_name), members) else {
             // It is added when the type is at work.
-            return Outcome::Settled;
+            return Err(NotSynced(Outcome::Settled));
         };
         let preferences = self.preferences.get();
         if !of.is_known() || !preferences.is_some_and(|watch| watch.is_complete()) {
-            return Outcome::Settled;
+            return Err(NotSynced(Outcome::Settled));
         }
         let workload = match self.at.cache.get(&of.federated_key(id)) {
             Seen::Present(workload) if !workload.in_deletion() => workload,
-            Seen::Unknown => return Outcome::Settled,
+            Seen::Unknown => return Err(NotSynced(Outcome::Settled)),
             Seen::Present(_) | Seen::Absent => {
                 self.known.lock().remove(id);
-                return Outcome::Settled;
+                return Ok(Outcome::Settled);
             }
         };
         let preference = preference(&self.at, &workload);
         let annotation = workload.annotation(PREFERENCES);
         if preference.is_none() && annotation.is_none() {
             self.known.lock().remove(id);
-            return Outcome::Settled;
+            return Ok(Outcome::Settled);
         }
         let mut check = ScheduleCheck {
             at: &self.at,
@@ -230,7 +239,7 @@ impl Scheduler {
         for (name, member) in &*members {
             match member.ready().map(|_| of.listed(name, member)) {
                 Some(Listed::Complete) => drop(check.reachable.insert(&**name)),
-                Some(Listed::Begun) => return Outcome::Again(LOOK_AGAIN),
+                Some(Listed::Begun) => return Err(NotSynced(Outcome::Again(LOOK_AGAIN))),
                 Some(Listed::Failed(_)) | None => check.unknown.push(name.to_string()),
             }
         }
@@ -256,7 +265,7 @@ impl Scheduler {
         let ended = match (wait, preference) {
             (Some(wait), _) => {
                 self.known.lock().insert(id.clone(), known);
-                return Outcome::Again(wait);
+                return Ok(Outcome::Again(wait));
             }
             (None, Some((preference, spec))) => check.by_preference(&preference, &spec).await,
             (None, None) => check.by_annotation(&mut known.memory).await,
@@ -269,7 +278,7 @@ impl Scheduler {
         }
         known.members = Some(members);
         self.known.lock().insert(id.clone(), known);
-        ended.outcome
+        Ok(ended.outcome)
     }
 }
 
@@ -598,12 +607,13 @@ impl Reconciler for Scheduler {
     type Key = CheckedId;
 
     async fn reconcile(self: &Arc<Self>, work: &Work<CheckedId>) -> Outcome {
-        self.check(&work.key.0).await
+        let running = self.at.numbers.controllers.begin(controllers::PREFERENCES);
+        running.end(self.check(&work.key.0).await)
     }
 
-    fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
+    fn worked(&self, waited: Duration, took: Duration, _: Option<Outcome>) {
         let metrics = &self.at.numbers.metrics;
-        metrics.worked("replicaschedulingpreference", waited, took, outcome);
+        metrics.taken(controllers::PREFERENCES, waited, took);
     }
 }
 

@@ -20,6 +20,7 @@ use hawser_runtime::controller::{Reconciler, WatchRegistry, work};
 use hawser_sync::{Seen, Store as _};
 use kube_lang::object::Object;
 
+use super::controllers;
 use super::host::{self, FederationSettings, TYPE_CONFIG};
 use super::propagation::{Propagation, TypeSpec};
 
@@ -62,6 +63,8 @@ impl TypeController {
         let watches = WatchRegistry::new(&self.cache, super::process::pace(), handler);
         let watch = watches.watch(spec);
         watch.completed().await;
+        let numbers = &self.propagation.numbers;
+        numbers.controllers.announce(controllers::TYPES, 1);
         // One at a time: the type of namespaces is before those that need it.
         work(Arc::clone(&self), &self.queue, 1).await;
     }
@@ -212,16 +215,18 @@ impl Reconciler for TypeController {
     type Key = Arc<str>;
 
     async fn reconcile(self: &Arc<Self>, work: &Work<Arc<str>>) -> Outcome {
-        match self.look_at(&work.key).await {
-            Ok(()) => Outcome::Settled,
+        let numbers = &self.propagation.numbers;
+        let running = numbers.controllers.begin(controllers::TYPES);
+        running.end(match self.look_at(&work.key).await {
+            Ok(()) => Ok(Outcome::Settled),
             // The event of the other write leads here again.
-            Err(problem) if problem.code() == Some(409) => Outcome::Failed(None),
+            Err(problem) if problem.code() == Some(409) => Ok(Outcome::Failed(None)),
             Err(problem) => {
                 let name = &*work.key;
                 error!(name, %problem, "cannot write a FederatedTypeConfig; retrying");
-                Outcome::Failed(None)
+                Ok(Outcome::Failed(None))
             }
-        }
+        })
     }
 }
 

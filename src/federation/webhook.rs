@@ -19,6 +19,7 @@ use hawser_runtime::cluster::connection::{AskError, Call, Connection};
 use hawser_runtime::process::serve::{self, HttpsEndpoint, ServeError, TlsProblem, server_config};
 
 mod certificates;
+pub mod given;
 
 use certificates::WebhookCertificate;
 

@@ -1,6 +1,7 @@
 //! The control plane of federated types between a host and its members, as its users meet it: the built binary.
 
 mod guide;
+mod installed;
 mod killed;
 mod kubefedctl;
 mod matrix;

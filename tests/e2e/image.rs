@@ -107,6 +107,11 @@ fn the_image_runs_the_commands_of_the_image_that_it_replaces() -> Result<()> {
             "--kubefed-namespace",
         ),
         (vec!["kubefedctl", "join", "--help"], "--host-cluster-name"),
+        (vec!["webhook", "--help"], "--cert-dir"),
+        (
+            vec!["hyperfed", "webhook", "--v=8", "--help"],
+            "--secure-port",
+        ),
     ] {
         let output = Command::new(directory.join(command[0]))
             .args(&command[1..])

@@ -22,7 +22,11 @@ pub enum Event<'a> {
     CachedRetrievalFailed(&'a str),
     /// Copies in these members are still there.
     WaitForRemoval(&'a [&'a str]),
+    /// Copies in these members are left, because the members have not been ready for too long.
+    GivenUp(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
+    /// The placement names clusters that are not registered.
+    UnknownClusters(&'a [&'a str]),
     EnsureFinalizerFailed(&'a str),
     /// The annotation with options for the deletion of copies cannot be read.
     InvalidDeleteOptions(&'a str),
@@ -140,7 +144,9 @@ impl Event<'_> {
             Self::ClusterNotReady => CopyStatus::ClusterNotReady.as_str().to_owned(),
             Self::CachedRetrievalFailed(_) => CopyStatus::CachedRetrievalFailed.as_str().to_owned(),
             Self::WaitForRemoval(_) => "WaitForRemovalInCluster".to_owned(),
+            Self::GivenUp(_) => "RemovalGivenUp".to_owned(),
             Self::ComputePlacementFailed(_) => "ComputePlacementFailed".to_owned(),
+            Self::UnknownClusters(_) => "UnknownClusters".to_owned(),
             Self::EnsureFinalizerFailed(_) => "EnsureFinalizerError".to_owned(),
             Self::InvalidDeleteOptions(_) => "InvalidDeleteOptions".to_owned(),
             Self::InvalidName => "InvalidName".to_owned(),
@@ -168,9 +174,19 @@ impl fmt::Display for Event<'_> {
                 "Waiting for managed resources to be removed from the following clusters: {}",
                 members.join(", ")
             ),
+            Self::GivenUp(members) => write!(
+                f,
+                "Managed resources are left in the following clusters, which have not been ready for too long: {}",
+                members.join(", ")
+            ),
             Self::ComputePlacementFailed(error) => {
                 write!(f, "Failed to compute placement: {error}")
             }
+            Self::UnknownClusters(names) => write!(
+                f,
+                "spec.placement.clusters names clusters that are not registered: {}; join them or remove their names",
+                names.join(", ")
+            ),
             Self::EnsureFinalizerFailed(error) => write!(f, "Failed to ensure finalizer: {error}"),
             Self::InvalidDeleteOptions(error) => write!(
                 f,
@@ -225,6 +241,10 @@ mod tests {
             (
                 Event::ComputePlacementFailed("\"Bogus\" is not a valid pod selector operator"),
                 "ComputePlacementFailed: Failed to compute placement: \"Bogus\" is not a valid pod selector operator",
+            ),
+            (
+                Event::UnknownClusters(&["a", "b"]),
+                "UnknownClusters: spec.placement.clusters names clusters that are not registered: a, b; join them or remove their names",
             ),
             (
                 Event::EnsureFinalizerFailed("x"),

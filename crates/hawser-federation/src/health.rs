@@ -1,5 +1,9 @@
 //! Member health: the status after a probe, and the thresholds for a change.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
 use crate::types::cluster::{ClusterCondition, KubeFedClusterStatus};
 
 /// The result of one probe of `/healthz`.
@@ -30,6 +34,27 @@ pub struct Health {
     published: Option<KubeFedClusterStatus>,
     against: i64,
 }
+
+/// Where the nodes of a member are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    zones: BTreeSet<String>,
+    /// Of the first node that has one: a cluster is in one region.
+    region: Option<String>,
+}
+
+/// A member that lies does not make its status too large to be written.
+const ZONES: usize = 200;
+/// The length of a label's value, at most.
+const LABEL: usize = 63;
+const ZONE: [&str; 2] = [
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/zone",
+];
+const REGION: [&str; 2] = [
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/region",
+];
 
 impl Probe {
     /// The result for a body of `/healthz`.
@@ -109,6 +134,8 @@ impl Health {
             if old.is_ready() == next.is_ready() {
                 self.against = 0;
                 keep_transitions(&mut next, old);
+                next.zones.clone_from(&old.zones);
+                next.region.clone_from(&old.region);
             } else {
                 self.against += 1;
                 let needed = if next.is_ready() {
@@ -128,6 +155,37 @@ impl Health {
         }
         self.published.insert(next)
     }
+
+    /// Takes in where the nodes of a member are that is ready. What they do not say stays: somebody may have written it.
+    pub fn located(&mut self, at: &Location) {
+        let Some(status) = self.published.as_mut().filter(|status| status.is_ready()) else {
+            return;
+        };
+        if !at.zones.is_empty() {
+            status.zones = at.zones.iter().cloned().collect();
+        }
+        if at.region.is_some() {
+            status.region.clone_from(&at.region);
+        }
+    }
+}
+
+impl Location {
+    /// Takes in the labels of a node: those of today, or those of before Kubernetes 1.17.
+    pub fn add(&mut self, node: &Value) {
+        let label = |names: [&str; 2]| {
+            let labels = &node["metadata"]["labels"];
+            let mut found = names.iter().filter_map(|name| labels[*name].as_str());
+            let is_label = |value: &&str| (1..=LABEL).contains(&value.len());
+            found.find(is_label).map(str::to_owned)
+        };
+        if self.zones.len() < ZONES {
+            self.zones.extend(label(ZONE));
+        }
+        if self.region.is_none() {
+            self.region = label(REGION);
+        }
+    }
 }
 
 /// Conditions of the same status keep their transition time.
@@ -146,6 +204,8 @@ fn keep_transitions(next: &mut KubeFedClusterStatus, old: &KubeFedClusterStatus)
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const THRESHOLDS: Thresholds = Thresholds {
@@ -252,6 +312,47 @@ mod tests {
         assert_eq!(
             told(new.probed(&Probe::NotReady, THRESHOLDS, "9")),
             "F(9,9)"
+        );
+    }
+
+    #[test]
+    fn a_member_that_is_ready_is_where_its_nodes_are() {
+        let node = |labels: Value| json!({"metadata": {"labels": labels}});
+        let mut at = Location::default();
+        for labels in [
+            json!({"topology.kubernetes.io/zone": "b", "topology.kubernetes.io/region": "r"}),
+            json!({"failure-domain.beta.kubernetes.io/zone": "a", "failure-domain.beta.kubernetes.io/region": "old"}),
+            json!({"topology.kubernetes.io/zone": "b", "failure-domain.beta.kubernetes.io/zone": "older"}),
+            json!({"topology.kubernetes.io/zone": ""}),
+            json!(null),
+        ] {
+            at.add(&node(labels));
+        }
+        let mut health = Health::default();
+        let ok = Probe::of_body("ok", None);
+        health.located(&at);
+        health.probed(&ok, THRESHOLDS, "1");
+        health.located(&at);
+        // Nodes without labels say nothing.
+        health.located(&Location::default());
+        let place = |status: &KubeFedClusterStatus| (status.zones.join(" "), status.region.clone());
+        let known = ("a b".to_owned(), Some("r".to_owned()));
+        assert_eq!(place(health.probed(&ok, THRESHOLDS, "2")), known);
+        for time in ["3", "4"] {
+            assert_eq!(
+                place(health.probed(&Probe::NotReady, THRESHOLDS, time)),
+                known
+            );
+        }
+        let nowhere = (String::new(), None);
+        assert_eq!(
+            place(health.probed(&Probe::NotReady, THRESHOLDS, "5")),
+            nowhere
+        );
+        health.located(&at);
+        assert_eq!(
+            place(health.probed(&Probe::NotReady, THRESHOLDS, "6")),
+            nowhere
         );
     }
 

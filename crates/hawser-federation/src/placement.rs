@@ -30,6 +30,8 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub members: BTreeSet<String>,
+    /// Names in the object's own list that are not registered.
+    pub unknown: BTreeSet<String>,
     /// Whether no member is selected because the namespace is not federated.
     pub namespace_not_federated: bool,
 }
@@ -64,6 +66,11 @@ pub fn placement(
     around: Around<'_>,
 ) -> Result<Placement, PlacementError> {
     let own = own(object, members)?;
+    let listed = placement_field(object, "clusters")?.and_then(Value::as_array);
+    let names = listed.into_iter().flatten();
+    let names = names.filter_map(|entry| entry["name"].as_str());
+    let unknown = names.filter(|name| !members.contains_key(*name));
+    let unknown = unknown.map(str::to_owned).collect();
     let (members, namespace_not_federated) = match around {
         Around::Nothing | Around::Namespace(None, Scope::Namespaced) => (own, false),
         Around::Namespace(None, Scope::Cluster) => (BTreeSet::new(), true),
@@ -74,6 +81,7 @@ pub fn placement(
     };
     Ok(Placement {
         members,
+        unknown,
         namespace_not_federated,
     })
 }
@@ -259,6 +267,13 @@ mod tests {
         assert_eq!(
             names(&ask(&two, Some(&all), Scope::Namespaced)),
             ["c1", "c2"]
+        );
+        let gone = object(&json!({"clusters": [{"name": "c1"}, {"name": "x"}, {"name": "gone"}]}));
+        let placed = ask(&gone, Some(&two), Scope::Cluster);
+        assert_eq!(names(&placed), ["c1"]);
+        assert_eq!(
+            placed.unknown.into_iter().collect::<Vec<_>>(),
+            ["gone", "x"]
         );
         let nowhere = ask(&all, None, Scope::Cluster);
         assert!(nowhere.members.is_empty() && nowhere.namespace_not_federated);

@@ -33,6 +33,11 @@ pub enum RenderError {
     },
     #[error("the object is malformed: {0}")]
     Malformed(#[from] ObjectError),
+    /// It would be the copy of another object, or nobody's.
+    #[error(
+        "overrides change the kind, name or namespace of the object: change parts of /metadata only"
+    )]
+    Renamed,
     #[error(transparent)]
     Retention(#[from] RetentionError),
     #[error(transparent)]
@@ -45,7 +50,7 @@ impl RenderError {
         match self {
             Self::Template { .. } | Self::Malformed(_) => CopyStatus::ComputeResourceFailed,
             Self::Retention(_) => CopyStatus::FieldRetentionFailed,
-            Self::Overrides(_) => CopyStatus::ApplyOverridesFailed,
+            Self::Overrides(_) | Self::Renamed => CopyStatus::ApplyOverridesFailed,
         }
     }
 }
@@ -109,7 +114,16 @@ pub fn render(
     if let Some(copy) = copy {
         retain(&mut wanted, copy, federated, retention)?;
     }
+    let identity = |object: &Value| {
+        let metadata = &object["metadata"];
+        let parts = [&object["kind"], &metadata["name"], &metadata["namespace"]];
+        parts.map(|part| part.as_str().unwrap_or_default().to_owned())
+    };
+    let before = identity(&wanted);
     patch::apply(&mut wanted, steps)?;
+    if identity(&wanted) != before {
+        return Err(RenderError::Renamed);
+    }
     drop_malformed_labels(&mut wanted);
     let mut object = Object::new(wanted)?;
     object.set_label(MANAGED, "true");
@@ -305,6 +319,19 @@ mod tests {
             (
                 replace("/a/b", json!(1)),
                 "replace operation does not apply: doc is missing path: \"/a/b\": missing value",
+                "ApplyOverridesFailed",
+            ),
+            (
+                replace("/metadata", json!({"name": "other", "namespace": "ns"})),
+                "overrides change the kind, name or namespace of the object: change parts of /metadata only",
+                "ApplyOverridesFailed",
+            ),
+            (
+                replace(
+                    "",
+                    json!({"kind": "Secret", "metadata": {"name": "cm", "namespace": "ns"}}),
+                ),
+                "overrides change the kind, name or namespace of the object: change parts of /metadata only",
                 "ApplyOverridesFailed",
             ),
             (

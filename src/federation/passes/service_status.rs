@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use hawser_federation::types::service_status::ServiceClusterStatus;
+use hawser_federation::types::type_config::ApiResource;
+use hawser_runtime::cluster::queue::Outcome;
 use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -18,6 +20,18 @@ impl FederatedPass<'_> {
         let Some(resource) = &self.of.spec.service_status else {
             return true;
         };
+        let controller = resource.kind.to_lowercase();
+        let running = self.at.numbers.controllers.begin(&controller);
+        let is_written = self.write_service_status(federated, resource).await;
+        running.end(Ok(if is_written {
+            Outcome::Settled
+        } else {
+            Outcome::Failed(None)
+        }));
+        is_written
+    }
+
+    async fn write_service_status(&self, federated: &Object, resource: &ApiResource) -> bool {
         let kind = resource.gvk().into();
         let key = host::scope(&kind).key(federated.namespace(), federated.name());
         let ready = self.members.iter();

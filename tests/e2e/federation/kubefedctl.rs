@@ -28,13 +28,18 @@ pub(super) struct Said {
 
 impl Ctl {
     pub(super) fn new(world: &World) -> Result<Self> {
-        let scratch = tempfile::tempdir()?;
-        let program = scratch.path().join("kubefedctl");
-        symlink(env!("CARGO_BIN_EXE_hawser"), &program)?;
         let mut ways = vec![("host", world.host.admin()?)];
         for (name, member) in MEMBER_NAMES.iter().zip(&world.members) {
             ways.push((*name, member.admin()?));
         }
+        Self::among(&ways)
+    }
+
+    /// With a context for each of these clusters.
+    pub(super) fn among(ways: &[(&str, &Access)]) -> Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let program = scratch.path().join("kubefedctl");
+        symlink(env!("CARGO_BIN_EXE_hawser"), &program)?;
         let mut file = json!({"apiVersion": "v1", "kind": "Config", "current-context": "host"});
         for part in ["clusters", "users", "contexts"] {
             file[part] = ways
@@ -396,7 +401,18 @@ async fn unjoin(world: &World, ctl: &Ctl) -> Result<()> {
     Ok(())
 }
 
-/// The commands of the page on the federation, as they are shown.
+/// The commands that the page on the federation shows.
+pub(super) fn shown() -> Result<Vec<String>> {
+    let page = std::fs::read_to_string(repository().join("docs/federation.md"))?;
+    let shown = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    hawser kubefedctl "));
+    let shown: Vec<String> = shown.map(str::to_owned).collect();
+    ensure!(shown.len() == 7, "{shown:?}");
+    Ok(shown)
+}
+
+/// Follows the page on the federation.
 async fn follow_the_page(world: &World, ctl: &Ctl) -> Result<()> {
     let (host, member) = (world.host().await?, world.member(0).await?);
     ctl.ok("unjoin cluster1").await?;
@@ -412,14 +428,8 @@ async fn follow_the_page(world: &World, ctl: &Ctl) -> Result<()> {
     }});
     let all = "/apis/apps/v1/namespaces/my-namespace/deployments";
     host.create(all, &deployment).await?;
-    let page = std::fs::read_to_string(repository().join("docs/federation.md"))?;
-    let shown = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("    hawser kubefedctl "));
-    let shown: Vec<&str> = shown.collect();
-    ensure!(shown.len() == 7, "{shown:?}");
-    for command in shown {
-        ctl.ok(command).await?;
+    for command in shown()? {
+        ctl.ok(&command).await?;
         if command.starts_with("federate ") {
             member.until_there(&format!("{all}/web")).await;
         }

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use testbed::Component;
 use testbed::cluster::Controllers;
+use testbed::{Component, SOON, eventually};
 
 use super::replicas;
 use super::world::{World, config_map, config_maps, core, everywhere, federated};
@@ -195,6 +195,36 @@ async fn members_come_and_go_and_a_new_token_is_taken() -> Result<()> {
 }
 
 #[tokio::test]
+async fn deletions_give_up_members_that_are_lost_for_too_long_where_that_is_wanted() -> Result<()> {
+    let mut world = World::played().await?;
+    world.flags.push("--give-up-deletions-after=1s");
+    world.start().await?;
+    world.namespace(NAMESPACE).await?;
+    let host = world.host().await?;
+    let all = federated(NAMESPACE, "federatedconfigmaps");
+    let (path, copy) = (format!("{all}/m"), format!("{}/m", config_maps(NAMESPACE)));
+    host.create(&all, &config_map("m", &everywhere())).await?;
+    host.until_reason(&path, None).await;
+    let cluster = format!("{}/cluster2", core("kubefedclusters"));
+    let nowhere = json!({"spec": {"apiEndpoint": "http://127.0.0.1:1"}});
+    host.patch(&cluster, &nowhere).await?;
+    host.until(&cluster, |cluster| condition(cluster, "Offline").is_some())
+        .await;
+    host.delete(&path).await?;
+    host.until_gone(&path).await;
+    host.until_event(NAMESPACE, "RemovalGivenUp", "cluster2")
+        .await;
+    let (first, second) = (world.member(0).await?, world.member(1).await?);
+    ensure!(first.get(&copy).await?.is_none(), "a copy is left");
+    // What is left belongs to nobody when the member returns.
+    let back = json!({"spec": {"apiEndpoint": world.members[1].url()}});
+    host.patch(&cluster, &back).await?;
+    let is_free = |copy: &Value| copy["metadata"]["labels"]["kubefed.io/managed"].is_null();
+    second.until(&copy, is_free).await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_page_on_the_federation_has_the_metrics_of_a_control_plane_at_work() -> Result<()> {
     let mut world = World::played().await?;
     world.start().await?;
@@ -203,19 +233,101 @@ async fn the_page_on_the_federation_has_the_metrics_of_a_control_plane_at_work()
     let host = world.host().await?;
     host.create(&all, &config_map("m", &everywhere())).await?;
     host.until_reason(&format!("{all}/m"), None).await;
-    let exported = world.metrics().await?;
-    // Those of replicas appear with a workload that has preferences.
-    let rare = ["replica_scheduling_duration_seconds"];
-    check_metrics(&exported, "federation.md", &rare)?;
-    let contract = [
-        "kubefedcluster_total{state=\"ready\",cluster=\"cluster1\"} 1",
-        "kubefedcluster_total{state=\"offline\",cluster=\"cluster1\"} 0",
-        "cluster_health_status_duration_seconds_bucket{le=\"12.5\"}",
-        "dispatch_operation_duration_seconds_count{action=\"create\"}",
-        "controller_runtime_reconcile_total{controller=\"federated\",result=\"success\"}",
+    let path = format!("{all}/m");
+    host.until_reason(&path, None).await;
+    let changed = json!({"spec": {"template": {"data": {"A": "changed"}}}});
+    host.patch(&path, &changed).await?;
+    host.until_reason(&path, None).await;
+    host.delete(&path).await?;
+    host.until_gone(&path).await;
+    // How many workers there are is told by each beat.
+    eventually(SOON, "all metrics are exported", async || -> Result<()> {
+        let exported = world.metrics().await?;
+        // Those of replicas appear with a workload that has preferences.
+        let rare = ["replica_scheduling_duration_seconds"];
+        check_metrics(&exported, "federation.md", &rare)?;
+        check_contract(&exported)
+    })
+    .await;
+    Ok(())
+}
+
+/// The series that dashboards of the original ask for, each with all of its labels and buckets.
+fn check_contract(exported: &str) -> Result<()> {
+    let mut wanted =
+        vec!["leader_election_master_status{name=\"kubefed-controller-manager\"}".to_owned()];
+    for (number, state) in ["ready", "notready", "offline"].iter().enumerate() {
+        let is = usize::from(number == 0);
+        wanted.push(format!(
+            "kubefedcluster_total{{state=\"{state}\",cluster=\"cluster1\"}} {is}"
+        ));
+    }
+    let own =
+        "0.01 0.05 0.1 0.5 1 2.5 5 7.5 10 12.5 15 17.5 20 22.5 25 27.5 30 50 75 100 1000 +Inf";
+    let runtime = "0.005 0.01 0.025 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4 0.45 0.5 0.6 0.7 0.8 0.9 1 1.25 1.5 1.75 2 2.5 3 \
+                   3.5 4 4.5 5 6 7 8 9 10 15 20 25 30 40 50 60 +Inf";
+    let controllers = [
+        "federatednamespace",
+        "federatedconfigmap",
+        "federatedtypeconfig",
+        "replicaschedulingpreference",
     ];
-    for line in contract {
-        ensure!(exported.contains(line), "{line} is not in {exported}");
+    let mut histograms = vec![
+        ("cluster_health_status_duration_seconds", String::new(), own),
+        (
+            "cluster_client_connection_duration_seconds",
+            String::new(),
+            own,
+        ),
+    ];
+    for action in ["create", "update", "delete"] {
+        let label = format!("action=\"{action}\"");
+        histograms.push(("dispatch_operation_duration_seconds", label, own));
+    }
+    for controller in controllers {
+        let label = format!("controller=\"{controller}\"");
+        for result in ["success", "error", "needs_recheck", "not_synced"] {
+            wanted.push(format!(
+                "controller_runtime_reconcile_total{{{label},result=\"{result}\"}}"
+            ));
+        }
+        for name in [
+            "reconcile_errors_total",
+            "max_concurrent_reconciles",
+            "active_workers",
+        ] {
+            wanted.push(format!("controller_runtime_{name}{{{label}}}"));
+        }
+        histograms.push(("controller_runtime_reconcile_time_seconds", label, runtime));
+    }
+    for (name, label, bounds) in histograms {
+        let comma = if label.is_empty() { "" } else { "," };
+        for bound in bounds.split(' ') {
+            wanted.push(format!("{name}_bucket{{{label}{comma}le=\"{bound}\"}}"));
+        }
+        let labels = if label.is_empty() {
+            label
+        } else {
+            format!("{{{label}}}")
+        };
+        wanted.extend(["sum", "count"].map(|end| format!("{name}_{end}{labels}")));
+    }
+    for series in wanted {
+        let is_there = |line: &str| line.starts_with(&format!("{series} ")) || line == series;
+        ensure!(
+            exported.lines().any(is_there),
+            "{series} is not in {exported}"
+        );
+    }
+    for controller in controllers {
+        let done = format!(
+            "controller_runtime_reconcile_total{{controller=\"{controller}\",result=\"success\"}} 0"
+        );
+        let is_idle = exported.lines().any(|line| line == done);
+        ensure!(
+            !is_idle || controller == "replicaschedulingpreference",
+            "{done}"
+        );
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::world::{
-    SYSTEM, Way, World, config_map, config_maps, core, everywhere, federated, target,
+    SYSTEM, Way, World, config_map, config_maps, core, everywhere, federated, on, target,
 };
 
 const NAMESPACE: &str = "trouble";
@@ -552,6 +552,12 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
             "appears more than once for cluster",
         ),
         (
+            "renamed",
+            overrides("/metadata", "replace"),
+            ["ApplyOverridesFailed", ""],
+            "overrides change the kind, name or namespace",
+        ),
+        (
             "removed",
             overrides("/data/none", "remove"),
             ["ApplyOverridesFailed", ""],
@@ -603,6 +609,7 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
             ensure!(member.get(&copy).await?.is_some(), "{name} was deleted");
         }
     }
+    templates_and_placements(world, &namespace).await?;
     // All that is wrong is put right.
     for (name, ..) in &rows {
         let path = format!("{all}/{name}");
@@ -618,5 +625,50 @@ async fn input_that_nobody_can_mean_is_told_and_deletes_nothing() -> Result<()> 
                 .await;
         }
     }
+    Ok(())
+}
+
+/// Templates that are no objects, and a placement on a cluster that nobody knows.
+async fn templates_and_placements(world: &World, namespace: &str) -> Result<()> {
+    let host = world.host().await?;
+    let all = federated(namespace, "federatedconfigmaps");
+    let mut object = config_map("text", &everywhere());
+    object["spec"]["template"] = "text".into();
+    let refused = host.create(&all, &object).await.err();
+    let refused = format!("{:#}", refused.context("it was accepted")?);
+    ensure!(refused.contains("spec.template"), "{refused}");
+
+    // A definition of somebody else's may let it through.
+    let limits = target("", "LimitRange", "limitranges", "Namespaced");
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/template";
+    world
+        .enable_with(&limits, |definition| {
+            if let Some(template) = definition.pointer_mut(schema) {
+                *template = json!({"x-kubernetes-preserve-unknown-fields": true});
+            }
+        })
+        .await?;
+    object["kind"] = "FederatedLimitRange".into();
+    let all_limits = federated(namespace, "federatedlimitranges");
+    host.create(&all_limits, &object).await?;
+    let path = format!("{all_limits}/text");
+    let told = host.until_reason(&path, Some("CheckClusters")).await;
+    let both = ["cluster1", "cluster2"];
+    let failed = both.map(|name| json!({"name": name, "status": "ComputeResourceFailed"}));
+    assert_eq!(told["status"]["clusters"], json!(failed));
+    let message = "spec.template must be an object, found a string";
+    host.until_event(namespace, "CreateInClusterFailed", message)
+        .await;
+    host.delete(&path).await?;
+    host.until_gone(&path).await;
+
+    let elsewhere = config_map("elsewhere", &on(&["cluster1", "nowhere"]));
+    host.create(&all, &elsewhere).await?;
+    let path = format!("{all}/elsewhere");
+    let told = host.until_reason(&path, None).await;
+    assert_eq!(told["status"]["clusters"], json!([{"name": "cluster1"}]));
+    let message = "clusters that are not registered: nowhere; join them";
+    host.until_event(namespace, "UnknownClusters", message)
+        .await;
     Ok(())
 }

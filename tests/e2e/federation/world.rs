@@ -29,6 +29,8 @@ pub(super) struct World {
     control_plane: Option<Process>,
     logs: tempfile::TempDir,
     started: usize,
+    /// More flags of the control plane.
+    pub(super) flags: Vec<&'static str>,
 }
 
 /// A way to one of the clusters, for one test.
@@ -264,6 +266,7 @@ impl World {
             control_plane: None,
             logs: tempfile::tempdir()?,
             started: 0,
+            flags: Vec::new(),
         };
         world.prepare().await?;
         Ok(world)
@@ -377,6 +380,15 @@ impl World {
 
     /// Enables a type: the definition of its federated type, and its configuration.
     pub(super) async fn enable(&self, target: &ApiResource) -> Result<()> {
+        self.enable_with(target, |_| {}).await
+    }
+
+    /// Enables a type by a definition that somebody changed.
+    pub(super) async fn enable_with(
+        &self,
+        target: &ApiResource,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<()> {
         let host = self.host().await?;
         let scope = if target.kind == "Namespace" {
             "Namespaced"
@@ -390,7 +402,8 @@ impl World {
             plural_name: format!("federated{}", target.plural_name),
             scope: scope.into(),
         };
-        let crd = definition(&federated, &[], TargetSchema::Scalable);
+        let mut crd = definition(&federated, &[], TargetSchema::Scalable);
+        change(&mut crd);
         host.define(&crd).await?;
         let config = json!({
             "apiVersion": "core.kubefed.io/v1beta1", "kind": "FederatedTypeConfig",
@@ -422,16 +435,20 @@ impl World {
     }
 
     pub(super) fn launch(&self, name: &str, log: &Path) -> Result<Process> {
+        self.launching(name, log).spawn()
+    }
+
+    pub(super) fn launching(&self, name: &str, log: &Path) -> Launch {
         Launch::new(name, env!("CARGO_BIN_EXE_hawser"))
             .args(["federate", "--log-format=Console", "-v=5"])
             .args(["--kubefed-namespace", SYSTEM])
             .args(["--replica-check-period=1s", "--replica-schedule-timeout=2s"])
             .arg("--replica-run-timeout=2s")
+            .args(&self.flags)
             .args(["--healthz-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0"])
             .arg("--kubeconfig")
             .arg(self.host.kubeconfig_file())
             .log(log)
-            .spawn()
     }
 
     /// Ends the control plane without a word. The next one does not wait for its lock.

@@ -1,6 +1,8 @@
 //! The chart of the control plane of federations.
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
@@ -87,6 +89,106 @@ async fn values_of_the_original_reach_the_configuration() -> Result<()> {
     Ok(())
 }
 
+/// Values of the original's chart, as somebody may have set them.
+const ORIGINAL: &str = r"
+global: { scope: Cluster }
+controllermanager:
+  enabled: true
+  commonTolerations: [{ key: dedicated, operator: Exists }]
+  commonNodeSelector: { kubernetes.io/os: linux }
+  imagePullSecrets: [{ name: pull }]
+  clusterAvailableDelay: 5s
+  clusterUnavailableDelay: 60s
+  cacheSyncTimeout: 5m
+  leaderElectLeaseDuration: 15s
+  leaderElectRenewDeadline: 10s
+  leaderElectRetryPeriod: 5s
+  leaderElectResourceLock: configmaps
+  clusterHealthCheckPeriod: 10s
+  clusterHealthCheckFailureThreshold: 3
+  clusterHealthCheckSuccessThreshold: 1
+  clusterHealthCheckTimeout: 3s
+  syncController: { maxConcurrentReconciles: 2, adoptResources: Enabled }
+  statusController: { maxConcurrentReconciles: 2 }
+  featureGates: { PushReconciler: Enabled, SchedulerPreferences: Enabled, RawResourceStatusCollection: Disabled }
+  controller:
+    annotations: { note: ahoy }
+    replicaCount: 2
+    repository: registry.example.org
+    image: hawser
+    tag: v1
+    imagePullPolicy: Always
+    logLevel: 2
+    forceRedeployment: true
+    env: { A: b }
+    resources: { limits: { cpu: 500m, memory: 512Mi } }
+  webhook:
+    replicaCount: 1
+    repository: registry.example.org
+    logLevel: 8
+  certManager: { enabled: true, rootCertificate: { organizations: [ships] } }
+  postInstallJob: { repository: bitnami, image: kubectl }
+  service: { labels: { team: harbour } }
+";
+
+#[tokio::test]
+async fn values_of_kubefeds_chart_are_accepted_as_they_are() -> Result<()> {
+    let cluster = ServiceCluster::shared().await?;
+    let admin = cluster.admin();
+    let namespace = cluster.namespace("kubefed").await?;
+    let scratch = tempfile::tempdir()?;
+    let file = scratch.path().join("values.yaml");
+    std::fs::write(&file, ORIGINAL)?;
+    let (file, chart) = (file.display().to_string(), chart());
+    helm(admin, &["lint", "--strict", &chart, "--values", &file], &[]).await?;
+    let release = [&*chart, "--namespace", &namespace, "--values", &file];
+    let template = [&["template", "kubefed"], &release[..]].concat();
+    let text = helm(admin, &template, &[]).await?;
+    let objects = serde_saphyr::from_multiple::<Value>(&text).with_context(|| text.clone())?;
+    let deployment = of_kind(&objects, "Deployment")[0];
+    let pod = &deployment["spec"]["template"];
+    let annotations = &pod["metadata"]["annotations"];
+    ensure!(
+        annotations["note"] == "ahoy" && annotations["rollme"].is_string(),
+        "{annotations}"
+    );
+    assert_eq!(pod["spec"]["tolerations"][0]["key"], "dedicated");
+    assert_eq!(
+        pod["spec"]["nodeSelector"],
+        json!({"kubernetes.io/os": "linux"})
+    );
+    assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
+    let container = &pod["spec"]["containers"][0];
+    assert_eq!(container["resources"]["limits"]["memory"], "512Mi");
+    for kind in ["Job", "Certificate", "Issuer"] {
+        ensure!(of_kind(&objects, kind).is_empty(), "{kind}");
+    }
+    // The server knows every field of every object that it serves.
+    let served = |object: &&Value| {
+        let version = object["apiVersion"].as_str().unwrap_or_default();
+        !version.contains("kubefed.io")
+    };
+    let all = scratch.path().join("all.json");
+    let items: Vec<&Value> = (objects.iter().filter(|object| object.is_object()))
+        .filter(served)
+        .collect();
+    std::fs::write(
+        &all,
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+    )?;
+    let all = all.display().to_string();
+    let apply = [
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "--filename",
+        &all,
+    ];
+    admin.kubectl(&apply).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_account_of_the_chart_may_do_what_the_control_plane_needs() -> Result<()> {
     let options = || Options {
@@ -110,8 +212,30 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
         SYSTEM,
         "--create-namespace",
     ];
-    helm(cluster.admin(), &install, &[&scope_value]).await?;
     let scratch = tempfile::tempdir()?;
+    if scope == "Cluster" {
+        // Those without effect are named, and no others.
+        let file = scratch.path().join("values.yaml");
+        std::fs::write(&file, ORIGINAL)?;
+        let file = file.display().to_string();
+        let install = [&install[..], &["--values", &file]].concat();
+        let said = helm(cluster.admin(), &install, &["controllermanager.typo=1"]).await?;
+        for name in [
+            "certManager",
+            "postInstallJob",
+            "typo",
+            "webhook.logLevel",
+            "webhook.replicaCount",
+            "webhook.repository",
+        ] {
+            let told = format!("The value `controllermanager.{name}` has no effect: ");
+            ensure!(said.contains(&told), "{told} is not in {said}");
+        }
+        ensure!(said.matches("has no effect").count() == 6, "{said}");
+    } else {
+        let said = helm(cluster.admin(), &install, &[&scope_value]).await?;
+        ensure!(!said.contains("has no effect"), "{said}");
+    }
     let account = format!("system:serviceaccount:{SYSTEM}:kubefed-controller");
     let groups = ["system:serviceaccounts", "system:authenticated"];
     let user = cluster.user(&account, &groups)?;
@@ -155,21 +279,7 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/validations.core.kubefed.io{suffix}"
     );
     eventually(SOON, &path, async || host.ask(Call::get(&*path)).await).await;
-    // Asked by the webhook: the server does not accept it.
-    let wrong = json!({
-        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": "wrong"},
-        "spec": {"apiEndpoint": "ftp://x", "secretRef": {"name": "s"}},
-    });
-    eventually(SOON, "the webhook refuses", async || -> Result<()> {
-        let clusters = format!("{core}/kubefedclusters");
-        let dry = host
-            .ask(Call::post(format!("{clusters}?dryRun=All"), &wrong))
-            .await;
-        let error = dry.err().context("it was accepted")?.to_string();
-        ensure!(error.contains("spec.apiEndpoint"), "{error}");
-        Ok(())
-    })
-    .await;
+    refuses(&host).await;
     // Completed by the webhook, and fixed.
     let configs = format!("{core}/kubefedconfigs");
     let little = json!({
@@ -197,6 +307,23 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
     assert!(!said.contains("status 403"), "{said}");
     control_plane.stop(SOON).await?;
 
+    // The program of the original that serves the webhook alone, with the certificate in files.
+    let secret = format!("/api/v1/namespaces/{SYSTEM}/secrets/kubefed-webhook-certificate");
+    let secret = host.ask(Call::get(secret)).await?;
+    for name in ["tls.crt", "tls.key"] {
+        let data = secret["data"][name].as_str().context("data")?;
+        std::fs::write(scratch.path().join(name), STANDARD.decode(data)?)?;
+    }
+    let webhook = Launch::new("webhook", env!("CARGO_BIN_EXE_hawser"))
+        .args(["kubefed-webhook", "--logtostderr", "--v=8"])
+        .arg(format!("--secure-port=127.0.0.1:{}", port.number()))
+        .arg("--cert-dir")
+        .arg(scratch.path())
+        .log(&scratch.path().join("webhook.log"))
+        .spawn()?;
+    refuses(&host).await;
+    webhook.stop(SOON).await?;
+
     helm(
         cluster.admin(),
         &["uninstall", "kubefed", "--namespace", SYSTEM],
@@ -215,4 +342,21 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
     )
     .await;
     Ok(())
+}
+
+/// Asked by the webhook: the server does not accept it.
+async fn refuses(host: &Connection) {
+    let wrong = json!({
+        "apiVersion": "core.kubefed.io/v1beta1", "kind": "KubeFedCluster", "metadata": {"name": "wrong"},
+        "spec": {"apiEndpoint": "ftp://x", "secretRef": {"name": "s"}},
+    });
+    let clusters =
+        format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}/kubefedclusters?dryRun=All");
+    eventually(SOON, "the webhook refuses", async || -> Result<()> {
+        let dry = host.ask(Call::post(&*clusters, &wrong)).await;
+        let error = dry.err().context("it was accepted")?.to_string();
+        ensure!(error.contains("spec.apiEndpoint"), "{error}");
+        Ok(())
+    })
+    .await;
 }

@@ -34,6 +34,13 @@ pub enum EventFate {
     Refused,
 }
 
+/// Bounds in seconds of reconciles, as controller-runtime has them.
+const RECONCILE_SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
+    1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
+    25.0, 30.0, 40.0, 50.0, 60.0,
+];
+
 macro_rules! metrics {
     ($($field:ident: $number:ident = $name:literal [$($label:literal),*] $help:literal;)*) => {
         /// All metrics. Methods only count; they never wait for readers.
@@ -49,7 +56,7 @@ macro_rules! metrics {
                         text: $name,
                         help: $help,
                         labels: &[$($label),*],
-                        bounds: SECONDS,
+                        bounds: bounds($name),
                     }),)*
                 }
             }
@@ -64,6 +71,14 @@ macro_rules! metrics {
         #[cfg(test)]
         const NAMES: &[(&str, &[&str])] = &[$(($name, &[$($label),*]),)*];
     };
+}
+
+fn bounds(name: &str) -> &'static [f64] {
+    if name == "controller_runtime_reconcile_time_seconds" {
+        RECONCILE_SECONDS
+    } else {
+        SECONDS
+    }
 }
 
 metrics! {
@@ -178,26 +193,58 @@ impl Metrics {
             Some(Outcome::Again(_) | Outcome::Failed(Some(_))) => "requeue_after",
             Some(Outcome::Failed(None)) | None => "error",
         };
+        self.reconciled(controller, result, took);
+        self.panicked(controller, outcome.is_none());
+        self.taken(controller, waited, took);
+    }
+
+    /// Counts a reconcile of a controller whose results have names of their own, of which `error` is one.
+    pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.reconciles.of(&[controller, result]).add(1);
         self.reconcile_seconds
             .of(&[controller])
             .observe(took.as_secs_f64());
         let errors = self.reconcile_errors.of(&[controller]);
         errors.add(u64::from(result == "error"));
+    }
+
+    pub fn panicked(&self, controller: &str, panicked: bool) {
         let panics = self.reconcile_panics.of(&[controller]);
-        panics.add(u64::from(outcome.is_none()));
-        let labels = &[controller, controller];
+        panics.add(u64::from(panicked));
+    }
+
+    /// Counts an item that a queue gave away: its wait, and how long it took.
+    pub fn taken(&self, queue: &str, waited: Duration, took: Duration) {
+        let labels = &[queue, queue];
         self.queue_waits.of(labels).observe(waited.as_secs_f64());
         self.queue_works.of(labels).observe(took.as_secs_f64());
     }
 
+    /// Has a controller exported before its first reconcile, with these results.
+    pub fn announce(&self, controller: &str, results: &[&str]) {
+        for result in results {
+            self.reconciles.of(&[controller, result]);
+        }
+        self.reconcile_seconds.of(&[controller]);
+        self.reconcile_errors.of(&[controller]);
+        self.reconcile_panics.of(&[controller]);
+    }
+
     /// Sets the state of a queue and its number of workers.
     pub fn queue(&self, controller: &str, workers: usize, state: QueueState) {
-        self.max_workers.of(&[controller]).set(number(workers));
-        self.active_workers
-            .of(&[controller])
-            .set(number(state.busy));
-        let labels = &[controller, controller];
+        self.workers(controller, workers, state.busy);
+        self.shared_queue(controller, state);
+    }
+
+    /// Sets how many reconciles of a controller run, and how many may.
+    pub fn workers(&self, controller: &str, most: usize, busy: usize) {
+        self.max_workers.of(&[controller]).set(number(most));
+        self.active_workers.of(&[controller]).set(number(busy));
+    }
+
+    /// Sets the state of a queue that several controllers share.
+    pub fn shared_queue(&self, queue: &str, state: QueueState) {
+        let labels = &[queue, queue];
         self.queue_depth.of(labels).set(number(state.ready));
         let seconds = [
             (&self.queue_unfinished, state.unfinished),
@@ -206,7 +253,7 @@ impl Metrics {
         for (gauge, time) in seconds {
             gauge.of(labels).set(time.as_secs_f64());
         }
-        let oldest = self.queue_oldest.of(&[controller]);
+        let oldest = self.queue_oldest.of(&[queue]);
         oldest.set(state.oldest.as_secs_f64());
         self.queue_adds.of(labels).reach(state.adds);
         self.queue_retries.of(labels).reach(state.retries);

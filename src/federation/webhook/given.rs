@@ -1,0 +1,89 @@
+//! The webhook as a process of its own, with a certificate that somebody else makes: KubeFed's chart runs it so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use hawser_runtime::errors::chain;
+use hawser_runtime::process::serve::{self, ServeError, TlsProblem, server_config};
+
+use super::Reviews;
+
+/// How often the files are looked at.
+const EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum GivenWebhookError {
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("cannot read {}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    #[error("{} and tls.key are no certificate that can be used", .0.join("tls.crt").display())]
+    Tls(PathBuf, #[source] TlsProblem),
+}
+
+/// The files of a certificate.
+#[derive(Clone, PartialEq, Eq)]
+struct GivenCertificate {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl GivenCertificate {
+    fn read(directory: &Path) -> Result<Self, GivenWebhookError> {
+        let read = |name: &str| {
+            let path = directory.join(name);
+            std::fs::read(&path).map_err(|error| GivenWebhookError::File(path, error))
+        };
+        Ok(Self {
+            chain: read("tls.crt")?,
+            key: read("tls.key")?,
+        })
+    }
+
+    fn config(&self, directory: &Path) -> Result<Arc<ServerConfig>, GivenWebhookError> {
+        let config = server_config(&self.chain, &self.key);
+        let wrong = |error| GivenWebhookError::Tls(directory.to_owned(), error);
+        config.map(Arc::new).map_err(wrong)
+    }
+}
+
+/// Answers reviews at a port until told to stop, with the certificate in a directory as it is by then.
+pub async fn run(
+    address: String,
+    directory: PathBuf,
+    stop: CancellationToken,
+) -> Result<(), GivenWebhookError> {
+    let bound = serve::bind("--secure-port", &address).await?;
+    let mut served = GivenCertificate::read(&directory)?;
+    let (config, configs) = watch::channel(served.config(&directory)?);
+    info!(address = %bound.address(), "serving the webhook");
+    let following = async {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let renewed = GivenCertificate::read(&directory).and_then(|found| {
+                if found != served {
+                    config.send_replace(found.config(&directory)?);
+                    info!("serving the webhook with a new certificate");
+                    served = found;
+                }
+                Ok(())
+            });
+            // Whoever writes one file after the other is waited for.
+            if let Err(error) = renewed {
+                warn!(error = chain(&error), "keeping the former certificate");
+            }
+        }
+    };
+    tokio::select! {
+        () = bound.serve_tls(configs, Arc::new(Reviews), stop) => {}
+        () = following => {}
+    }
+    Ok(())
+}
