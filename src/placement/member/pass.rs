@@ -172,6 +172,20 @@ impl<'a> WorkPass<'a> {
         let strategy = read.spec.apply_strategy.clone().unwrap_or_default();
         let reports = strategy.type_ == ApplyStrategyType::ReportDiff;
         let items = self.items(&read.spec.workload.manifests).await;
+        let refused = report::too_many(
+            items.iter().map(|item| &item.identifier),
+            without_status(&work),
+            reports,
+            &read.status,
+            read.metadata.generation,
+            &now(),
+        );
+        if let Some(status) = refused {
+            if status != read.status {
+                self.write_status(work, &status).await?;
+            }
+            return Ok(Progress::Done);
+        }
         let keys = items
             .iter()
             .filter_map(|item| Some(item.place.as_ref().ok()?.1.clone()));
@@ -306,12 +320,7 @@ impl<'a> WorkPass<'a> {
             .map_err(|error| Stuck(error.to_string()))?;
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
-        let without = {
-            let mut rest = work.as_value().clone();
-            rest["status"].take();
-            rest.to_string().len()
-        };
-        report::trim(&mut status, without, generation, &now);
+        report::trim(&mut status, without_status(work), generation, &now);
         if status != read.status {
             self.write_status(Arc::clone(work), &status).await?;
         }
@@ -483,6 +492,13 @@ impl<'a> WorkPass<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// The bytes of a Work but for its status.
+fn without_status(work: &Object) -> usize {
+    let fields = work.as_value().as_object().into_iter().flatten();
+    let others = fields.filter(|(name, _)| *name != "status");
+    others.map(|(_, value)| value.to_string().len()).sum()
 }
 
 /// Sets the owners of an object as it is known.
