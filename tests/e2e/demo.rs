@@ -343,7 +343,13 @@ async fn what_the_page_on_placement_says_works() -> Result<()> {
     let output = shell(demo.scratch.path(), &script).await?;
     // The size in the first member, then the end of the last command.
     ensure!(output.contains("\n1clusterresourceplacement"), "{output}");
-    ensure!(output.trim_end().lines().last().is_some_and(|line| line.starts_with("settings")));
+    ensure!(
+        output
+            .trim_end()
+            .lines()
+            .last()
+            .is_some_and(|line| line.starts_with("settings"))
+    );
     demo.end().await
 }
 
