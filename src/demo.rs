@@ -5,6 +5,8 @@
 //! | `example` | the API that is published |
 //! | [`federation`] | the demonstration of a federation, with a playground for each cluster |
 //! | `next` | commands to try afterwards |
+//! | `nodes` | the controllers and nodes of a cluster, as a toy |
+//! | [`placement`] | the demonstration of a fleet, with a playground for each cluster |
 //! | `story` | the steps of the demonstration, and what is printed of them |
 //! | `operator` | the operator of the example's type, as a toy |
 //! | `place` | a client of one control plane with retries |
@@ -13,15 +15,15 @@
 //! It uses the agent and the playground, which know nothing of each other, like an administrator with kubeconfigs.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::federation::process::FederationError;
 use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
-use crate::publish::agent::process::{self, AgentError};
+use crate::publish::agent::process;
 use hawser_runtime::cluster::config::Lookup;
 use hawser_runtime::cluster::connection::ConnectError;
 use hawser_runtime::process::shutdown;
@@ -32,8 +34,10 @@ mod example;
 pub mod federation;
 pub mod files;
 mod next;
+mod nodes;
 mod operator;
 mod place;
+pub mod placement;
 mod story;
 
 use example::Example;
@@ -68,14 +72,10 @@ pub enum DemoError {
     Write(#[from] WriteError),
     #[error("{what} took too long: {said}")]
     Stuck { what: String, said: String },
-    #[error("the agent ended")]
-    Agent(#[source] AgentError),
-    #[error("the agent ended unexpectedly")]
-    AgentGone,
-    #[error("the control plane ended")]
-    ControlPlane(#[source] Box<FederationError>),
-    #[error("the control plane ended unexpectedly")]
-    ControlPlaneGone,
+    #[error("{0} ended")]
+    Ended(&'static str, #[source] Box<dyn Error + Send + Sync>),
+    #[error("{0} ended unexpectedly")]
+    Gone(&'static str),
 }
 
 /// The output of the demonstration.
@@ -100,37 +100,86 @@ pub async fn run(
         () = stop.cancelled() => return Ok(()),
         prepared = story.prepare(&tell) => prepared?,
     }
-    let end = CancellationToken::new();
-    let agent = process::run(options(&story), end.clone());
-    let mut agent = AbortOnDropHandle::new(tokio::spawn(agent));
+    let options = options(&story);
+    let agent = Performer::start("the agent", |end| process::run(options, end));
     let client = story.service_client().await?;
     let _operator = AbortOnDropHandle::new(tokio::spawn(operator::run(client)));
-    let played = async {
-        story.play(&tell).await?;
-        for line in next::lines(files.dir(), next::FILES, next::COMMANDS) {
-            tell(&line);
-        }
-        told(DemoEvent::Ready);
-        std::future::pending().await
+    let shown = Shown {
+        files,
+        listed: next::FILES,
+        commands: next::COMMANDS,
     };
-    let ended = tokio::select! {
-        () = stop.cancelled() => Ok(()),
-        failed = played => failed,
-        ended = &mut agent => return Err(gone(ended)),
-    };
-    end.cancel();
-    let drained = shutdown::within(DRAIN, "stopping the agent", agent).await;
-    match drained {
-        // What went wrong before is what counts.
-        Some(Ok(Err(error))) if ended.is_ok() => Err(DemoError::Agent(error)),
-        _ => ended,
-    }
+    agent.perform(stop, story.play(&tell), &shown, &told).await
 }
 
-fn gone(ended: Result<Result<(), AgentError>, tokio::task::JoinError>) -> DemoError {
-    match ended {
-        Ok(Err(error)) => DemoError::Agent(error),
-        Ok(Ok(())) | Err(_) => DemoError::AgentGone,
+/// What is left to the user when the steps are over.
+struct Shown<'a> {
+    files: &'a Files,
+    /// The files with their purposes.
+    listed: &'a [(&'a str, &'a str)],
+    /// Commands with their purposes.
+    commands: &'a [(&'a str, &'a str)],
+}
+
+/// The process that a demonstration is about.
+struct Performer {
+    what: &'static str,
+    end: CancellationToken,
+    process: AbortOnDropHandle<Result<(), DemoError>>,
+}
+
+impl Performer {
+    fn start<F, E>(what: &'static str, process: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Error + Send + Sync + 'static,
+    {
+        let end = CancellationToken::new();
+        let process = process(end.clone());
+        let process = async move {
+            let ended = process.await;
+            ended.map_err(|error| DemoError::Ended(what, Box::new(error)))
+        };
+        Self {
+            what,
+            end,
+            process: AbortOnDropHandle::new(tokio::spawn(process)),
+        }
+    }
+
+    /// Goes through the steps, shows what there is to try, and runs on until it is stopped.
+    async fn perform(
+        mut self,
+        stop: CancellationToken,
+        steps: impl Future<Output = Result<(), DemoError>>,
+        shown: &Shown<'_>,
+        told: impl Fn(DemoEvent<'_>),
+    ) -> Result<(), DemoError> {
+        let played = async {
+            steps.await?;
+            for line in next::lines(shown.files.dir(), shown.listed, shown.commands) {
+                told(DemoEvent::Line(&line));
+            }
+            told(DemoEvent::Ready);
+            std::future::pending().await
+        };
+        let ended = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            failed = played => failed,
+            ended = &mut self.process => {
+                return Err(match ended {
+                    Ok(Err(error)) => error,
+                    Ok(Ok(())) | Err(_) => DemoError::Gone(self.what),
+                });
+            }
+        };
+        self.end.cancel();
+        let what = format!("stopping {}", self.what);
+        match shutdown::within(DRAIN, &what, self.process).await {
+            // What went wrong before is what counts.
+            Some(Ok(Err(error))) if ended.is_ok() => Err(error),
+            _ => ended,
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! What is done to the clusters, the process that is measured, and who sees what when.
 
-use std::collections::HashMap;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,24 +9,15 @@ use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{Config, watcher};
-use parking_lot::Mutex;
 use serde_json::json;
 use testbed::{Launch, Process, eventually};
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::Instant;
 
+use crate::sightings::{LATE, Sightings};
 use crate::world::{MEMBER_NAMES, SYSTEM, Way, World, config_map, core, federated, on};
 
 pub(crate) const NAMESPACE: &str = "bench";
-const LATE: Duration = Duration::from_mins(20);
 const WRITERS: usize = 32;
-
-pub(crate) fn millis(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1000.0)
-}
 
 /// The times of KubeFed's chart, in place of those of tests.
 pub(crate) async fn configure(world: &World) -> Result<()> {
@@ -59,7 +48,11 @@ impl Load {
         for member in &world.members {
             let client = kube::Client::try_from(member.config().await?)?;
             let api = Api::namespaced(client, NAMESPACE);
-            members.push((api.clone(), Sightings::start(api)));
+            let of = |object: &ConfigMap| {
+                let value = object.data.as_ref().and_then(|data| data.get("A"));
+                value.cloned().unwrap_or_default()
+            };
+            members.push((api.clone(), Sightings::start(api, of)));
         }
         let host = world.host().await?;
         Ok(Self { host, members })
@@ -169,61 +162,5 @@ impl ControlPlane {
         })
         .await;
         Ok(())
-    }
-}
-
-/// When the value of each copy was last seen.
-struct Sightings {
-    seen: Arc<Seen>,
-    _watching: AbortOnDropHandle<()>,
-}
-
-#[derive(Default)]
-struct Seen {
-    times: Mutex<HashMap<String, (String, Instant)>>,
-    changed: Notify,
-}
-
-impl Sightings {
-    fn start(of: Api<ConfigMap>) -> Self {
-        let seen = Arc::<Seen>::default();
-        let noted = Arc::clone(&seen);
-        let mut events = watcher(of, Config::default())
-            .default_backoff()
-            .applied_objects()
-            .boxed();
-        let watching = tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                let Ok(object) = event else { continue };
-                let name = object.metadata.name.unwrap_or_default();
-                let value = object.data.and_then(|mut data| data.remove("A"));
-                let sighting = (value.unwrap_or_default(), Instant::now());
-                noted.times.lock().insert(name, sighting);
-                noted.changed.notify_waiters();
-            }
-        });
-        Self {
-            seen,
-            _watching: AbortOnDropHandle::new(watching),
-        }
-    }
-
-    async fn until(&self, name: &str, value: &str, since: Option<Instant>) -> Result<Instant> {
-        let looking = async {
-            loop {
-                let changed = self.seen.changed.notified();
-                let mut changed = std::pin::pin!(changed);
-                changed.as_mut().enable();
-                if let Some((found, at)) = self.seen.times.lock().get(name)
-                    && found == value
-                    && since.is_none_or(|since| *at > since)
-                {
-                    return *at;
-                }
-                changed.await;
-            }
-        };
-        let found = timeout(LATE, looking).await;
-        found.with_context(|| format!("{name} never had {value}"))
     }
 }

@@ -14,6 +14,7 @@ mod load;
 #[path = "../../tests/e2e/federation/place.rs"]
 #[allow(dead_code, reason = "tests need more of it")]
 mod place;
+mod sightings;
 #[path = "../../tests/e2e/federation/world.rs"]
 #[allow(dead_code, reason = "tests need more of it")]
 mod world;
@@ -24,7 +25,8 @@ use anyhow::{Context as _, Result, bail};
 use testbed::cluster::Controllers;
 use tokio::time::Instant;
 
-use load::{ControlPlane, Load, configure, millis};
+use load::{ControlPlane, Load, configure};
+use sightings::{millis, print_times};
 use world::World;
 
 /// Single objects, and drifts, that are measured.
@@ -83,19 +85,8 @@ async fn speed(load: &Load, objects: usize) -> Result<()> {
         let drifted = load.drift(&name).await?;
         drifts.push(load.restored(&name, drifted).await? - begun);
     }
-    for (what, mut times) in [
-        ("a new object on 2 members", news),
-        ("a drift reverted", drifts),
-    ] {
-        times.sort();
-        let at = |part: usize| millis(times[(times.len() - 1) * part / 100]);
-        println!(
-            "  {what:<28} p50 {} ms, p90 {} ms, most {} ms",
-            at(50),
-            at(90),
-            at(100)
-        );
-    }
+    print_times("a new object on 2 members", news);
+    print_times("a drift reverted", drifts);
     let begun = Instant::now();
     load.create_many("burst", objects, two).await?;
     let made = begun.elapsed();

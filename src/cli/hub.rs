@@ -254,7 +254,7 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
     })
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
     let nanos = nanos.ok_or("expected a duration such as 0s, 90s or 1m30s")?;
     Ok(Duration::from_nanos(nanos))

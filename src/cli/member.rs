@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -11,6 +12,7 @@ use crate::placement::member::options::{GivenHub, GivenMember};
 use crate::placement::member::process;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
+use super::hub::duration;
 use super::service;
 
 /// Apply the Works of a KubeFleet hub to the member cluster that this runs in.
@@ -38,6 +40,11 @@ pub(super) struct MemberArgs {
     #[arg(long, value_name = "FILE")]
     hub_kubeconfig: Option<PathBuf>,
 
+    /// Act for the members whose kubeconfigs are in Secrets of this namespace of the hub, each with the label
+    /// hawser.dev/member=NAME and the key kubeconfig
+    #[arg(long, value_name = "NAMESPACE")]
+    kubeconfig_secrets: Option<String>,
+
     #[command(flatten)]
     hub: HubAccessArgs,
 
@@ -47,6 +54,15 @@ pub(super) struct MemberArgs {
     /// Whether a Job is available once one of its Pods is ready or has succeeded; otherwise Jobs are not tracked
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     track_jobs: bool,
+
+    /// How long the objects of a deleted Work may take to go, before those with other owners no longer keep it
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    deletion_wait_time: Duration,
+
+    /// Limit, in MiB, for the cached objects of one kind in the member; what does not fit is read from the server; 0 is
+    /// unlimited
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    member_cache_mib: usize,
 }
 
 /// How the hub is reached without a kubeconfig.
@@ -161,6 +177,7 @@ pub(super) fn run(args: MemberArgs) -> ExitCode {
             is_insecure: args.hub.tls_insecure,
         },
         kubeconfig: args.kubeconfig,
+        secrets: args.kubeconfig_secrets,
         lease_namespace: args
             .service
             .leader_elect
@@ -168,6 +185,8 @@ pub(super) fn run(args: MemberArgs) -> ExitCode {
         health_address: args.service.health_probe_bind_address,
         metrics_address: args.service.metrics_bind_address,
         tracks_jobs: args.track_jobs,
+        deletion_wait: args.deletion_wait_time,
+        cache_mib: args.member_cache_mib,
     };
     let options = match given.check() {
         Ok(options) => options,

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use crate::demo::files::{Files, WriteError};
-use crate::demo::{self, DemoError, DemoEvent, federation};
+use crate::demo::{self, DemoError, DemoEvent, federation, placement};
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use hawser_runtime::process::shutdown;
 use kcp_playground::Playground;
@@ -30,6 +30,10 @@ pub(super) struct PlaygroundArgs {
     /// Show a federation instead: a host, three members and the control plane, each with a playground of its own
     #[arg(long, conflicts_with_all = ["bare", "port", "service_port", "token_file", "kcp_delays", "fault", "request_log"])]
     federation: bool,
+
+    /// Show a fleet instead: a hub and three members, each with a playground of its own
+    #[arg(long, conflicts_with_all = ["bare", "federation", "port", "service_port", "token_file", "kcp_delays", "fault", "request_log"])]
+    placement: bool,
 
     /// Directory for kubeconfigs
     #[arg(long, default_value = "hawser-playground")]
@@ -123,6 +127,9 @@ fn serve(args: &PlaygroundArgs) -> Result<(), PlaygroundFailure> {
         if args.federation {
             return federate(&files, stop).await;
         }
+        if args.placement {
+            return place(&files, stop).await;
+        }
         let playground = start(options, args).await?;
         let ended = if args.bare {
             bare(&playground, &files, stop).await
@@ -175,40 +182,52 @@ async fn demonstrate(
     files: &Files,
     stop: CancellationToken,
 ) -> Result<(), PlaygroundFailure> {
-    let log = LogOptions {
-        format: LogFormat::Console,
-        verbosity: Verbosity::Info,
-    };
-    logging::start_into(log, files.open(demo::LOG)?).map_err(PlaygroundFailure::Log)?;
-    print_line("Everything runs in this process and in memory; nothing is left when it ends.\n");
-    let told = |told: DemoEvent<'_>| match told {
-        DemoEvent::Line(line) => print_line(line),
-        DemoEvent::Ready => {
-            print_line("Ctrl-C ends it.");
-            print_line(&ready(playground, files.dir()));
-        }
-    };
+    open_log(files, demo::LOG)?;
+    let told = teller(|| ready(playground, files.dir()));
     Ok(demo::run(playground, files, stop, told).await?)
 }
 
 /// Runs a federation with the demonstration in it.
 async fn federate(files: &Files, stop: CancellationToken) -> Result<(), PlaygroundFailure> {
+    open_log(files, federation::LOG)?;
+    let clusters = federation::start().await?;
+    let told = teller(|| ready_by("host", files));
+    Ok(federation::run(clusters, files, stop, told).await?)
+}
+
+/// Runs a fleet with the demonstration in it.
+async fn place(files: &Files, stop: CancellationToken) -> Result<(), PlaygroundFailure> {
+    open_log(files, placement::LOG)?;
+    let clusters = placement::start().await?;
+    let told = teller(|| ready_by("hub", files));
+    Ok(placement::run(clusters, files, stop, told).await?)
+}
+
+/// What processes say goes to a file, because the terminal is for the demonstration.
+fn open_log(files: &Files, name: &str) -> Result<(), PlaygroundFailure> {
     let log = LogOptions {
         format: LogFormat::Console,
         verbosity: Verbosity::Info,
     };
-    logging::start_into(log, files.open(federation::LOG)?).map_err(PlaygroundFailure::Log)?;
+    logging::start_into(log, files.open(name)?).map_err(PlaygroundFailure::Log)?;
     print_line("Everything runs in this process and in memory; nothing is left when it ends.\n");
-    let clusters = federation::start().await?;
-    let told = |told: DemoEvent<'_>| match told {
+    Ok(())
+}
+
+fn teller(ready: impl Fn() -> String) -> impl Fn(DemoEvent<'_>) {
+    move |told| match told {
         DemoEvent::Line(line) => print_line(line),
         DemoEvent::Ready => {
             print_line("Ctrl-C ends it.");
-            let host = files.dir().join("host.kubeconfig");
-            print_line(&format!("ready: host by {}", host.display()));
+            print_line(&ready());
         }
-    };
-    Ok(federation::run(clusters, files, stop, told).await?)
+    }
+}
+
+/// The line that scripts wait for, of several clusters.
+fn ready_by(cluster: &str, files: &Files) -> String {
+    let path = files.dir().join(format!("{cluster}.kubeconfig"));
+    format!("ready: {cluster} by {}", path.display())
 }
 
 /// The line that scripts wait for.

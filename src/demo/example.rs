@@ -52,6 +52,11 @@ pub(super) fn manifest(text: &str) -> Result<Value, DemoError> {
     serde_saphyr::from_str(text).map_err(|source| DemoError::Manifest(Box::new(source)))
 }
 
+/// The documents of a file.
+pub(super) fn manifests(text: &str) -> Result<Vec<Value>, DemoError> {
+    serde_saphyr::from_multiple(text).map_err(|source| DemoError::Manifest(Box::new(source)))
+}
+
 /// The name of an object.
 pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()

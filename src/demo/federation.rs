@@ -1,21 +1,17 @@
 //! The demonstration of a federation: a host, three members, and the control plane between them.
 //!
-//! Each cluster is a playground of its own, so that one can die. `nodes` plays the controllers, scheduler and kubelets of a
-//! member.
+//! Each cluster is a playground of its own, so that one can die.
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::files::Files;
-use super::{DRAIN, DemoError, DemoEvent, next};
+use super::{DemoError, DemoEvent, Performer, Shown, nodes};
 use crate::federation::options::FederationOptions;
-use crate::federation::process::{self, FederationError};
+use crate::federation::process;
 use hawser_federation::check::CheckSettings;
 use hawser_federation::pods::Patience;
-use hawser_runtime::process::shutdown;
 use kcp_playground::{Playground, PlaygroundError, PlaygroundOptions};
 
-mod nodes;
 mod story;
 
 use story::{FederationStory, SYSTEM};
@@ -87,7 +83,6 @@ pub async fn run(
     let tell = |line: &str| told(DemoEvent::Line(line));
     let FederationClusters { host, members } = clusters;
     let mut story = FederationStory::begin(&host, members, files).await?;
-    let end = CancellationToken::new();
     let options = FederationOptions {
         kubeconfig: Some(files.dir().join("host.kubeconfig")),
         namespace: SYSTEM.to_owned(),
@@ -113,33 +108,13 @@ pub async fn run(
         () = stop.cancelled() => return Ok(()),
         prepared = story.prepare(&tell) => prepared?,
     }
-    let control_plane = tokio::spawn(process::run(options, end.clone()));
-    let mut control_plane = AbortOnDropHandle::new(control_plane);
-    let played = async {
-        story.play(&tell).await?;
-        for line in next::lines(files.dir(), FILES, COMMANDS) {
-            tell(&line);
-        }
-        told(DemoEvent::Ready);
-        std::future::pending().await
+    let control_plane = Performer::start("the control plane", |end| process::run(options, end));
+    let shown = Shown {
+        files,
+        listed: FILES,
+        commands: COMMANDS,
     };
-    let ended = tokio::select! {
-        () = stop.cancelled() => Ok(()),
-        failed = played => failed,
-        ended = &mut control_plane => return Err(gone(ended)),
-    };
-    end.cancel();
-    let drained = shutdown::within(DRAIN, "stopping the control plane", control_plane).await;
-    match drained {
-        // What went wrong before is what counts.
-        Some(Ok(Err(error))) if ended.is_ok() => Err(DemoError::ControlPlane(Box::new(error))),
-        _ => ended,
-    }
-}
-
-fn gone(ended: Result<Result<(), FederationError>, tokio::task::JoinError>) -> DemoError {
-    match ended {
-        Ok(Err(error)) => DemoError::ControlPlane(Box::new(error)),
-        Ok(Ok(())) | Err(_) => DemoError::ControlPlaneGone,
-    }
+    control_plane
+        .perform(stop, story.play(&tell), &shown, &told)
+        .await
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::DemoError;
+use super::example::name;
+use super::story::established;
 use hawser_runtime::cluster::connection::{AskError, Call, Connection, Limits};
 
 /// The time limit of a step, and the pause between two attempts.
@@ -38,6 +40,23 @@ impl Place {
                 answer => answer.map(drop).map_err(|error| error.to_string()),
             },
         )
+        .await
+    }
+
+    /// Creates a definition, and waits until it is served.
+    pub(super) async fn define(&self, definition: &Value) -> Result<(), DemoError> {
+        let all = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        self.create(all, definition).await?;
+        let path = format!("{all}/{}", name(definition));
+        self.until(&path, established).await
+    }
+
+    /// Changes an object.
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<(), DemoError> {
+        let what = format!("changing {path}");
+        self.asking(&what, Call::merge_patch(path, patch), |answer| {
+            answer.map(drop).map_err(|error| error.to_string())
+        })
         .await
     }
 

@@ -255,6 +255,61 @@ async fn a_federation_is_played_through_and_everything_that_is_shown_works() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_played_through_and_everything_that_is_shown_works() -> Result<()> {
+    let demo = Demo::start(&["--placement"])?;
+    let said = demo.says("ready: hub by ").await?;
+    let told = |start: &str| -> Vec<&str> {
+        let lines = said.lines();
+        lines.filter_map(|line| line.strip_prefix(start)).collect()
+    };
+    assert_eq!(
+        told("hub: shop is available: "),
+        ["cluster1, cluster3", "cluster1, cluster2, cluster3"],
+        "{said}"
+    );
+    let refused = told("hub: not picked: ");
+    ensure!(
+        refused.len() == 1 && refused[0].starts_with("cluster2: "),
+        "{said}"
+    );
+    assert_eq!(
+        told("hub: 3 members are asked for; what is placed stays: "),
+        ["cluster1, cluster3"]
+    );
+    ensure!(
+        told("hub: no member for the third: ")
+            .iter()
+            .any(|why| why.contains("cluster2") && why.contains("maintenance")),
+        "{said}"
+    );
+    assert_eq!(
+        told("hub: versions of web: "),
+        [
+            "1.0 in cluster1, 2.0 in cluster2, 1.0 in cluster3",
+            "2.0 in cluster1, 2.0 in cluster2, 2.0 in cluster3",
+        ]
+    );
+    let shown = commands(&said);
+    ensure!(shown.len() == 7, "{said}");
+    for command in &shown {
+        let output = shell(demo.scratch.path(), command).await?;
+        if command.contains("get memberclusters") {
+            ensure!(output.matches("True").count() == 3, "{command}{output}");
+        }
+        if command.contains("describe") {
+            ensure!(
+                output.contains("PlacementRolloutCompleted"),
+                "{command}{output}"
+            );
+        }
+        if command.contains("explain") {
+            ensure!(output.contains("picked      cluster2"), "{command}{output}");
+        }
+    }
+    demo.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_pages_say_of_it_works() -> Result<()> {
     let demo = Demo::start(&[])?;
     demo.says("ready:").await?;
@@ -277,6 +332,24 @@ async fn what_the_pages_say_of_it_works() -> Result<()> {
         let output = shell(demo.scratch.path(), &script).await?;
         ensure!(output.contains(shown), "{page}: {output}");
     }
+    demo.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_page_on_placement_says_works() -> Result<()> {
+    let demo = Demo::start(&["--placement"])?;
+    demo.says("ready:").await?;
+    let script = of_page("docs/placement.md", "## Try it", "## Install")?;
+    let output = shell(demo.scratch.path(), &script).await?;
+    // The size in the first member, then the end of the last command.
+    ensure!(output.contains("\n1clusterresourceplacement"), "{output}");
+    ensure!(
+        output
+            .trim_end()
+            .lines()
+            .last()
+            .is_some_and(|line| line.starts_with("settings"))
+    );
     demo.end().await
 }
 

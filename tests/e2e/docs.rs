@@ -26,6 +26,7 @@ fn pages() -> Result<Vec<PathBuf>> {
         "examples/credentials",
         "examples/robots",
         "examples/federation",
+        "examples/placement",
     ] {
         for entry in std::fs::read_dir(root.join(dir))? {
             let path = entry?.path();

@@ -1,6 +1,10 @@
 //! The agent of a member of a fleet between a hub and its cluster, as the hub meets it: the built binary. The tests play
 //! the hub.
 
+mod deletions;
+mod killed;
+mod limits;
+mod reached;
 mod strategies;
 mod trouble;
 mod works;

@@ -280,6 +280,22 @@ impl Owner<'_> {
         (!others.is_empty()).then_some(others)
     }
 
+    /// The owner references, with this one no longer in the way of its owner's end; `None` if it is not now.
+    pub fn unblocked(&self, object: &Value) -> Option<Vec<Value>> {
+        let blocks =
+            |reference: &Value| self.is(reference) && reference["blockOwnerDeletion"] == true;
+        owners(object).any(blocks).then(|| {
+            let owners = owners(object).cloned();
+            let unblocked = owners.map(|mut reference| {
+                if blocks(&reference) {
+                    reference["blockOwnerDeletion"] = false.into();
+                }
+                reference
+            });
+            unblocked.collect()
+        })
+    }
+
     /// Why somebody else's object is not written.
     fn rival(&self, object: &Value, shares: bool) -> Option<String> {
         let mut others =

@@ -44,6 +44,8 @@ pub const RESOURCE_OVERRIDES_HASH: &str =
     "kubernetes-fleet.io/parent-resource-override-snapshot-hash";
 pub const CLUSTER_OVERRIDES_HASH: &str =
     "kubernetes-fleet.io/parent-cluster-resource-override-snapshot-hash";
+/// The annotation of a Work with the `propagationPolicy` of its placement, if that is not `Delete`.
+pub const PROPAGATION: &str = "hawser.dev/propagation-policy";
 
 /// The longest part of a name in the name of a binding.
 const BINDING_PART: usize = 26;

@@ -90,35 +90,16 @@ pub struct ApiPattern {
 )]
 pub struct ApiPatternError(String);
 
+impl Default for ApiFilter {
+    fn default() -> Self {
+        Self::Deny(ApiPattern::always_denied())
+    }
+}
+
 impl ApiFilter {
     /// The deny list of the original, with the flag `--skipped-propagating-apis`.
     pub fn deny(flag: &str) -> Result<Self, ApiPatternError> {
-        let group = |group: &str| ApiPattern {
-            group: group.to_owned(),
-            version: None,
-            kinds: BTreeSet::new(),
-        };
-        let kinds = |of: &str, kinds: &[&str]| ApiPattern {
-            kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
-            ..group(of)
-        };
-        let mut patterns: Vec<ApiPattern> = [
-            CLUSTER_GROUP,
-            "events.k8s.io",
-            "coordination.k8s.io",
-            "metrics.k8s.io",
-        ]
-        .map(group)
-        .into();
-        patterns.push(kinds("", &["Pod", "Node", "Event"]));
-        patterns.push(kinds(
-            "networking.fleet.azure.com",
-            &[
-                "ServiceImport",
-                "TrafficManagerProfile",
-                "TrafficManagerBackend",
-            ],
-        ));
+        let mut patterns = ApiPattern::always_denied();
         patterns.extend(ApiPattern::parse_list(flag)?);
         Ok(Self::Deny(patterns))
     }
@@ -143,6 +124,37 @@ impl ApiFilter {
 }
 
 impl ApiPattern {
+    /// The deny list of the original.
+    fn always_denied() -> Vec<Self> {
+        let group = |group: &str| Self {
+            group: group.to_owned(),
+            version: None,
+            kinds: BTreeSet::new(),
+        };
+        let kinds = |of: &str, kinds: &[&str]| Self {
+            kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+            ..group(of)
+        };
+        let mut patterns: Vec<Self> = [
+            CLUSTER_GROUP,
+            "events.k8s.io",
+            "coordination.k8s.io",
+            "metrics.k8s.io",
+        ]
+        .map(group)
+        .into();
+        patterns.push(kinds("", &["Pod", "Node", "Event"]));
+        patterns.push(kinds(
+            "networking.fleet.azure.com",
+            &[
+                "ServiceImport",
+                "TrafficManagerProfile",
+                "TrafficManagerBackend",
+            ],
+        ));
+        patterns
+    }
+
     fn parse_list(flag: &str) -> Result<Vec<Self>, ApiPatternError> {
         let tokens = flag.split(';').map(str::trim);
         tokens

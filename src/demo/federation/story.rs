@@ -5,10 +5,10 @@ use std::cell::Cell;
 use serde_json::{Value, json};
 
 use super::MEMBERS;
-use super::nodes::Nodes;
 use crate::demo::DemoError;
-use crate::demo::example::{manifest, name};
+use crate::demo::example::{manifest as example, manifests, name};
 use crate::demo::files::Files;
+use crate::demo::nodes::Nodes;
 use crate::demo::place::Place;
 use hawser_federation::check::STATUS;
 use hawser_federation::types::federated::{TargetSchema, definition};
@@ -19,7 +19,6 @@ use kcp_playground::Playground;
 pub(super) const SYSTEM: &str = "kube-federation-system";
 
 const NAMESPACES: &str = "/api/v1/namespaces";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const FEDERATED: &str = "/apis/types.kubefed.io/v1beta1/namespaces/shop/federateddeployments";
 const AROUND: &str = "/apis/types.kubefed.io/v1beta1/namespaces/shop/federatednamespaces";
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
@@ -63,13 +62,12 @@ impl FederationStory {
                 playground: Some(playground),
             });
         }
-        let text = include_str!("../../../examples/federation/namespace.yaml");
-        let namespaces = serde_saphyr::from_multiple(text);
+        let namespaces = include_str!("../../../examples/federation/namespace.yaml");
         Ok(Self {
             host,
             members,
-            namespaces: namespaces.map_err(|error| DemoError::Manifest(Box::new(error)))?,
-            deployment: manifest(include_str!("../../../examples/federation/deployment.yaml"))?,
+            namespaces: manifests(namespaces)?,
+            deployment: example(include_str!("../../../examples/federation/deployment.yaml"))?,
             told: Cell::new(0),
         })
     }
@@ -101,7 +99,7 @@ impl FederationStory {
                 .map(|target| definition(&federated(target), &[], TargetSchema::Scalable)),
         );
         for definition in &definitions {
-            define(&self.host, definition).await?;
+            self.host.define(definition).await?;
         }
         let system = json!({"metadata": {"name": SYSTEM}});
         self.host.create(NAMESPACES, &system).await?;
@@ -230,12 +228,6 @@ impl PlayedMember {
 
 fn core(plural: &str) -> String {
     format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}/{plural}")
-}
-
-async fn define(place: &Place, definition: &Value) -> Result<(), DemoError> {
-    place.create(DEFINITIONS, definition).await?;
-    let path = format!("{DEFINITIONS}/{}", name(definition));
-    place.until(&path, crate::demo::story::established).await
 }
 
 /// What the control plane said last about replicas that moved.

@@ -12,21 +12,23 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use hawser_placement::apply::compare;
-use hawser_placement::availability::Jobs;
 use hawser_runtime::cluster::cache::{Cache, Change, Table, What};
+use hawser_runtime::cluster::events::Recorder;
 use hawser_runtime::cluster::feed::{EventHandler, Pace};
 use hawser_runtime::cluster::queue::{Outcome, Queue, Urgency, Work};
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{Reconciler, SharedWatch, WatchRegistry, work};
-use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::Gvk;
 
+use super::acting::Shared;
+use super::numbers::MemberNumbers;
+use super::options::MemberRules;
 use super::pass::WorkPass;
 use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
-/// Works that are worked on at a time.
-const WORKERS: usize = 8;
+/// Works of a member that are worked on at a time.
+pub const WORKERS: usize = 8;
 /// How long a pass waits for the first list of a kind; after that it reads the objects one by one.
 const LISTING: Duration = Duration::from_secs(5);
 
@@ -43,7 +45,7 @@ pub enum Phase {
 
 /// What events lead to.
 pub struct WorkEvents {
-    queue: Queue<Arc<str>>,
+    pub queue: Queue<Arc<str>>,
     /// The Works that place an object.
     placed: RwLock<HashMap<Key, BTreeSet<Arc<str>>>>,
     /// The object of the membership, or a Work of a member that leaves, has changed.
@@ -104,7 +106,9 @@ pub struct Applier {
     pub cache: Arc<Cache>,
     pub client: Arc<GuardedClient>,
     pub events: Arc<WorkEvents>,
-    pub jobs: Jobs,
+    pub rules: MemberRules,
+    pub numbers: Arc<MemberNumbers>,
+    pub recorder: Recorder,
     watches: Arc<WatchRegistry>,
     /// The watches of the hub and of `AppliedWork`s.
     own: Vec<Arc<SharedWatch>>,
@@ -112,13 +116,11 @@ pub struct Applier {
     /// What each Work places.
     works: Mutex<HashMap<Arc<str>, HashSet<Key>>>,
     left: Mutex<HashMap<Key, LeftContent>>,
-    metrics: Arc<Metrics>,
 }
 
 impl Applier {
-    pub fn new(sides: &Arc<MemberSides>, jobs: Jobs, metrics: &Arc<Metrics>) -> Arc<Self> {
-        let cache = Cache::new();
-        MemberSides::route(&cache);
+    pub fn new(sides: &Arc<MemberSides>, shared: &Shared) -> Arc<Self> {
+        let cache = MemberSides::cache(shared.rules.cache);
         let events = Arc::new(WorkEvents {
             queue: Queue::new(WORKERS),
             placed: RwLock::default(),
@@ -140,13 +142,14 @@ impl Applier {
             client: GuardedClient::new(&cache),
             cache,
             events,
-            jobs,
+            rules: shared.rules,
+            numbers: Arc::clone(&shared.numbers),
+            recorder: shared.recorder.clone(),
             watches,
             own,
             kinds: Mutex::default(),
             works: Mutex::default(),
             left: Mutex::default(),
-            metrics: Arc::clone(metrics),
         })
     }
 
@@ -161,11 +164,6 @@ impl Applier {
 
     pub fn close(&self) {
         self.events.queue.close();
-    }
-
-    pub fn count(&self) {
-        self.metrics
-            .queue("work", WORKERS, self.events.queue.state());
     }
 
     pub fn phase(&self) -> Phase {
@@ -292,6 +290,6 @@ impl Reconciler for Applier {
     }
 
     fn worked(&self, waited: Duration, took: Duration, outcome: Option<Outcome>) {
-        self.metrics.worked("work", waited, took, outcome);
+        self.numbers.metrics.worked("work", waited, took, outcome);
     }
 }

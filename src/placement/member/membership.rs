@@ -14,6 +14,7 @@ use hawser_placement::types::cluster::{
 };
 use hawser_placement::types::{Condition, Truth, condition};
 use hawser_runtime::cluster::connection::Call;
+use hawser_runtime::cluster::events::{About, EventText, Note};
 use hawser_sync::{Answer, Failure, Request, Seen, Store as _};
 use kube_lang::object::Object;
 
@@ -22,6 +23,8 @@ use super::{properties, sides};
 
 /// The seconds between heartbeats where the hub does not say.
 const PERIOD: i32 = 60;
+/// The reason of a member whose API server does not answer.
+const UNHEALTHY: &str = "InternalMemberClusterUnhealthy";
 /// How long the API server may take to say that it is ready.
 const PROBE: Duration = Duration::from_secs(10);
 /// How long it is until a heartbeat that could not be written is written again.
@@ -116,11 +119,7 @@ impl Membership {
                 "the API server is ready",
             )
         } else {
-            (
-                Truth::False,
-                "InternalMemberClusterUnhealthy",
-                "the API server is not ready",
-            )
+            (Truth::False, UNHEALTHY, "the API server is not ready")
         };
         let joined = (
             Truth::True,
@@ -128,10 +127,11 @@ impl Membership {
             "the member has joined",
         );
         let said = [("Joined", joined), ("Healthy", health)];
-        set_agent(&mut status, &said, generation, &now);
+        let news = set_agent(&mut status, &said, generation, &now);
         if !self.write(object, &status).await {
             return RETRY;
         }
+        self.record(object, &news);
         let period = internal.spec.heartbeat_period_seconds.unwrap_or(PERIOD);
         let period = Duration::from_secs(u64::try_from(period).unwrap_or(1).max(1));
         // A twentieth either way: members do not beat in step.
@@ -163,12 +163,36 @@ impl Membership {
             "InternalMemberClusterLeft",
             "the member has left",
         );
-        set_agent(&mut status, &[("Joined", left)], generation, &sides::now());
+        let news = set_agent(&mut status, &[("Joined", left)], generation, &sides::now());
         let is_written = self.write(object, &status).await;
         if is_written {
+            self.record(object, &news);
             info!("the member has left; what was placed stays");
         }
         is_written
+    }
+
+    /// Events about what has changed.
+    fn record(&self, object: &Object, news: &[Said]) {
+        let applier = &self.applier;
+        for (truth, reason, message) in news {
+            let is_problem = *reason == UNHEALTHY && *truth == Truth::False;
+            let note = Note {
+                connection: applier.sides.hub.clone(),
+                tenant: applier.sides.name.as_str().into(),
+                about: About {
+                    key: applier.sides.internal(),
+                    uid: object.uid().map(Arc::from),
+                },
+                text: EventText {
+                    component: "internalmembercluster-controller".into(),
+                    kind: if is_problem { "Warning" } else { "Normal" },
+                    reason: (*reason).into(),
+                    message: (*message).to_owned(),
+                },
+            };
+            applier.recorder.record(note);
+        }
     }
 
     async fn write(&self, object: &Object, status: &MemberClusterStatus) -> bool {
@@ -206,8 +230,14 @@ impl Membership {
 /// What a condition says: status, reason, message.
 type Said = (Truth, &'static str, &'static str);
 
-/// Writes the state of this agent, beside those of others.
-fn set_agent(status: &mut MemberClusterStatus, said: &[(&str, Said)], generation: i64, now: &str) {
+/// Writes the state of this agent, beside those of others. Returns what was not so before.
+fn set_agent(
+    status: &mut MemberClusterStatus,
+    said: &[(&str, Said)],
+    generation: i64,
+    now: &str,
+) -> Vec<Said> {
+    let mut news = Vec::new();
     let is_ours = |agent: &AgentStatus| agent.type_ == AgentType::MemberAgent;
     if !status.agent_status.iter().any(is_ours) {
         status.agent_status.push(AgentStatus::default());
@@ -219,6 +249,9 @@ fn set_agent(status: &mut MemberClusterStatus, said: &[(&str, Said)], generation
     {
         for (type_, (truth, reason, message)) in said {
             let same = condition(&agent.conditions, type_).filter(|old| old.status == *truth);
+            if same.is_none() {
+                news.push((*truth, *reason, *message));
+            }
             let since = same.map_or(now, |old| &old.last_transition_time).to_owned();
             agent.conditions.retain(|old| old.type_ != *type_);
             agent.conditions.push(Condition {
@@ -232,6 +265,7 @@ fn set_agent(status: &mut MemberClusterStatus, said: &[(&str, Said)], generation
         }
         agent.last_received_heartbeat = Some(now.to_owned());
     }
+    news
 }
 
 #[cfg(test)]
@@ -247,8 +281,8 @@ mod tests {
         });
         let other = status.agent_status[0].clone();
         let joined = [("Joined", (Truth::True, "InternalMemberClusterJoined", ""))];
-        set_agent(&mut status, &joined, 1, "t1");
-        set_agent(&mut status, &joined, 2, "t2");
+        assert_eq!(set_agent(&mut status, &joined, 1, "t1"), [joined[0].1]);
+        assert_eq!(set_agent(&mut status, &joined, 2, "t2"), []);
         assert_eq!(status.agent_status[0], other);
         let agent = status.member_agent().unwrap();
         assert_eq!(agent.last_received_heartbeat.as_deref(), Some("t2"));

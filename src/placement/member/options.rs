@@ -1,7 +1,9 @@
 //! What the command line and the environment say, checked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use hawser_placement::availability::Jobs;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster,
@@ -15,11 +17,15 @@ pub struct GivenMember {
     pub name: String,
     pub hub: GivenHub,
     pub kubeconfig: Option<PathBuf>,
+    /// Of the Secrets with the kubeconfigs of members, on the hub.
+    pub secrets: Option<String>,
     /// Of the lease; none where there is no election.
     pub lease_namespace: Option<String>,
     pub health_address: String,
     pub metrics_address: String,
     pub tracks_jobs: bool,
+    pub deletion_wait: Duration,
+    pub cache_mib: usize,
 }
 
 /// How the hub is reached.
@@ -41,19 +47,46 @@ pub struct GivenHub {
 /// How the agent is to run.
 #[derive(Clone, Debug)]
 pub struct MemberOptions {
-    pub name: String,
+    pub acts_for: ActsFor,
     pub hub: GivenHub,
-    pub kubeconfig: Option<PathBuf>,
     pub lease_namespace: Option<String>,
     pub health_address: Option<String>,
     pub metrics_address: Option<String>,
-    pub tracks_jobs: bool,
+    pub rules: MemberRules,
+}
+
+/// The members that a process acts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActsFor {
+    /// The one that it runs in, or of a kubeconfig.
+    One {
+        name: String,
+        kubeconfig: Option<PathBuf>,
+    },
+    /// Those with a Secret in this namespace of the hub.
+    Secrets { namespace: String },
+}
+
+/// How the agent works.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberRules {
+    pub jobs: Jobs,
+    /// How long the garbage collector is waited for before objects with other owners no longer keep a Work.
+    pub deletion_wait: Duration,
+    /// Bytes of the placed objects of a kind in the caches; no limit if there is none.
+    pub cache: Option<usize>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum MemberOptionsError {
     #[error("the name of the member is not known: set MEMBER_CLUSTER_NAME")]
     Name,
+    #[error("--kubeconfig-secrets acts for the members of Secrets: {0} has no meaning with it")]
+    Both(&'static str),
+    #[error(
+        "--member-cache-mib must be 0 (no limit) or at least 2, because one object may have 1.5 MiB"
+    )]
+    Cache,
     #[error("the hub is not known: set HUB_SERVER_URL or --hub-kubeconfig")]
     Hub,
     #[error("IDENTITY_CERT and IDENTITY_KEY have to be set with --use-ca-auth")]
@@ -71,9 +104,25 @@ pub enum HubConfigError {
 impl GivenMember {
     pub fn check(self) -> Result<MemberOptions, MemberOptionsError> {
         let listens = |text: String| Some(text).filter(|text| !text.is_empty() && text != "0");
-        if self.name.is_empty() {
-            return Err(MemberOptionsError::Name);
-        }
+        let acts_for = match self.secrets {
+            Some(_) if !self.name.is_empty() => {
+                return Err(MemberOptionsError::Both("MEMBER_CLUSTER_NAME"));
+            }
+            Some(_) if self.kubeconfig.is_some() => {
+                return Err(MemberOptionsError::Both("--kubeconfig"));
+            }
+            Some(namespace) => ActsFor::Secrets { namespace },
+            None if self.name.is_empty() => return Err(MemberOptionsError::Name),
+            None => ActsFor::One {
+                name: self.name,
+                kubeconfig: self.kubeconfig,
+            },
+        };
+        let cache = match self.cache_mib {
+            0 => None,
+            1 => return Err(MemberOptionsError::Cache),
+            mib => Some(mib << 20),
+        };
         if self.hub.kubeconfig.is_none() && self.hub.url.is_empty() {
             return Err(MemberOptionsError::Hub);
         }
@@ -81,13 +130,20 @@ impl GivenMember {
             return Err(MemberOptionsError::Identity);
         }
         Ok(MemberOptions {
-            name: self.name,
+            acts_for,
             hub: self.hub,
-            kubeconfig: self.kubeconfig,
             lease_namespace: self.lease_namespace,
             health_address: listens(self.health_address),
             metrics_address: listens(self.metrics_address),
-            tracks_jobs: self.tracks_jobs,
+            rules: MemberRules {
+                jobs: if self.tracks_jobs {
+                    Jobs::Tracked
+                } else {
+                    Jobs::NotTracked
+                },
+                deletion_wait: self.deletion_wait,
+                cache,
+            },
         })
     }
 }
@@ -177,7 +233,25 @@ mod tests {
         given.metrics_address = "0".to_owned();
         assert_eq!(given.clone().check().unwrap().metrics_address, None);
         given.hub.uses_identity = true;
-        assert!(matches!(given.check(), Err(MemberOptionsError::Identity)));
+        let without = given.clone().check();
+        assert!(matches!(without, Err(MemberOptionsError::Identity)));
+        given.hub.uses_identity = false;
+        given.cache_mib = 1;
+        assert!(matches!(
+            given.clone().check(),
+            Err(MemberOptionsError::Cache)
+        ));
+        given.cache_mib = 64;
+        given.secrets = Some("fleet".to_owned());
+        assert!(matches!(
+            given.clone().check(),
+            Err(MemberOptionsError::Both(_))
+        ));
+        given.name = String::new();
+        let options = given.check().unwrap();
+        assert_eq!(options.rules.cache, Some(64 << 20));
+        let namespace = "fleet".to_owned();
+        assert_eq!(options.acts_for, ActsFor::Secrets { namespace });
     }
 
     #[test]

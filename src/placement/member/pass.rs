@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -31,6 +31,7 @@ use kube_lang::object::Object;
 use super::applier::{Applier, Phase};
 use super::sides::{APPLIED_WORK, MemberSides, now};
 
+mod deletion;
 mod manifests;
 mod requests;
 
@@ -47,6 +48,14 @@ pub struct WorkPass<'a> {
     phase: Phase,
     /// How long it is until something may be written that somebody else undoes each time.
     put_off: Mutex<Option<Duration>>,
+}
+
+/// What a pass came to.
+enum Progress {
+    Done,
+    Unfinished,
+    /// There is something to be done after a while.
+    Later(Duration),
 }
 
 /// A pass that cannot go on now; it is repeated.
@@ -109,18 +118,21 @@ impl<'a> WorkPass<'a> {
             }
             Seen::Unknown => return Outcome::Settled,
         };
+        let begun = Instant::now();
         let done = match self.phase {
             // The phase leads here again.
             Phase::Idle => return Outcome::Settled,
             Phase::Leaving => self.release(&work).await,
             Phase::Joined if work.in_deletion() => self.delete(&work).await,
-            Phase::Joined => self.apply(work).await,
+            Phase::Joined => self.apply(work, begun).await,
         };
         let put_off = *self.put_off.lock();
         match (done, put_off) {
-            (Ok(true), _) => Outcome::Settled,
-            (Ok(false), Some(wait)) => Outcome::Again(wait),
-            (Ok(false), None) => Outcome::Failed(None),
+            (Ok(Progress::Done), _) => Outcome::Settled,
+            (Ok(Progress::Later(wait)), _) | (Ok(Progress::Unfinished), Some(wait)) => {
+                Outcome::Again(wait)
+            }
+            (Ok(Progress::Unfinished), None) => Outcome::Failed(None),
             (Err(Stuck(problem)), _) => {
                 debug!(work = &**self.name, problem, "a Work is tried again");
                 Outcome::Failed(None)
@@ -129,47 +141,15 @@ impl<'a> WorkPass<'a> {
     }
 
     /// The member leaves: what is placed stays, and nobody waits for this agent.
-    async fn release(&self, work: &Object) -> Result<bool, Stuck> {
+    async fn release(&self, work: &Object) -> Result<Progress, Stuck> {
         if work.has_finalizer(WORK_FINALIZER) {
             self.write_finalizer(work, false).await?;
         }
         self.at.forget(self.name);
-        Ok(true)
+        Ok(Progress::Done)
     }
 
-    async fn delete(&self, work: &Object) -> Result<bool, Stuck> {
-        if !work.has_finalizer(WORK_FINALIZER) {
-            return Ok(true);
-        }
-        let key = MemberSides::applied_work(self.name);
-        match self.send(&Request::Read { key: key.clone() }).await? {
-            Answer::Gone => {
-                self.write_finalizer(work, false).await?;
-                self.at.forget(self.name);
-            }
-            Answer::Object(applied) if !applied.in_deletion() => {
-                let request = Request::Delete {
-                    key,
-                    uid: applied.uid().unwrap_or_default().into(),
-                    options: [("propagationPolicy".to_owned(), "Foreground".into())]
-                        .into_iter()
-                        .collect(),
-                };
-                // Its end is heard of, unless it was the answer.
-                return match self.send(&request).await? {
-                    Answer::Gone => Ok(false),
-                    Answer::Failed(failure) => Err(failure.into()),
-                    _ => Ok(true),
-                };
-            }
-            Answer::Object(_) => {}
-            Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
-        }
-        Ok(true)
-    }
-
-    async fn apply(&self, work: Arc<Object>) -> Result<bool, Stuck> {
+    async fn apply(&self, work: Arc<Object>, begun: Instant) -> Result<Progress, Stuck> {
         let work = if work.has_finalizer(WORK_FINALIZER) {
             work
         } else {
@@ -179,19 +159,33 @@ impl<'a> WorkPass<'a> {
             Ok(read) => read,
             Err(error) => {
                 warn!(work = &**self.name, %error, "a Work cannot be read");
-                return Ok(true);
+                return Ok(Progress::Done);
             }
         };
         let mut applied_work = self.applied_work().await?;
         if applied_work.in_deletion() {
             // Its end leads here again.
-            return Ok(true);
+            return Ok(Progress::Done);
         }
         let applied: AppliedWork =
             serde_json::from_value(applied_work.as_value().clone()).unwrap_or_default();
         let strategy = read.spec.apply_strategy.clone().unwrap_or_default();
         let reports = strategy.type_ == ApplyStrategyType::ReportDiff;
         let items = self.items(&read.spec.workload.manifests).await;
+        let refused = report::too_many(
+            items.iter().map(|item| &item.identifier),
+            without_status(&work),
+            reports,
+            &read.status,
+            read.metadata.generation,
+            &now(),
+        );
+        if let Some(status) = refused {
+            if status != read.status {
+                self.write_status(work, &status).await?;
+            }
+            return Ok(Progress::Done);
+        }
         let keys = items
             .iter()
             .filter_map(|item| Some(item.place.as_ref().ok()?.1.clone()));
@@ -253,21 +247,21 @@ impl<'a> WorkPass<'a> {
                 results.insert(index, result?);
             }
         }
-        self.report(
-            &work,
-            &applied_work,
-            &items,
-            results,
-            (&applied, &stuck, &before, reports),
-        )
-        .await
+        let at = (&work, &applied_work);
+        let known = (&applied, &*stuck, &before, reports);
+        let (status, is_done) = self.report(at, &items, results, known).await?;
+        self.at.numbers.processed(&status, begun.elapsed());
+        Ok(if is_done {
+            Progress::Done
+        } else {
+            Progress::Unfinished
+        })
     }
 
-    /// Writes down what came of the manifests.
+    /// Writes down what came of the manifests. Tells whether nothing is left to be done.
     async fn report(
         &self,
-        work: &Arc<Object>,
-        applied_work: &Arc<Object>,
+        (work, applied_work): (&Arc<Object>, &Arc<Object>),
         items: &[Item],
         results: BTreeMap<usize, SettledManifest>,
         (applied, stuck, before, reports): (
@@ -276,7 +270,7 @@ impl<'a> WorkPass<'a> {
             &HashMap<ManifestIdentity, ManifestCondition>,
             bool,
         ),
-    ) -> Result<bool, Stuck> {
+    ) -> Result<(WorkStatus, bool), Stuck> {
         let is_retried = |settled: &SettledManifest| {
             matches!(
                 settled.finding.reason,
@@ -326,16 +320,11 @@ impl<'a> WorkPass<'a> {
             .map_err(|error| Stuck(error.to_string()))?;
         let generation = read.metadata.generation;
         let mut status = report::work(manifests, reports, &read.status, generation, &now);
-        let without = {
-            let mut rest = work.as_value().clone();
-            rest["status"].take();
-            rest.to_string().len()
-        };
-        report::trim(&mut status, without, generation, &now);
+        report::trim(&mut status, without_status(work), generation, &now);
         if status != read.status {
             self.write_status(Arc::clone(work), &status).await?;
         }
-        Ok(is_done)
+        Ok((status, is_done))
     }
 
     /// The manifests, and where their objects are.
@@ -401,8 +390,10 @@ impl<'a> WorkPass<'a> {
     /// The `AppliedWork`, made if there is none.
     async fn applied_work(&self) -> Result<Arc<Object>, Stuck> {
         let key = MemberSides::applied_work(self.name);
-        if let Seen::Present(object) = self.at.cache.get(&key) {
-            return Ok(object);
+        match self.at.cache.get(&key) {
+            Seen::Present(object) if !object.is_fragment() => return Ok(object),
+            Seen::Present(_) => return self.found(&Request::Read { key }).await,
+            Seen::Absent | Seen::Unknown => {}
         }
         let object = json!({
             "apiVersion": APPLIED_WORK.api_version(), "kind": APPLIED_WORK.kind,
@@ -501,6 +492,13 @@ impl<'a> WorkPass<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// The bytes of a Work but for its status.
+fn without_status(work: &Object) -> usize {
+    let fields = work.as_value().as_object().into_iter().flatten();
+    let others = fields.filter(|(name, _)| *name != "status");
+    others.map(|(_, value)| value.to_string().len()).sum()
 }
 
 /// Sets the owners of an object as it is known.

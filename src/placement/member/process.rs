@@ -3,24 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use hawser_placement::availability::Jobs;
 use hawser_runtime::cluster::config::{ConfigError, Environment, Lookup, Source, Watched};
 use hawser_runtime::cluster::connection::{ConnectError, Connection, Limits};
+use hawser_runtime::cluster::events as recorded;
 use hawser_runtime::controller::lifecycle;
 use hawser_runtime::process::lease::{self, Fence, Leadership, LeaseOptions, Lock, Terms, elect};
-use hawser_runtime::process::metrics::Metrics;
 use hawser_runtime::process::serve::{self, Health, MetricsPage, Pages, ServeError};
 use hawser_runtime::process::shutdown;
 
-use super::applier::Applier;
-use super::membership::Membership;
-use super::options::{HubConfigError, MemberOptions};
-use super::sides::MemberSides;
+use super::acting::{AtWork, Shared};
+use super::numbers::MemberNumbers;
+use super::options::{ActsFor, HubConfigError, MemberOptions};
+use super::pushed;
 
 /// What ends an agent for good.
 #[derive(Debug, thiserror::Error)]
@@ -44,41 +43,44 @@ const RELEASE: Duration = Duration::from_millis(1500);
 
 /// Runs until told to stop, or until nothing can go on.
 pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), MemberError> {
-    let metrics = Arc::new(Metrics::new());
+    let numbers = MemberNumbers::new();
+    let metrics = &numbers.metrics;
     let health = Arc::new(Health::missing([]));
-    let _pages = pages(&options, &metrics, &health, &stop).await?;
+    let _pages = pages(&options, &numbers, &health, &stop).await?;
     let fence = options.lease_namespace.as_ref().map(|_| Fence::closed());
-    let limits = |side: &'static str, config: &kube::Config| Limits {
-        guard: fence.as_ref().map(Fence::guard),
-        observer: Some(Arc::new(
-            metrics.requests(
-                side,
-                config
-                    .cluster_url
-                    .authority()
-                    .map_or("", |authority| authority.as_str()),
-            ),
-        )),
-        ..Limits::default()
+    let connect = |side: &'static str, config: kube::Config| {
+        let host = config.cluster_url.authority();
+        let host = host.map_or("", |authority| authority.as_str());
+        let limits = Limits {
+            guard: fence.as_ref().map(Fence::guard),
+            observer: Some(Arc::new(metrics.requests(side, host))),
+            ..Limits::default()
+        };
+        Connection::new(config, limits)
     };
-    let lookup = Lookup {
-        kubeconfig: options.kubeconfig.clone(),
-        ..Lookup::default()
-    };
-    let source = Source::find(&lookup, &Environment::of_process())?;
-    let (watched, config) = Watched::start(source)?;
-    let of_member = limits("member", &config);
-    let member = Connection::new(config, of_member)?;
-    let _member = lifecycle::renew(watched, &member);
     let (watched, config) = options.hub.config()?;
-    let of_hub = limits("hub", &config);
-    let hub = Connection::new(config, of_hub)?;
+    let hub = connect("hub", config)?;
     let _hub = watched.map(|watched| lifecycle::renew(watched, &hub));
+    let own = match &options.acts_for {
+        ActsFor::Secrets { .. } => None,
+        ActsFor::One { kubeconfig, .. } => {
+            let lookup = Lookup {
+                kubeconfig: kubeconfig.clone(),
+                ..Lookup::default()
+            };
+            let source = Source::find(&lookup, &Environment::of_process())?;
+            let (watched, config) = Watched::start(source)?;
+            let member = connect("member", config)?;
+            let renewed = lifecycle::renew(watched, &member);
+            Some((member, renewed))
+        }
+    };
+    let own = own.as_ref().map(|(member, _)| member);
     info!(
         version = env!("CARGO_PKG_VERSION"),
-        name = options.name,
+        acts_for = ?options.acts_for,
         hub = hub.url(),
-        member = member.url(),
+        member = own.map(Connection::url),
         "member agent"
     );
     let leadership = match (&options.lease_namespace, &fence) {
@@ -90,11 +92,12 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
                 identity: lease::identity(),
                 terms: Terms::USUAL,
                 fence: fence.clone(),
-                metrics: Arc::clone(&metrics),
+                metrics: Arc::clone(metrics),
             };
+            let at = own.unwrap_or(&hub).clone();
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                leadership = elect(member.clone(), lease) => Some(leadership),
+                leadership = elect(at, lease) => Some(leadership),
             }
         }
         _ => None,
@@ -103,25 +106,36 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
         .as_ref()
         .map(|leadership| leadership.lost().clone());
     let lost = lost.unwrap_or_default();
-    let sides = MemberSides::new(&options.name, hub, member);
-    let jobs = if options.tracks_jobs {
-        Jobs::Tracked
-    } else {
-        Jobs::NotTracked
+    let (recorder, sender) = recorded::line(Timestamp::now);
+    let _sending = AbortOnDropHandle::new(tokio::spawn(sender.run()));
+    let at_work = AtWork::default();
+    let counted = (at_work.clone(), Arc::clone(&numbers));
+    let _beats = lifecycle::beat(&health, move || counted.0.count(&counted.1));
+    let shared = Shared {
+        hub,
+        rules: options.rules,
+        numbers: Arc::clone(&numbers),
+        recorder,
     };
-    let applier = Applier::new(&sides, jobs, &metrics);
-    let counted = Arc::clone(&applier);
-    let _beats = lifecycle::beat(&health, move || counted.count());
-    let mut working = JoinSet::new();
-    working.spawn(Arc::clone(&applier).run());
-    let membership = AbortOnDropHandle::new(tokio::spawn(Membership::new(&applier).run()));
+    let acting = async {
+        match (&options.acts_for, own) {
+            (ActsFor::One { name, .. }, Some(member)) => {
+                at_work.start(name, member.clone(), &shared);
+            }
+            (ActsFor::Secrets { namespace }, _) => {
+                let connect = |config| connect("member", config);
+                pushed::follow(&at_work, &shared, namespace, connect).await;
+            }
+            (ActsFor::One { .. }, None) => {}
+        }
+        std::future::pending::<()>().await;
+    };
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = lost.cancelled() => Err(MemberError::LeadershipLost),
+        () = acting => Ok(()),
     };
-    drop(membership);
-    applier.close();
-    lifecycle::drain(async { while working.join_next().await.is_some() {} }).await;
+    at_work.end_all().await;
     if let Some(leadership) = leadership {
         let release = Leadership::release(leadership);
         shutdown::within(RELEASE, "releasing the lease", release).await;
@@ -131,16 +145,16 @@ pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), 
 
 async fn pages(
     options: &MemberOptions,
-    metrics: &Arc<Metrics>,
+    numbers: &Arc<MemberNumbers>,
     health: &Arc<Health>,
     stop: &CancellationToken,
 ) -> Result<Vec<AbortOnDropHandle<()>>, ServeError> {
-    let metrics = Arc::clone(metrics);
+    let numbers = Arc::clone(numbers);
     let wanted = [
         (
             "--metrics-bind-address",
             &options.metrics_address,
-            Pages::Site(Arc::new(MetricsPage(move || metrics.render()))),
+            Pages::Site(Arc::new(MetricsPage(move || numbers.render()))),
         ),
         (
             "--health-probe-bind-address",

@@ -38,7 +38,7 @@ pub struct MemberSides {
     pub name: String,
     /// Of the member, on the hub.
     namespace: Arc<str>,
-    hub: Connection,
+    pub hub: Connection,
     pub member: Connection,
     pub discovery: Discovery,
     /// The resources of kinds that are placed.
@@ -57,11 +57,16 @@ impl MemberSides {
         })
     }
 
-    /// Says where the objects of both are, once for the process.
-    pub fn route(cache: &Cache) {
+    /// A cache for the objects of both, with at most these bytes of each kind of the member.
+    pub fn cache(most: Option<usize>) -> Arc<Cache> {
+        let cache = match most {
+            Some(most) => Cache::limited(&MEMBER, most),
+            None => Cache::new(),
+        };
         for side in [&*HUB, &*MEMBER] {
             cache.route(side, "", &side.0);
         }
+        cache
     }
 
     pub fn is_hub(side: &Side) -> bool {

@@ -4,7 +4,9 @@ use anyhow::Result;
 use serde_json::json;
 use testbed::unique;
 
-use super::world::{AwaitWork as _, WORKS, World, config_map, config_maps, manifest_reason, work};
+use super::world::{
+    AwaitWork as _, WORKS, World, condition, config_map, config_maps, manifest_reason, work,
+};
 
 #[tokio::test]
 async fn a_foreign_object_is_taken_over_as_the_strategy_says() -> Result<()> {
@@ -172,5 +174,51 @@ async fn server_side_apply_tells_of_fields_of_others() -> Result<()> {
         .await?
         .unwrap();
     assert_eq!(live["data"]["a"], "1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn reporting_and_applying_take_turns_and_say_only_what_is_of_them() -> Result<()> {
+    let world = World::shared().await?;
+    let (hub, member) = (world.hub()?, world.member()?);
+    let name = unique("turns");
+    let mut there = config_map("default", &name, &json!({"a": "2"}));
+    there["immutable"] = true.into();
+    member.create(&config_maps("default"), &there).await?;
+    let manifest = config_map("default", &name, &json!({"a": "1"}));
+    let report = json!({"type": "ReportDiff"});
+    hub.create(WORKS, &work(&name, &[manifest], &report))
+        .await?;
+    // What the member would refuse is compared field by field, and counts as reported.
+    let said = hub
+        .until_work(&name, "DiffReported", "AllManifestsDiffReported")
+        .await;
+    assert_eq!(
+        manifest_reason(&said, 0, "DiffReported"),
+        "FoundDiffInDegradedMode"
+    );
+    let at = format!("{WORKS}/{name}");
+    let apply = json!({"spec": {"applyStrategy": {"type": "ClientSideApply"}}});
+    hub.patch(&at, &apply).await?;
+    let said = hub
+        .until_work(&name, "Applied", "SomeManifestsAreNotApplied")
+        .await;
+    assert_eq!(manifest_reason(&said, 0, "Applied"), "ManifestApplyFailed");
+    assert_eq!(manifest_reason(&said, 0, "DiffReported"), "");
+    assert!(condition(&said["status"], "DiffReported").is_null());
+    let details = &said["status"]["manifestConditions"][0]["diffDetails"];
+    assert!(details.is_null(), "{details}");
+    hub.patch(&at, &json!({"spec": {"applyStrategy": report}}))
+        .await?;
+    let said = hub
+        .until_work(&name, "DiffReported", "AllManifestsDiffReported")
+        .await;
+    assert!(condition(&said["status"], "Applied").is_null());
+    assert_eq!(manifest_reason(&said, 0, "Applied"), "");
+    // Nothing of it is taken back when the Work goes: it was never applied.
+    hub.delete(&at).await?;
+    hub.until_gone(&at).await;
+    let path = format!("{}/{name}", config_maps("default"));
+    assert_eq!(member.get(&path).await?.unwrap()["data"]["a"], "2");
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
 use testbed::link::{Link, Weather};
-use testbed::{Launch, Options, Process, ServiceCluster};
+use testbed::{Launch, Options, Process, SOON, ServiceCluster};
 use tokio::sync::OnceCell;
 
 pub(super) use crate::federation::world::Way;
@@ -19,8 +19,8 @@ pub(super) const INTERNAL: &str =
 
 /// See the module.
 pub(super) struct World {
-    hub: ServiceCluster,
-    member: ServiceCluster,
+    pub(super) hub: ServiceCluster,
+    pub(super) member: ServiceCluster,
     /// The way of the agent to its member, if it is to be cut.
     link: Option<Link>,
     agent: Option<Process>,
@@ -81,6 +81,21 @@ pub(super) fn work(name: &str, manifests: &[Value], strategy: &Value) -> Value {
         "metadata": {"name": name, "finalizers": ["kubernetes-fleet.io/work-cleanup"]},
         "spec": {"workload": {"manifests": manifests}, "applyStrategy": strategy},
     })
+}
+
+/// The metrics page of an agent.
+pub(super) async fn metrics(agent: &Process) -> Result<String> {
+    let log = agent
+        .await_log(SOON, "serving pages of --metrics-bind-address")
+        .await?;
+    let (_, rest) = log
+        .split_once("serving pages of --metrics-bind-address")
+        .context("a line")?;
+    let (_, port) = rest.split_once("127.0.0.1:").context("an address")?;
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    let pages = kube::Config::new(format!("http://127.0.0.1:{port}").parse()?);
+    let request = http::Request::get("/metrics").body(Vec::new())?;
+    Ok(kube::Client::try_from(pages)?.request_text(request).await?)
 }
 
 // === impl World ===
@@ -157,30 +172,41 @@ impl World {
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
-        self.started += 1;
-        let log = self
-            .logs
-            .path()
-            .join(format!("member-{}.log", self.started));
+        self.start_with(&[])
+    }
+
+    /// With more flags.
+    pub(super) fn start_with(&mut self, flags: &[&str]) -> Result<()> {
         let member = match &self.link {
             Some(link) => self.member.admin().by(link.address())?,
             None => self.member.admin().clone(),
         };
-        let agent = Launch::new("member", env!("CARGO_BIN_EXE_hawser"))
-            .args(["member", "--log-format=Console", "-v=5", "--leader-elect"])
-            .args([
-                "--health-probe-bind-address=127.0.0.1:0",
-                "--metrics-bind-address=127.0.0.1:0",
-            ])
+        let launch = self
+            .launch()
             .env("MEMBER_CLUSTER_NAME", NAME)
             .arg("--kubeconfig")
             .arg(member.kubeconfig_file())
             .arg("--hub-kubeconfig")
             .arg(self.hub.admin().kubeconfig_file())
-            .log(log)
-            .spawn()?;
-        self.agent = Some(agent);
+            .args(flags);
+        self.agent = Some(launch.spawn()?);
         Ok(())
+    }
+
+    /// An agent that is told nothing about clusters yet.
+    pub(super) fn launch(&mut self) -> Launch {
+        self.started += 1;
+        let log = self
+            .logs
+            .path()
+            .join(format!("member-{}.log", self.started));
+        Launch::new("member", env!("CARGO_BIN_EXE_hawser"))
+            .args(["member", "--log-format=Console", "-v=5", "--leader-elect"])
+            .args([
+                "--health-probe-bind-address=127.0.0.1:0",
+                "--metrics-bind-address=127.0.0.1:0",
+            ])
+            .log(log)
     }
 
     /// Ends the agent without a word. The next one does not wait for its lease.

@@ -12,6 +12,8 @@ use crate::types::{Condition, Truth, condition};
 
 /// The most bytes of a Work that an API server stores.
 const LARGEST_WORK: usize = 1_415_578;
+/// The bytes of a manifest's conditions, with room for a message.
+const CONDITIONS: usize = 500;
 /// The reason of manifests that are listed before anything is written.
 pub const PREPARING: &str = "PreparingToProcess";
 
@@ -232,6 +234,49 @@ pub fn work(
         conditions,
         manifest_conditions: manifests,
     }
+}
+
+/// The status of a Work that has more manifests than can be listed; `None` if there is room for all. `others` are the
+/// bytes of the rest of the Work. An object that is on no list would be lost track of.
+pub fn too_many<'a>(
+    identifiers: impl Iterator<Item = &'a WorkResourceIdentifier>,
+    others: usize,
+    reports_diff: bool,
+    before: &WorkStatus,
+    generation: i64,
+    now: &str,
+) -> Option<WorkStatus> {
+    let length = |of: &WorkResourceIdentifier| serde_json::to_string(of).map_or(0, |it| it.len());
+    let (count, bytes) = identifiers.fold((0_usize, others), |(count, bytes), one| {
+        (count + 1, bytes + length(one) + CONDITIONS)
+    });
+    if bytes <= LARGEST_WORK {
+        return None;
+    }
+    let message = format!(
+        "the Work has {count} manifests, and the state of each would take {bytes} bytes in all, of {LARGEST_WORK}: \
+         nothing of this generation is applied; place the resources in several parts"
+    );
+    let (type_, reason) = if reports_diff {
+        (DIFF_REPORTED, "SomeManifestsHaveNotReportedDiff")
+    } else {
+        (APPLIED, "SomeManifestsAreNotApplied")
+    };
+    let say = |type_, is, reason| {
+        make(
+            &before.conditions,
+            type_,
+            is,
+            reason,
+            &message,
+            generation,
+            now,
+        )
+    };
+    Some(WorkStatus {
+        conditions: vec![say(type_, false, reason), say(TRIMMED, true, "Oversized")],
+        manifest_conditions: before.manifest_conditions.clone(),
+    })
 }
 
 /// Leaves out details if the Work would be too large with them. `others` are the bytes of the rest of it.

@@ -10,7 +10,7 @@ use super::*;
 use crate::availability::Availability;
 use crate::types::condition;
 use crate::types::placement::{ComparisonOption, ServerSideApplyConfig};
-use crate::types::work::WorkStatus;
+use crate::types::work::{WorkResourceIdentifier, WorkStatus};
 
 const NOW: &str = "2026-01-01T12:00:00Z";
 
@@ -349,4 +349,47 @@ fn a_status_that_is_too_large_is_trimmed_and_says_so() {
             .reason,
         "Oversized"
     );
+}
+
+#[test]
+fn a_work_whose_manifests_cannot_be_listed_is_not_applied_and_keeps_what_is_listed() {
+    let identifier = |number: i64| WorkResourceIdentifier {
+        ordinal: number,
+        kind: "ConfigMap".to_owned(),
+        name: format!("c{number}"),
+        ..WorkResourceIdentifier::default()
+    };
+    let before = status(
+        vec![finding(Reason::Applied, None)],
+        false,
+        &WorkStatus::default(),
+        NOW,
+    );
+    let of = |count: i64| {
+        let all: Vec<_> = (0..count).map(identifier).collect();
+        report::too_many(all.iter(), 100, false, &before, 7, NOW)
+    };
+    assert_eq!(of(1000), None);
+    let refused = of(10_000).unwrap();
+    assert_eq!(refused.manifest_conditions, before.manifest_conditions);
+    let applied = condition(&refused.conditions, "Applied").unwrap();
+    assert_eq!(applied.reason, "SomeManifestsAreNotApplied");
+    assert_eq!(applied.observed_generation, 7);
+    assert!(applied.message.contains("10000 manifests"), "{applied:?}");
+    assert!(condition(&refused.conditions, "Available").is_none());
+}
+
+#[test]
+fn an_owner_that_no_longer_blocks_stays_an_owner() {
+    let owner = owner(&|_| true);
+    let mut object = config_map(json!({}));
+    assert_eq!(owner.unblocked(&object), None);
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1", "blockOwnerDeletion": true});
+    object["metadata"]["ownerReferences"] = json!([other, owner.reference()]);
+    let unblocked = owner.unblocked(&object).unwrap();
+    assert_eq!(unblocked[0], other);
+    assert_eq!(unblocked[1]["uid"], owner.uid);
+    assert_eq!(unblocked[1]["blockOwnerDeletion"], false);
+    object["metadata"]["ownerReferences"] = json!(unblocked);
+    assert_eq!(owner.unblocked(&object), None);
 }

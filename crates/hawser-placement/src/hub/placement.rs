@@ -22,7 +22,7 @@ use crate::types::binding::{
 };
 use crate::types::cluster::MemberCluster;
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
-use crate::types::placement::{Placement, PlacementStatus, ResourceIdentifier};
+use crate::types::placement::{Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier};
 use crate::types::policy::PlacementType;
 use crate::types::work::Work;
 use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth, condition};
@@ -128,6 +128,15 @@ fn release(view: &PlacementView<'_>, binding: &Binding) -> Option<HubWrite> {
 
 fn delete(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound) {
     let alive = |metadata: &Metadata| !metadata.in_deletion();
+    let strategy = placement.spec.strategy.delete_strategy.as_ref();
+    if strategy.is_some_and(|one| one.propagation_policy == PropagationPolicy::Abandon) {
+        // Members have to know before the bindings go, and the Works with them.
+        let is_told = |work: &&Work| work.metadata.annotation(names::PROPAGATION).is_some();
+        let told = json!({"metadata": {"annotations": {names::PROPAGATION: "Abandon"}}});
+        let works = view.works.iter().filter(|work| !is_told(work));
+        let tell = works.map(|work| HubWrite::patch("Work", &work.metadata, told.clone()));
+        round.stages.push(tell);
+    }
     let scope = view.scope;
     let bindings = view.bindings.iter().filter_map(|one| {
         if alive(&one.metadata) {

@@ -96,6 +96,22 @@ pub struct QueueState {
     pub retries: u64,
 }
 
+impl QueueState {
+    /// The numbers of two queues together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            ready: self.ready + other.ready,
+            oldest: self.oldest.max(other.oldest),
+            busy: self.busy + other.busy,
+            unfinished: self.unfinished + other.unfinished,
+            longest: self.longest.max(other.longest),
+            adds: self.adds + other.adds,
+            retries: self.retries + other.retries,
+        }
+    }
+}
+
 /// A queue that any number of tasks add to and workers take from. Clones are handles to one queue.
 pub struct Queue<K> {
     shared: Arc<QueueShared<K>>,

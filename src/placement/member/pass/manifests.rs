@@ -125,7 +125,7 @@ impl WorkPass<'_> {
         strategy: &ApplyStrategy,
     ) -> SettledManifest {
         found.generation = report::generation(live);
-        found.availability = Some(availability::check(live, self.at.jobs));
+        found.availability = Some(availability::check(live, self.at.rules.jobs));
         if strategy.comparison_option == ComparisonOption::FullComparison {
             found.drifts = compare::differences(live, &manifest.object);
         }
@@ -187,7 +187,7 @@ impl WorkPass<'_> {
         }
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
+    pub(super) async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
         match self.send(&Request::Read { key: key.clone() }).await? {
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone => Ok(None),

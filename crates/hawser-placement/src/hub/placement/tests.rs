@@ -434,6 +434,27 @@ fn nothing_is_left_of_a_deleted_placement() {
 }
 
 #[test]
+fn members_know_that_they_keep_what_was_placed_before_anything_is_deleted() {
+    let mut model = everywhere();
+    model.objects[0]["spec"]["strategy"]["deleteStrategy"] =
+        json!({"propagationPolicy": "Abandon"});
+    model.come_to_rest();
+    model.objects[0]["metadata"]["deletionTimestamp"] = TIME.into();
+    model.log.clear();
+    model.settle();
+    let position = |start: &str| model.log.iter().position(|one| one.starts_with(start));
+    assert!(position("patch Work").unwrap() < position("delete").unwrap());
+    let works = model.objects.iter().filter(|one| one["kind"] == "Work");
+    let told: Vec<&Value> = works
+        .map(|work| &work["metadata"]["annotations"][names::PROPAGATION])
+        .collect();
+    assert_eq!(told, ["Abandon"; 3]);
+    model.report();
+    model.settle();
+    assert_eq!(model.objects, Vec::<Value>::new());
+}
+
+#[test]
 fn a_round_that_is_interrupted_after_any_write_comes_to_the_same_end() {
     let mut whole = everywhere();
     whole.come_to_rest();

@@ -11,7 +11,7 @@ use kcp_playground::StandIn;
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::demo::place::Place;
+use super::place::Place;
 
 /// The kinds that it works on.
 pub(super) const KINDS: &[StandIn] = &[
@@ -107,6 +107,7 @@ async fn run(member: &Place, deployment: &Value, room: usize) -> Result<(), AskE
     let status = json!({
         "observedGeneration": deployment["metadata"]["generation"],
         "replicas": wanted, "readyReplicas": ready, "updatedReplicas": wanted,
+        "availableReplicas": ready, "unavailableReplicas": wanted - ready,
     });
     if deployment["status"] != status {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status");

@@ -1,0 +1,87 @@
+//! The agent at work for one member, or for several.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::events::Recorder;
+use hawser_runtime::cluster::queue::QueueState;
+use hawser_runtime::controller::lifecycle;
+
+use super::applier::{Applier, WORKERS};
+use super::membership::Membership;
+use super::numbers::MemberNumbers;
+use super::options::MemberRules;
+use super::sides::MemberSides;
+
+/// What all members of a process share.
+#[derive(Clone)]
+pub struct Shared {
+    pub hub: Connection,
+    pub rules: MemberRules,
+    pub numbers: Arc<MemberNumbers>,
+    pub recorder: Recorder,
+}
+
+/// The members that the process acts for, by their names.
+#[derive(Clone, Default)]
+pub struct AtWork(Arc<Mutex<BTreeMap<String, Acting>>>);
+
+/// It works until it is dropped.
+struct Acting {
+    applier: Arc<Applier>,
+    working: JoinSet<()>,
+    membership: AbortOnDropHandle<()>,
+}
+
+impl AtWork {
+    /// Begins to act for a member.
+    pub fn start(&self, name: &str, member: Connection, shared: &Shared) {
+        let sides = MemberSides::new(name, shared.hub.clone(), member);
+        let applier = Applier::new(&sides, shared);
+        let mut working = JoinSet::new();
+        working.spawn(Arc::clone(&applier).run());
+        let membership = tokio::spawn(Membership::new(&applier).run());
+        let acting = Acting {
+            applier,
+            working,
+            membership: AbortOnDropHandle::new(membership),
+        };
+        self.0.lock().insert(name.to_owned(), acting);
+    }
+
+    /// Ends what is done for a member; what is under way is finished, for as long as there is time.
+    pub async fn end(&self, name: &str) {
+        let acting = self.0.lock().remove(name);
+        if let Some(acting) = acting {
+            lifecycle::drain(acting.finish()).await;
+        }
+    }
+
+    pub async fn end_all(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        lifecycle::drain(join_all(all.into_values().map(Acting::finish))).await;
+    }
+
+    /// The numbers of the queues of all members together.
+    pub fn count(&self, numbers: &MemberNumbers) {
+        let all = self.0.lock();
+        let states = all.values().map(|one| one.applier.events.queue.state());
+        let state = states.fold(QueueState::default(), QueueState::with);
+        let workers = WORKERS * all.len();
+        numbers.metrics.queue("work", workers, state);
+    }
+}
+
+impl Acting {
+    async fn finish(mut self) {
+        drop(self.membership);
+        self.applier.close();
+        while self.working.join_next().await.is_some() {}
+    }
+}

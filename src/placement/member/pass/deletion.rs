@@ -1,0 +1,146 @@
+//! A Work in deletion: what was placed goes with its `AppliedWork`, or stays if the hub abandons it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use hawser_placement::apply::Owner;
+use hawser_placement::names::{PROPAGATION, WORK_FINALIZER};
+use hawser_placement::types::work::{AppliedWork, Work, WorkResourceIdentifier};
+use hawser_sync::{Answer, Failure, Key, Request};
+use kube_lang::object::Object;
+
+use super::super::sides::MemberSides;
+use super::{ManifestIdentity, PARALLEL, Progress, Stuck, WorkPass, identity, owned_by};
+
+/// How often objects with other owners are looked at again while they keep a Work.
+const AGAIN: Duration = Duration::from_secs(10);
+
+impl WorkPass<'_> {
+    pub(super) async fn delete(&self, work: &Object) -> Result<Progress, Stuck> {
+        if !work.has_finalizer(WORK_FINALIZER) {
+            return Ok(Progress::Done);
+        }
+        let key = MemberSides::applied_work(self.name);
+        let applied = match self.send(&Request::Read { key: key.clone() }).await? {
+            Answer::Object(applied) => applied,
+            Answer::Gone => {
+                self.write_finalizer(work, false).await?;
+                self.at.forget(self.name);
+                return Ok(Progress::Done);
+            }
+            Answer::Failed(failure) => return Err(failure.into()),
+            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
+        };
+        if work.as_value()["metadata"]["annotations"][PROPAGATION] == "Abandon" {
+            self.each_owned(work, &applied, |object, owner| {
+                Some(owner.without_me(object.as_value()).unwrap_or_default())
+            })
+            .await?;
+        }
+        if applied.in_deletion() {
+            return self.wait(work, &applied).await;
+        }
+        let request = Request::Delete {
+            key,
+            uid: applied.uid().unwrap_or_default().into(),
+            options: [("propagationPolicy".to_owned(), "Foreground".into())]
+                .into_iter()
+                .collect(),
+        };
+        match self.send(&request).await? {
+            Answer::Failed(failure) => Err(failure.into()),
+            // Its end is heard of, unless it was the answer.
+            Answer::Gone => Ok(Progress::Unfinished),
+            _ => Ok(Progress::Later(self.at.rules.deletion_wait)),
+        }
+    }
+
+    /// The garbage collector is at work. An object with other owners does not keep the Work for ever.
+    async fn wait(&self, work: &Object, applied: &Object) -> Result<Progress, Stuck> {
+        let since = applied.as_value()["metadata"]["deletionTimestamp"].as_str();
+        let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
+        let waited = since.map(|since| Timestamp::now().duration_since(since));
+        let waited = waited.and_then(|waited| Duration::try_from(waited).ok());
+        let left = self.at.rules.deletion_wait;
+        if let Some(left) = left.checked_sub(waited.unwrap_or_default())
+            && !left.is_zero()
+        {
+            return Ok(Progress::Later(left));
+        }
+        self.each_owned(work, applied, |object, owner| {
+            owner.without_me(object.as_value())?;
+            owner.unblocked(object.as_value())
+        })
+        .await?;
+        Ok(Progress::Later(AGAIN))
+    }
+
+    /// Gives other owners to the objects that belong to this Work, where there is something to change.
+    async fn each_owned(
+        &self,
+        work: &Object,
+        applied: &Object,
+        owners: impl Fn(&Object, &Owner<'_>) -> Option<Vec<Value>>,
+    ) -> Result<(), Stuck> {
+        let is_work = |name: &str| self.at.is_work(name);
+        let owner = Owner {
+            name: self.name,
+            uid: applied.uid().unwrap_or_default(),
+            is_work: &is_work,
+        };
+        let (owner, owners) = (&owner, &owners);
+        let changed = listed(work, applied).into_values().map(|one| async move {
+            let placed = self.at.sides.place(&one).await;
+            // What is not served does not exist.
+            let Some((key, _)) = placed.map_err(|error| Stuck(error.to_string()))? else {
+                return Ok(());
+            };
+            self.disown(key, owner, owners).await
+        });
+        stream::iter(changed)
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await
+    }
+
+    async fn disown(
+        &self,
+        key: Key,
+        owner: &Owner<'_>,
+        owners: impl Fn(&Object, &Owner<'_>) -> Option<Vec<Value>>,
+    ) -> Result<(), Stuck> {
+        let Some(object) = self.look(&key).await? else {
+            return Ok(());
+        };
+        if !owner.owns(object.as_value()) {
+            return Ok(());
+        }
+        let Some(owners) = owners(&object, owner) else {
+            return Ok(());
+        };
+        match self.send(&owned_by(key, &object, &owners)).await? {
+            Answer::Failed(Failure::NotFound | Failure::OtherIncarnation) => Ok(()),
+            Answer::Failed(failure) => Err(failure.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every object that may have been placed.
+fn listed(work: &Object, applied: &Object) -> BTreeMap<ManifestIdentity, WorkResourceIdentifier> {
+    let work: Work = serde_json::from_value(work.as_value().clone()).unwrap_or_default();
+    let applied: AppliedWork =
+        serde_json::from_value(applied.as_value().clone()).unwrap_or_default();
+    let from_work = work.status.manifest_conditions.into_iter();
+    let applied = applied.status.applied_resources.into_iter();
+    let all = from_work
+        .map(|one| one.identifier)
+        .chain(applied.map(|one| one.identifier));
+    all.filter(|one| !one.name.is_empty())
+        .map(|one| (identity(&one), one))
+        .collect()
+}

@@ -1,0 +1,281 @@
+//! Members that the process acts for from outside: each has a Secret on the hub with its kubeconfig.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use hawser_runtime::cluster::cache::{Cache, Change, Coverage, Table};
+use hawser_runtime::cluster::connection::{ConnectError, Connection};
+use hawser_runtime::cluster::feed::{Clusters, Content, EventHandler, Pace, Selection};
+use hawser_runtime::controller::{WatchRegistry, WatchSpec};
+use hawser_runtime::errors::chain;
+use hawser_sync::Side;
+use kube_lang::object::{Gvk, Object};
+
+use super::acting::{AtWork, Shared};
+
+/// The label of the Secret with the name of the member.
+pub const MEMBER: &str = "hawser.dev/member";
+const SELECTOR: &str = "labelSelector=hawser.dev%2Fmember";
+/// The key in the Secret.
+const KUBECONFIG: &str = "kubeconfig";
+
+static SIDE: LazyLock<Side> = LazyLock::new(|| Side::new("secrets"));
+
+/// Why a Secret leads to no member. No text quotes the kubeconfig.
+#[derive(Debug, thiserror::Error)]
+pub enum PushedError {
+    #[error("the Secret has no kubeconfig in its key {KUBECONFIG}")]
+    Missing,
+    #[error("the kubeconfig cannot be read")]
+    Unreadable,
+    #[error(
+        "the kubeconfig names {0}, which a Secret may not: it has to hold certificates, keys and tokens itself"
+    )]
+    Outside(&'static str),
+    #[error("using the kubeconfig")]
+    Use(#[source] Box<KubeconfigError>),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// A member that is acted for, and how it is reached.
+struct Reached {
+    kubeconfig: Vec<u8>,
+    connection: Connection,
+}
+
+struct Changes(Notify);
+
+impl EventHandler for Changes {
+    fn changed(&self, _: &Arc<Table>, _: Change) {
+        self.0.notify_one();
+    }
+
+    fn completed(&self, _: &Arc<Table>) {
+        self.0.notify_one();
+    }
+}
+
+/// Acts for the members that have a Secret in this namespace of the hub, until dropped.
+pub async fn follow(
+    at_work: &AtWork,
+    shared: &Shared,
+    namespace: &str,
+    connect: impl Fn(kube::Config) -> Result<Connection, ConnectError>,
+) {
+    let cache = Cache::new();
+    cache.route(&SIDE, "", &SIDE.0);
+    let changes = Arc::new(Changes(Notify::new()));
+    let watches = WatchRegistry::new(&cache, Pace::default(), Arc::clone(&changes) as _);
+    let watch = watches.watch(secrets(&shared.hub, namespace));
+    watch.completed().await;
+    let mut reached: BTreeMap<String, Reached> = BTreeMap::new();
+    loop {
+        let found = watch.table().all();
+        let found: Vec<_> = found.iter().map(|(_, secret)| &**secret).collect();
+        let wanted = kubeconfigs(&found);
+        let gone: Vec<String> = reached
+            .keys()
+            .filter(|name| !wanted.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            info!(
+                member = name,
+                "its Secret is gone; nothing is done for it any more"
+            );
+            reached.remove(&name);
+            at_work.end(&name).await;
+        }
+        for (name, kubeconfig) in wanted {
+            if let Err(error) =
+                reach(&name, kubeconfig, &mut reached, (at_work, shared), &connect).await
+            {
+                let problem = chain(&error);
+                warn!(member = name, problem, "a member cannot be acted for");
+            }
+        }
+        changes.0.notified().await;
+    }
+}
+
+/// Begins to act for a member, or reaches it by its new kubeconfig. One that cannot be used changes nothing.
+async fn reach(
+    name: &str,
+    kubeconfig: Result<Vec<u8>, PushedError>,
+    reached: &mut BTreeMap<String, Reached>,
+    (at_work, shared): (&AtWork, &Shared),
+    connect: &impl Fn(kube::Config) -> Result<Connection, ConnectError>,
+) -> Result<(), PushedError> {
+    let kubeconfig = kubeconfig?;
+    if reached
+        .get(name)
+        .is_some_and(|before| before.kubeconfig == kubeconfig)
+    {
+        return Ok(());
+    }
+    let config = configuration(&kubeconfig).await?;
+    let connection = connect(config.clone())?;
+    if let Some(before) = reached.get_mut(name) {
+        if before.connection.url() == connection.url() {
+            before.connection.renew(config)?;
+            before.kubeconfig = kubeconfig;
+            return Ok(());
+        }
+        // Another cluster: nothing that is known holds there.
+        at_work.end(name).await;
+    }
+    info!(member = name, url = connection.url(), "acting for a member");
+    at_work.start(name, connection.clone(), shared);
+    let now = Reached {
+        kubeconfig,
+        connection,
+    };
+    reached.insert(name.to_owned(), now);
+    Ok(())
+}
+
+/// The kubeconfigs by members. Of several Secrets for one member, the first by its name counts.
+fn kubeconfigs(secrets: &[&Object]) -> BTreeMap<String, Result<Vec<u8>, PushedError>> {
+    let mut secrets = secrets.to_vec();
+    secrets.sort_by_key(|secret| secret.name().to_owned());
+    let mut found = BTreeMap::new();
+    for secret in secrets {
+        let Some(name) = secret.as_value()["metadata"]["labels"][MEMBER].as_str() else {
+            continue;
+        };
+        let text = secret.as_value()["data"][KUBECONFIG].as_str();
+        let decoded = text.and_then(|text| STANDARD.decode(text).ok());
+        found
+            .entry(name.to_owned())
+            .or_insert_with(|| decoded.ok_or(PushedError::Missing));
+    }
+    found
+}
+
+/// Whoever writes a Secret must not read files of this process or run commands in it.
+async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
+    let text = str::from_utf8(kubeconfig).map_err(|_| PushedError::Unreadable)?;
+    let read: Kubeconfig = serde_saphyr::from_str(text).map_err(|_| PushedError::Unreadable)?;
+    let users = read
+        .auth_infos
+        .iter()
+        .filter_map(|user| user.auth_info.as_ref());
+    let mut outside = users.filter_map(|user| {
+        let AuthInfo {
+            exec,
+            auth_provider,
+            token_file,
+            client_certificate,
+            client_key,
+            ..
+        } = user;
+        let given = [
+            ("a command", exec.is_some()),
+            ("an auth provider", auth_provider.is_some()),
+            ("the file of a token", token_file.is_some()),
+            ("the file of a certificate", client_certificate.is_some()),
+            ("the file of a key", client_key.is_some()),
+        ];
+        given.into_iter().find(|(_, is)| *is).map(|(what, _)| what)
+    });
+    let mut clusters = read.clusters.iter().filter_map(|one| one.cluster.as_ref());
+    if let Some(what) = outside.next() {
+        return Err(PushedError::Outside(what));
+    }
+    if clusters.any(|cluster| cluster.certificate_authority.is_some()) {
+        return Err(PushedError::Outside("the file of an authority"));
+    }
+    let current = KubeConfigOptions::default();
+    kube::Config::from_custom_kubeconfig(read, &current)
+        .await
+        .map_err(|error| PushedError::Use(Box::new(error)))
+}
+
+fn secrets(hub: &Connection, namespace: &str) -> WatchSpec {
+    let namespace: Option<Arc<str>> = Some(namespace.into());
+    WatchSpec {
+        side: SIDE.clone(),
+        kind: Arc::new(Gvk::new("", "v1", "Secret")),
+        source: Arc::clone(&SIDE.0),
+        coverage: Coverage {
+            namespace: namespace.clone(),
+            ..Coverage::default()
+        },
+        selection: Selection {
+            connection: hub.clone(),
+            resource: "secrets".into(),
+            namespace,
+            query: Some(SELECTOR.to_owned()),
+            clusters: Clusters::One("".into()),
+            content: Content::Whole,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kubeconfig(user: &serde_json::Value, cluster: &serde_json::Value) -> Vec<u8> {
+        let all = json!({
+            "current-context": "m",
+            "contexts": [{"name": "m", "context": {"cluster": "m", "user": "m"}}],
+            "users": [{"name": "m", "user": user}],
+            "clusters": [{"name": "m", "cluster": cluster}],
+        });
+        all.to_string().into_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_of_a_secret_leads_to_no_files_and_no_commands() {
+        let cluster = json!({"server": "https://127.0.0.1:1"});
+        let plain = kubeconfig(&json!({"token": "t"}), &cluster);
+        let config = configuration(&plain).await.unwrap();
+        assert_eq!(config.cluster_url.host(), Some("127.0.0.1"));
+        for user in [
+            json!({"exec": {"command": "/bin/true", "apiVersion": "client.authentication.k8s.io/v1"}}),
+            json!({"auth-provider": {"name": "gcp", "config": {}}}),
+            json!({"tokenFile": "/etc/hostname"}),
+            json!({"client-certificate": "/etc/hostname"}),
+            json!({"client-key": "/etc/hostname"}),
+        ] {
+            let found = configuration(&kubeconfig(&user, &cluster)).await;
+            assert!(matches!(found, Err(PushedError::Outside(_))), "{user}");
+        }
+        let cluster =
+            json!({"server": "https://127.0.0.1:1", "certificate-authority": "/etc/hostname"});
+        let found = configuration(&kubeconfig(&json!({"token": "t"}), &cluster)).await;
+        assert!(matches!(found, Err(PushedError::Outside(_))));
+        let secret = configuration(b"{token: hidden").await.unwrap_err();
+        assert!(!chain(&secret).contains("hidden"));
+    }
+
+    #[test]
+    fn the_first_secret_of_a_member_counts() {
+        let secret = |name: &str, member: &str, data: &str| {
+            Object::new(json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": name, "labels": {MEMBER: member}},
+                "data": {KUBECONFIG: STANDARD.encode(data)},
+            }))
+            .unwrap()
+        };
+        let secrets = [
+            secret("b", "m", "second"),
+            secret("a", "m", "first"),
+            secret("c", "n", "other"),
+        ];
+        let found = kubeconfigs(&secrets.iter().collect::<Vec<_>>());
+        let texts = found.values().map(|one| one.as_deref().unwrap());
+        assert_eq!(texts.collect::<Vec<_>>(), [&b"first"[..], b"other"]);
+    }
+}
