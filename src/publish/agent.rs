@@ -22,6 +22,7 @@
 //! | [`observing`] | metrics that are polled |
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
+//! | [`plan`] | what changed published resources would do |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
 
@@ -39,6 +40,7 @@ pub mod observing;
 pub mod options;
 pub mod orphans;
 pub mod passes;
+pub mod plan;
 pub mod process;
 pub mod publication;
 pub mod publishing;

@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::options::AgentOptions;
 use super::passes::{ObjectPass, Passes};
+use super::plan;
 use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::published_resource_kind;
@@ -39,7 +40,7 @@ use kube_lang::object::{Object, merge_patch};
 /// The time within which kcp has to be found, and then the time within which the caches have to be filled.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
-const TOGETHER: usize = 16;
+pub(super) const TOGETHER: usize = 16;
 /// The value in place of a Secret's data.
 const REDACTED: &str = "(hidden)";
 
@@ -60,6 +61,12 @@ pub enum ExplainError {
     },
     #[error(transparent)]
     Address(#[from] StartError),
+    #[error("the PublishedResource {0} in the files cannot be read: {1}")]
+    Unreadable(String, String),
+    #[error(
+        "the agent does not serve the PublishedResource {0}: its labels do not match --published-resource-selector"
+    )]
+    NotSelected(String),
     #[error("no PublishedResource that runs has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
     #[error(
@@ -132,7 +139,7 @@ pub enum Leader {
 
 /// The part of the agent that looks.
 pub struct Explainer {
-    agent: Agent,
+    pub(super) agent: Agent,
     passes: Arc<Passes>,
     planes: Connections,
     _publishing: AbortOnDropHandle<()>,
@@ -158,8 +165,9 @@ impl Explained {
 }
 
 impl Explainer {
-    /// Connects to both sides, and lists everything that the agent with these options watches.
-    pub async fn begin(options: AgentOptions) -> Result<Self, ExplainError> {
+    /// Connects to both sides, and lists everything that the agent with these options watches. PublishedResources in
+    /// `changed` stand in for the stored ones of their names.
+    pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
         // Closed for good: whatever is not a dry run is refused before it is sent.
@@ -168,6 +176,11 @@ impl Explainer {
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
         let agent = Agent::assemble(Arc::new(options), &planes, located, &metrics);
+        if !changed.is_empty() {
+            let listed = timeout(PATIENCE, agent.control_listed()).await;
+            listed.map_err(|_| ExplainError::Unlisted("PublishedResources".to_owned()))?;
+            agent.publishing.plan(plan::stand_ins(&agent, changed)?);
+        }
         let publishing = tokio::spawn(Arc::clone(&agent.publishing).work());
         let passes = agent.passes(&events::line(Timestamp::now).0);
         let explainer = Self {
@@ -293,7 +306,7 @@ impl Explainer {
             })
     }
 
-    fn select(
+    pub(super) fn select(
         &self,
         selection: &Selection,
         cluster: Option<&str>,
@@ -367,7 +380,7 @@ impl Explainer {
     }
 
     /// `None` if the object is not of a bound workspace.
-    async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
+    pub(super) async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
         let pass = self.passes.pass(id, None)?;
         pass.prepare().await;
         let trial = Trial {

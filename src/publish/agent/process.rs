@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -288,6 +288,7 @@ impl Agent {
             published: Arc::clone(&published),
             definitions: Arc::clone(&definitions),
             known: Mutex::default(),
+            planned: OnceLock::new(),
         });
         let kcp = &sides.kcp;
         let slice = named(

@@ -476,6 +476,21 @@ impl Publication {
         unlisted.filter_map(problem).collect()
     }
 
+    /// The kinds without which the objects of some workspace are not known, with the problem of each.
+    pub fn unlisted(&self) -> BTreeSet<String> {
+        let state = self.state.read();
+        let feeds = self.local.iter().chain(state.remote.values().flatten());
+        let feeds = feeds.chain(state.related.watches());
+        let unlisted = feeds.filter(|feed| !feed.is_complete());
+        let told = unlisted.map(|feed| {
+            let (kind, place) = (feed.table().kind(), self.place(feed.table().side()));
+            let problem = feed.health().problem;
+            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+            format!("{} {place}{problem}", kind.kind)
+        });
+        told.collect()
+    }
+
     /// The kinds that could not be watched for a while, for the owner. Kinds that may not be watched are missing
     /// rights, and kinds that could never be listed on the service cluster are in `unseen`.
     pub fn unwatched_kinds(&self) -> BTreeSet<String> {

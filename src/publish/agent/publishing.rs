@@ -4,7 +4,7 @@
 //! problems of one do not affect others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -94,6 +94,8 @@ pub struct Publishing {
     pub published: Arc<SharedWatch>,
     pub definitions: Arc<SharedWatch>,
     pub known: Mutex<BTreeMap<Arc<str>, ResourceRecord>>,
+    /// Published resources that stand in for the stored ones of their names, where their effect is only asked for.
+    pub planned: OnceLock<BTreeMap<Arc<str>, Arc<Object>>>,
 }
 
 /// The known state of one published resource.
@@ -105,7 +107,7 @@ pub struct ResourceRecord {
     /// The name under which it publishes the kind, if it makes copies.
     publisher: Option<Publisher>,
     member: Member,
-    facts: Facts,
+    pub(super) facts: Facts,
     /// The publication that runs or is about to.
     running: Option<Arc<Publication>>,
 }
@@ -207,7 +209,7 @@ impl Publishing {
         begun && self.watches.all().iter().all(listed)
     }
 
-    fn wake(&self, name: &Arc<str>) {
+    pub fn wake(&self, name: &Arc<str>) {
         // Each is a tenant of its own, so that none waits for the others of its kind.
         self.queue.add(Arc::clone(name), name, Urgency::Live);
     }
@@ -234,22 +236,18 @@ impl Publishing {
 
     /// The problem of one published resource, given all others of its kind.
     fn contested(&self, object: &Object) -> Option<Problem> {
-        let all = self.published.table().all();
-        let selected = all.iter().filter(|(_, object)| self.selected(object));
-        let all: Vec<_> = selected
-            .filter_map(|(_, one)| self.publisher(one))
-            .collect();
+        let all = self.objects();
+        let all: Vec<_> = all.iter().filter_map(|one| self.publisher(one)).collect();
         self.publisher(object)?.problem(&all)
     }
 
-    fn selected(&self, object: &Object) -> bool {
+    pub fn selected(&self, object: &Object) -> bool {
         let labels: Vec<_> = object.labels().collect();
         self.options.selector.matches(labels.iter().copied())
     }
 
     async fn look_at(self: &Arc<Self>, name: &Arc<str>) -> Outcome {
-        let key = self.published.table().scope("").key(None, name);
-        match self.cache.get(&key) {
+        match self.object(name) {
             Seen::Present(object) if self.selected(&object) => self.follow(name, &object).await,
             Seen::Present(_) | Seen::Absent => {
                 self.gone(name);
@@ -390,7 +388,8 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         // Where somebody else makes the schemas, theirs is the one that counts.
-        let schema = if settled.authority == Authority::Reads {
+        let is_made_elsewhere = settled.authority == Authority::Reads;
+        let schema = if is_made_elsewhere && self.planned(name).is_none() {
             let Some(recorded) = manifest.recorded.clone() else {
                 self.stop(name);
                 self.note(name, |known| known.member.progress = Progress::Pending);
