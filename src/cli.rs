@@ -26,6 +26,7 @@ mod output;
 mod plan;
 #[cfg(feature = "playground")]
 mod playground;
+mod rbac;
 mod render;
 mod service;
 
@@ -66,6 +67,7 @@ enum Command {
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
     Plan(plan::PlanArgs),
+    Rbac(Box<rbac::RbacArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     #[cfg(feature = "playground")]
@@ -97,6 +99,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
             Command::Plan(args) => plan::run(args),
+            Command::Rbac(args) => rbac::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             #[cfg(feature = "playground")]

@@ -22,6 +22,7 @@ pub mod publishers;
 pub mod ready;
 pub mod rehearsal;
 pub mod related;
+pub mod rights;
 pub mod rules;
 pub mod schema;
 pub mod types;

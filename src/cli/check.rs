@@ -286,7 +286,10 @@ fn rules(spec: &PublishedResourceSpec, all: &[Document]) -> Rules {
 }
 
 /// The CRD of what is published, if it is among the documents.
-fn definition<'d>(spec: &PublishedResourceSpec, all: &'d [Document]) -> Option<&'d Document> {
+pub(super) fn definition<'d>(
+    spec: &PublishedResourceSpec,
+    all: &'d [Document],
+) -> Option<&'d Document> {
     let wanted = &spec.resource;
     all.iter()
         .filter(|document| is_crd(document))

@@ -116,7 +116,10 @@ fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
             .collect();
         if !errors.is_empty() {
             let what = document.describe();
-            return Err(PlanFailed::Invalid(format!("{what}: {}", errors.join("; "))));
+            return Err(PlanFailed::Invalid(format!(
+                "{what}: {}",
+                errors.join("; ")
+            )));
         }
         changed.push(document.value.clone());
     }
@@ -182,7 +185,10 @@ fn of_resource(text: &mut String, resource: &ResourceChange) {
     let _ = writeln!(text, "PublishedResource {name} ({what})");
     match (schema_before, schema) {
         (Some(before), Some(schema)) if before != schema => {
-            let _ = writeln!(text, "  schema {schema} would be published instead of {before}");
+            let _ = writeln!(
+                text,
+                "  schema {schema} would be published instead of {before}"
+            );
         }
         (None, Some(schema)) => {
             let _ = writeln!(text, "  schema {schema} would be published");
@@ -212,7 +218,12 @@ fn of_resource(text: &mut String, resource: &ResourceChange) {
 fn of_export(text: &mut String, export: &ExportChange) {
     let mut line = |what: &str, names: &[String]| {
         if !names.is_empty() {
-            let _ = writeln!(text, "APIExport {}: {what} {}", export.name, names.join(", "));
+            let _ = writeln!(
+                text,
+                "APIExport {}: {what} {}",
+                export.name,
+                names.join(", ")
+            );
         }
     };
     line("adds the schemas", &export.added_schemas);

@@ -23,6 +23,7 @@
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`plan`] | what changed published resources would do |
+//! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
 
@@ -46,6 +47,7 @@ pub mod publication;
 pub mod publishing;
 pub mod related;
 pub mod retraction;
+pub mod review;
 pub mod router;
 pub mod schemas;
 pub mod startup;

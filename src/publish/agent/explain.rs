@@ -380,7 +380,11 @@ impl Explainer {
     }
 
     /// `None` if the object is not of a bound workspace.
-    pub(super) async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
+    pub(super) async fn one(
+        &self,
+        publication: &Arc<Publication>,
+        id: &SubjectId,
+    ) -> Option<Explained> {
         let pass = self.passes.pass(id, None)?;
         pass.prepare().await;
         let trial = Trial {

@@ -12,15 +12,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::control::export_kind;
 use super::explain::{DueWrite, ExplainError, Explained, Explainer, Selection, TOGETHER};
+use super::export::WatchedExport;
 use super::process::{Agent, LOOK_ROUND};
 use super::publication::{Publication, namespace_kind};
 use super::publishing::Publishing;
 use crate::publish::export::{ExportedResource, merge};
 use crate::publish::ready::{Facts, SchemaFact};
 use hawser_sync::reason::Class;
-use hawser_sync::{Key, Scope, Seen, Store as _};
+use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::Object;
 
 /// The time within which the objects of a changed published resource have to be listed. Those that no workspace serves
@@ -105,7 +105,11 @@ fn stand_in(document: &Value, stored: Option<&Object>) -> Value {
     };
     let mut changed = stored.as_value().clone();
     for field in ["labels", "annotations"] {
-        for (key, value) in document["metadata"][field].as_object().into_iter().flatten() {
+        for (key, value) in document["metadata"][field]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             changed["metadata"][field][key] = value.clone();
         }
     }
@@ -157,10 +161,7 @@ impl Publishing {
     }
 
     fn facts(&self, name: &str) -> Option<Facts> {
-        self.known
-            .lock()
-            .get(name)
-            .map(|known| known.facts.clone())
+        self.known.lock().get(name).map(|known| known.facts.clone())
     }
 }
 
@@ -251,8 +252,9 @@ impl Explainer {
     fn export(&self) -> ExportChange {
         let publishing = &self.agent.publishing;
         let name = publishing.export.clone();
-        let scope = Scope::new(&self.agent.sides.kcp, &export_kind(), "");
-        let Seen::Present(export) = self.agent.cache.get(&scope.key(None, &name)) else {
+        let channels = self.agent.exporter.as_ref().map(|(_, channels)| channels);
+        let seen = channels.map(|channels| channels.export.borrow().clone());
+        let Some(WatchedExport::Present(export)) = seen else {
             let problems = vec!["the APIExport cannot be read".to_owned()];
             return ExportChange {
                 name,
@@ -269,12 +271,16 @@ impl Explainer {
         });
         let published: Vec<_> = published.collect();
         let agent = &self.agent.options.agent_name;
-        match merge(export.as_value(), agent, &published, &[]) {
+        match merge(&export, agent, &published, &[]) {
             Ok(merged) => ExportChange {
                 name,
                 added_schemas: merged.added_schemas,
                 replaced_schemas: merged.replaced_schemas,
-                added_claims: merged.added_claims.iter().map(ToString::to_string).collect(),
+                added_claims: merged
+                    .added_claims
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
                 problems: merged.problems.iter().map(ToString::to_string).collect(),
             },
             Err(error) => ExportChange {
@@ -335,7 +341,10 @@ impl ChangePlan {
     pub fn by_workspace(&self) -> BTreeMap<(Arc<str>, Option<String>), Tally> {
         let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
         for explained in &self.objects {
-            let workspace = (Arc::clone(&explained.object.cluster), explained.path.clone());
+            let workspace = (
+                Arc::clone(&explained.object.cluster),
+                explained.path.clone(),
+            );
             tallies.entry(workspace).or_default().add(explained);
         }
         tallies.retain(|_, tally| *tally != Tally::default());

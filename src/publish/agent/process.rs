@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -129,16 +129,16 @@ async fn pages(
 }
 
 /// The connections to both control planes; their credentials are read again when the files change.
-pub(super) struct Connections {
-    pub(super) kcp: Connection,
-    pub(super) service: Connection,
+pub struct Connections {
+    pub kcp: Connection,
+    pub service: Connection,
     /// To the service cluster, with sockets that serve the lease only.
     lease: Connection,
     _followed: [AbortOnDropHandle<()>; 2],
 }
 
 impl Connections {
-    pub(super) fn connect(
+    pub fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         fence: &Fence,
@@ -189,7 +189,7 @@ pub(super) struct Agent {
     pub(super) router: Arc<PublishRouter>,
     pub(super) workspaces: Arc<Workspaces>,
     pub(super) publishing: Arc<Publishing>,
-    exporter: Option<(Exporter, ExportChannels)>,
+    pub(super) exporter: Option<(Exporter, ExportChannels)>,
     conditions: Arc<Conditions>,
     brakes: Arc<BrakeRegistry>,
     owners: watch::Sender<()>,
