@@ -17,6 +17,7 @@ pub mod memory;
 pub mod names;
 pub mod naming;
 pub mod openapi;
+pub mod pause;
 pub mod projection;
 pub mod publishers;
 pub mod ready;

@@ -158,6 +158,9 @@ fn chain(text: &mut String, explained: &Explained) {
         text,
         "  published by  PublishedResource {published_resource}"
     );
+    for pause in &explained.pauses {
+        let _ = writeln!(text, "  paused        {pause}");
+    }
     match explained.left_out_by {
         None => text.push_str("  filter        passed\n"),
         Some(field) => {
@@ -358,6 +361,7 @@ pub(super) fn as_json(explained: &Explained) -> Value {
         "publishedResource": explained.published_resource,
         "inStep": explained.is_in_step(),
         "reason": told(&explained.reason()),
+        "pauses": explained.pauses,
         "leftOutBy": explained.left_out_by,
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
         "links": links.collect::<Vec<_>>(),

@@ -231,11 +231,23 @@ async fn provider(servers: &Servers) -> Result<(Reviewers, Option<String>), Rbac
             Ok(located) => {
                 let located = located?;
                 let provider = located.export_workspace.connection;
-                (Reviewers { service, provider }, Some(located.export))
+                let slices = located.slice_workspace.connection;
+                let reviewers = Reviewers {
+                    service,
+                    provider,
+                    slices,
+                };
+                (reviewers, Some(located.export))
             }
             Err(_) => {
                 let provider = planes.kcp.clone();
-                (Reviewers { service, provider }, None)
+                let slices = provider.clone();
+                let reviewers = Reviewers {
+                    service,
+                    provider,
+                    slices,
+                };
+                (reviewers, None)
             }
         },
     )

@@ -22,6 +22,7 @@
 //! | [`observing`] | metrics that are polled |
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
+//! | [`pausing`] | the pauses that hold the writes of a pass |
 //! | [`plan`] | what changed published resources would do |
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
@@ -41,6 +42,7 @@ pub mod observing;
 pub mod options;
 pub mod orphans;
 pub mod passes;
+mod pausing;
 pub mod plan;
 pub mod process;
 pub mod publication;

@@ -85,6 +85,7 @@ mod masses;
 mod mending;
 mod objects;
 mod ownership;
+mod pause;
 mod plan;
 mod plane;
 mod process;

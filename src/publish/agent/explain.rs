@@ -34,7 +34,9 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::reason::Class;
-use hawser_sync::{Answer, Cluster, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run};
+use hawser_sync::{
+    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run,
+};
 use kube_lang::object::{Object, merge_patch};
 
 /// The time within which kcp has to be found, and then the time within which the caches have to be filled.
@@ -94,6 +96,8 @@ pub struct Explained {
     pub object: Key,
     /// The path of its workspace, if the agent knows it.
     pub path: Option<String>,
+    /// The pauses in force. They do not keep writes from being due.
+    pub pauses: Vec<String>,
     /// The filter that leaves the object out.
     pub left_out_by: Option<&'static str>,
     /// Its state Secret,
@@ -157,7 +161,10 @@ impl Explained {
         let first = self.links.first().map(|link| link.reason.clone());
         match first.unwrap_or_else(settled) {
             reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
-                hawser_sync::Code::Working.into()
+                match self.pauses.first() {
+                    Some(pause) => Reason::new(hawser_sync::Code::Paused, pause.clone()),
+                    None => hawser_sync::Code::Working.into(),
+                }
             }
             reason => reason,
         }
@@ -423,6 +430,7 @@ impl Explainer {
             published_resource: publication.plan.name.clone(),
             object: pass.anchor.clone(),
             path: path.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned)),
+            pauses: pass.pauses(),
             left_out_by,
             has_state: state.as_ref().and_then(present).is_some(),
             state,
@@ -505,7 +513,12 @@ impl Cluster for Trial<'_> {
             };
         };
         let answer = match self.pass.allows(request).await {
-            Ok(()) => self.try_write(request, key).await,
+            // What a pause holds is shown.
+            Ok(())
+            | Err(Withheld {
+                failure: Failure::Paused(_),
+                ..
+            }) => self.try_write(request, key).await,
             Err(Withheld { failure, .. }) => Answer::Failed(failure),
         };
         let refusal = match &answer {

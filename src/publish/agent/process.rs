@@ -27,6 +27,7 @@ use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
+use super::review::{self, Reviewers};
 use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
@@ -184,6 +185,7 @@ pub(super) struct Agent {
     pub(super) options: Arc<AgentOptions>,
     lease: Connection,
     pub(super) sides: Sides,
+    reviewers: Reviewers,
     pub(super) cache: Arc<Cache>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) router: Arc<PublishRouter>,
@@ -228,6 +230,11 @@ impl Agent {
             workspaces: Arc::clone(&workspaces),
         });
         let export_workspace = located.export_workspace.connection.clone();
+        let reviewers = Reviewers {
+            service: planes.service.clone(),
+            provider: export_workspace.clone(),
+            slices: slices.clone(),
+        };
         let all = |kind, resource, content| {
             let coverage = Coverage::default();
             let wanted = local_feed(&planes.service, &sides.service, &kind, resource, coverage);
@@ -342,6 +349,7 @@ impl Agent {
             options,
             lease: planes.lease.clone(),
             sides,
+            reviewers,
             cache,
             dispatch,
             router,
@@ -492,6 +500,7 @@ impl Agent {
             tokio::spawn(sweep.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
             tokio::spawn(Arc::clone(&self.publishing).watch_export_status()),
+            tokio::spawn(review::keep(Arc::clone(&self.publishing), self.reviewers)),
         ];
         Work {
             publishing: self.publishing,

@@ -27,6 +27,7 @@ use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
 use crate::publish::naming::LocalScope;
+use crate::publish::pause::Pause;
 use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
 use crate::publish::related::PublishedKind;
@@ -501,6 +502,7 @@ impl Publishing {
             Ok(compiled) => Arc::new(compiled),
             Err(problems) => return self.refuse(name, problems),
         };
+        let pause = Pause::of(object);
         let plan = Plan {
             uid: manifest.uid.as_str().into(),
             name: name.to_string(),
@@ -508,6 +510,7 @@ impl Publishing {
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
             remote_is_namespaced: settled.remote_is_namespaced,
+            pause: pause.clone().ok().flatten(),
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {
@@ -517,6 +520,7 @@ impl Publishing {
                 }
             }
             known.facts.rules = warnings;
+            known.facts.pause = pause.map_err(|problem| problem.to_string()).transpose();
             known.facts.synchronization = SynchronizationFact::default();
         });
         let mut all = self.known.lock();
@@ -602,7 +606,7 @@ impl Publishing {
         }
     }
 
-    fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut ResourceRecord)) {
+    pub(super) fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut ResourceRecord)) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(name) else {
             return;
@@ -662,6 +666,7 @@ impl Publishing {
             .unwrap_or_default();
         known.facts.orphans = running.map(|running| running.orphans()).unwrap_or_default();
         known.facts.contested = running.map_or(0, |running| running.contests());
+        known.facts.paused = running.map_or(0, |running| running.paused());
         // Without a workspace nobody can ask what is served in them.
         known.facts.unserved = match (running, self.workspaces.engaged()) {
             (Some(running), 1..) => running.unserved(),

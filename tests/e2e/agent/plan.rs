@@ -367,7 +367,7 @@ async fn the_objects_of_a_plan_are_made_and_changed_as_planned(world: &World) ->
 }
 
 async fn planning_writes_nothing(world: &World) -> Result<()> {
-    let mut stage = world.stage(json!({})).await?;
+    let stage = world.stage(json!({})).await?;
     stage.made("lamp", json!({"size": 1})).await;
     stage.agent.kill().await?;
     let edit = json!({"spec": {"size": 2}});
@@ -386,7 +386,7 @@ async fn planning_writes_nothing(world: &World) -> Result<()> {
 
 async fn what_may_not_be_made_is_refused_in_the_plan(world: &World) -> Result<()> {
     let naming = json!({"naming": {"name": "{{ .Object.metadata.name }}"}});
-    let mut stage = world.stage(naming).await?;
+    let stage = world.stage(naming).await?;
     stage.agent.kill().await?;
     for name in ["one", "two"] {
         stage.team.make(&stage.kind, name, json!({"size": 1})).await;
