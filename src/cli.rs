@@ -22,8 +22,11 @@ mod member;
 mod metadata;
 mod mirror;
 mod orphans;
+mod output;
+mod plan;
 #[cfg(feature = "playground")]
 mod playground;
+mod rbac;
 mod render;
 mod service;
 #[cfg(feature = "webhook")]
@@ -68,6 +71,8 @@ enum Command {
     Member(Box<member::MemberArgs>),
     Orphans(orphans::OrphansArgs),
     Explain(explain::ExplainArgs),
+    Plan(plan::PlanArgs),
+    Rbac(Box<rbac::RbacArgs>),
     Check(check::CheckArgs),
     Render(render::RenderArgs),
     #[cfg(feature = "playground")]
@@ -76,10 +81,18 @@ enum Command {
 
 /// Parses the command line, runs the subcommand and turns its result into an exit code:
 /// 0 for success and `--help`, 2 for a command line that cannot be parsed, 1 for everything else. `kubefedctl` has one
-/// code for all failures.
+/// code for all failures, and for `plan` 2 means that something would change.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = spelled_out(args);
-    let is_kubefedctl = args.get(1).is_some_and(|command| command == "kubefedctl");
+    let is = |wanted: &str| args.get(1).is_some_and(|command| command == wanted);
+    let misread = if is("kubefedctl") {
+        kubefedctl::FAILED
+    } else if is("plan") {
+        // 2 says that something would change.
+        1
+    } else {
+        2
+    };
     match Cli::try_parse_from(args) {
         Ok(cli) => match cli.command {
             Command::Agent(args) => agent::run(*args),
@@ -92,6 +105,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Command::Member(args) => member::run(*args),
             Command::Orphans(args) => orphans::run(args),
             Command::Explain(args) => explain::run(args),
+            Command::Plan(args) => plan::run(args),
+            Command::Rbac(args) => rbac::run(*args),
             Command::Check(args) => check::run(&args),
             Command::Render(args) => render::run(&args),
             #[cfg(feature = "playground")]
@@ -101,7 +116,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             // Writing the usage fails only when the terminal is gone; then nobody reads it anyway.
             let _ = error.print();
             if error.use_stderr() {
-                ExitCode::from(if is_kubefedctl { kubefedctl::FAILED } else { 2 })
+                ExitCode::from(misread)
             } else {
                 ExitCode::SUCCESS
             }

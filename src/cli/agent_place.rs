@@ -10,27 +10,27 @@ use crate::publish::agent::options::{AgentOptions, FlagErrors, RawAgentArgs};
 pub(super) struct AgentPlace {
     /// Kubeconfig of the service cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]
     #[arg(long, value_name = "FILE", default_value = "")]
-    kubeconfig: String,
+    pub(super) kubeconfig: String,
 
     /// Kubeconfig of the kcp workspace that has the APIExportEndpointSlice
     #[arg(long, value_name = "FILE")]
-    kcp_kubeconfig: String,
+    pub(super) kcp_kubeconfig: String,
 
     /// Namespace of the service cluster with the state Secrets
     #[arg(long, value_name = "NAME")]
-    namespace: String,
+    pub(super) namespace: String,
 
     /// Name of the APIExportEndpointSlice
     #[arg(long, value_name = "NAME")]
-    apiexportendpointslice_ref: String,
+    pub(super) apiexportendpointslice_ref: String,
 
     /// Name of the agent [default: the slice's name with -syncagent]
     #[arg(long, value_name = "NAME", default_value = "")]
-    agent_name: String,
+    pub(super) agent_name: String,
 
     /// Selector of the PublishedResources that the agent serves [default: all]
     #[arg(long, value_name = "SELECTOR", default_value = "")]
-    published_resource_selector: String,
+    pub(super) published_resource_selector: String,
 }
 
 impl AgentPlace {

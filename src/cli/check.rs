@@ -5,11 +5,12 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::manifest::{self, Document, ManifestError};
 use super::metadata;
+use super::output::Output;
 use crate::publish::compiled::{AgentIdentity, Compiled, Part, Problem, Types};
 use crate::publish::crd::Crd;
 use crate::publish::naming::LocalScope;
@@ -39,13 +40,6 @@ pub(super) struct CheckArgs {
 
     #[arg(short, long, value_enum, default_value_t = Output::Human)]
     output: Output,
-}
-
-/// Format of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    Human,
-    Json,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,10 +78,10 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
             authors,
         }));
     }
-    let text = match args.output {
-        Output::Human => human(&documents, &findings, &words),
-        Output::Json => machine(&documents, &findings, &words),
-    };
+    let text = args.output.show(
+        || human(&documents, &findings, &words),
+        || machine(&documents, &findings, &words),
+    );
     // A reader that is gone needs no answer.
     let _ = io::stdout().write_all(text.as_bytes());
     if errors(&findings) == 0 {
@@ -124,7 +118,10 @@ fn skipped(documents: &[Document]) -> impl Iterator<Item = &Document> {
 }
 
 /// Everything that is wrong with a document, and whose words its fields make.
-fn problems(document: &Document, all: &[Document]) -> (Vec<Problem>, Vec<(String, Authors)>) {
+pub(super) fn problems(
+    document: &Document,
+    all: &[Document],
+) -> (Vec<Problem>, Vec<(String, Authors)>) {
     let found = (document.text("/apiVersion"), document.text("/kind"));
     if found != ("syncagent.kcp.io/v1alpha1", "PublishedResource") {
         let found = format!("{} {}", found.0, found.1);
@@ -289,7 +286,10 @@ fn rules(spec: &PublishedResourceSpec, all: &[Document]) -> Rules {
 }
 
 /// The CRD of what is published, if it is among the documents.
-fn definition<'d>(spec: &PublishedResourceSpec, all: &'d [Document]) -> Option<&'d Document> {
+pub(super) fn definition<'d>(
+    spec: &PublishedResourceSpec,
+    all: &'d [Document],
+) -> Option<&'d Document> {
     let wanted = &spec.resource;
     all.iter()
         .filter(|document| is_crd(document))
@@ -446,7 +446,7 @@ fn errors(findings: &[Finding<'_>]) -> usize {
     wrong.count()
 }
 
-fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAuthors<'_>]) -> String {
+fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAuthors<'_>]) -> Value {
     let list: Vec<Value> = findings
         .iter()
         .map(|Finding { document, problem }| {
@@ -474,7 +474,7 @@ fn machine(documents: &[Document], findings: &[Finding<'_>], words: &[FieldAutho
         });
         answer["authors"] = words.collect();
     }
-    format!("{answer:#}\n")
+    answer
 }
 
 #[cfg(test)]

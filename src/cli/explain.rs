@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::agent_place::AgentPlace;
-use super::check::Output;
+use super::output::{Output, yaml};
 use crate::publish::advice::advice;
 use crate::publish::agent::explain::{
     ExplainError, Explained, ExplainedLink, Explainer, Leader, Selection,
@@ -109,11 +109,8 @@ async fn explained(args: ExplainArgs) -> Result<String, ExplainFailed> {
     }
     let (output, is_one) = (args.output, args.name.is_some());
     let findings = find(args).await?;
-    Ok(match (output, is_one) {
-        (Output::Json, _) => format!("{:#}\n", machine(&findings)),
-        (Output::Human, true) => each(&findings),
-        (Output::Human, false) => overview(&findings),
-    })
+    let human = if is_one { each } else { overview };
+    Ok(output.show(|| human(&findings), || machine(&findings)))
 }
 
 async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
@@ -124,7 +121,7 @@ async fn find(args: ExplainArgs) -> Result<Findings, ExplainFailed> {
         workspace: args.workspace,
     };
     let agent = args.agent.ok_or(ExplainFailed::NoAgent)?;
-    let explainer = Explainer::begin(agent.options()?).await?;
+    let explainer = Explainer::begin(agent.options()?, &[]).await?;
     Ok(Findings {
         explained: explainer.explain(&selection).await?,
         leader: explainer.leader().await,
@@ -161,6 +158,9 @@ fn chain(text: &mut String, explained: &Explained) {
         text,
         "  published by  PublishedResource {published_resource}"
     );
+    for pause in &explained.pauses {
+        let _ = writeln!(text, "  paused        {pause}");
+    }
     match explained.left_out_by {
         None => text.push_str("  filter        passed\n"),
         Some(field) => {
@@ -217,8 +217,7 @@ fn chain(text: &mut String, explained: &Explained) {
             let _ = writeln!(text, "       refused: {refusal}");
         }
         if let Some(change) = &write.change {
-            let yaml = serde_saphyr::to_string(change).unwrap_or_else(|_| format!("{change:#}"));
-            for line in yaml.lines() {
+            for line in yaml(change).lines() {
                 let _ = writeln!(text, "         {line}");
             }
         }
@@ -262,7 +261,7 @@ fn overview(findings: &Findings) -> String {
     text
 }
 
-fn title(explained: &Explained) -> String {
+pub(super) fn title(explained: &Explained) -> String {
     let object = &explained.object;
     let namespace = object.namespace.as_deref().map(|name| format!("{name}/"));
     let cluster = &object.cluster;
@@ -326,7 +325,7 @@ fn machine(findings: &Findings) -> Value {
     })
 }
 
-fn as_json(explained: &Explained) -> Value {
+pub(super) fn as_json(explained: &Explained) -> Value {
     let told = |reason: &Reason| {
         json!({
             "code": reason.code.as_str(),
@@ -362,6 +361,7 @@ fn as_json(explained: &Explained) -> Value {
         "publishedResource": explained.published_resource,
         "inStep": explained.is_in_step(),
         "reason": told(&explained.reason()),
+        "pauses": explained.pauses,
         "leftOutBy": explained.left_out_by,
         "state": explained.state.as_ref().map(ToString::to_string).filter(|_| explained.has_state),
         "links": links.collect::<Vec<_>>(),

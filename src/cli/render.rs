@@ -11,9 +11,10 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::check::{self, Output};
+use super::check;
 use super::manifest::{self, Document};
 use super::metadata;
+use super::output::Output;
 use crate::mutation::Pipeline;
 use crate::mutation::Step;
 use crate::publish::compiled::{Compiled, Problem};
@@ -170,10 +171,10 @@ fn render_piece(piece: &Piece) -> Result<String, Failure> {
             output,
         } => (paths::get(&read_single(object)?, path)?.value(), output),
     };
-    Ok(match output {
-        Output::Human => format!("{}\n", paths::compact(&result)),
-        Output::Json => format!("{:#}\n", json!({ "result": result })),
-    })
+    Ok(output.show(
+        || format!("{}\n", paths::compact(&result)),
+        || json!({ "result": result }),
+    ))
 }
 
 /// Everything that is shown of an object.
@@ -223,10 +224,7 @@ fn render(args: &RenderArgs) -> Result<String, Failure> {
         ),
         &documents,
     )?;
-    Ok(match args.output {
-        Output::Human => human(&shown),
-        Output::Json => machine(&shown),
-    })
+    Ok(args.output.show(|| human(&shown), || machine(&shown)))
 }
 
 fn faulty(document: &Document, problems: &[Problem]) -> String {
@@ -463,8 +461,8 @@ fn indented(value: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn machine(shown: &Shown) -> String {
-    let document = json!({
+fn machine(shown: &Shown) -> Value {
+    json!({
         "names": shown.names,
         "schema": shown.schema,
         "content": shown.content,
@@ -473,6 +471,5 @@ fn machine(shown: &Shown) -> String {
         "outcome": shown.outcome,
         "copy": shown.copy,
         "related": shown.related.iter().map(Lead::as_json).collect::<Vec<_>>(),
-    });
-    format!("{document:#}\n")
+    })
 }

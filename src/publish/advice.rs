@@ -16,6 +16,9 @@ pub fn advice(code: Code) -> Option<&'static str> {
         }
         Code::WaitingForNamespace => "wait until the namespace of the copy is deleted",
         Code::Held => "approve the deletions: the condition of the PublishedResource says how",
+        Code::Paused => {
+            "wait until the pause ends, or remove its annotations syncagent.kcp.io/pause-…"
+        }
         Code::WaitingForOthers => "solve the problems of the other links first",
         Code::SourceNotQuiet => "wait until the object has not been changed for a moment",
         Code::NotSeen => {

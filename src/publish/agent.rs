@@ -22,6 +22,9 @@
 //! | [`observing`] | metrics that are polled |
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
+//! | [`pausing`] | the pauses that hold the writes of a pass |
+//! | [`plan`] | what changed published resources would do |
+//! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |
 
@@ -39,11 +42,14 @@ pub mod observing;
 pub mod options;
 pub mod orphans;
 pub mod passes;
+mod pausing;
+pub mod plan;
 pub mod process;
 pub mod publication;
 pub mod publishing;
 pub mod related;
 pub mod retraction;
+pub mod review;
 pub mod router;
 pub mod schemas;
 pub mod startup;

@@ -15,8 +15,8 @@ use super::naming::{LocalScope, NamingError, NamingRules};
 use super::projection::Projected;
 use super::related::{Author, Authors, Entry, varies_by_workspace};
 use super::types::{
-    Adoption, ConsumerNames, OnUnbind, PublishedResourceSpec, RelatedFinalizer, Safety,
-    TemplateEngine,
+    Adoption, ConsumerNames, ConsumerPause, OnUnbind, PublishedResourceSpec, RelatedFinalizer,
+    Safety, TemplateEngine,
 };
 use crate::mutation::Pipeline;
 use kube_lang::object::{Gvk, Object};
@@ -185,6 +185,11 @@ impl Compiled {
     /// Whether copies stay when their workspace no longer binds the API.
     pub fn keeps_on_unbind(&self) -> bool {
         self.safety.on_unbind.unwrap_or_default() == OnUnbind::Keep
+    }
+
+    /// Whether consumers may pause their objects.
+    pub fn consumers_pause(&self) -> bool {
+        self.safety.consumer_pause.unwrap_or_default() == ConsumerPause::Allow
     }
 
     /// The finalizer on originals of related objects in workspaces.

@@ -1,4 +1,4 @@
-//! The condition `Ready` of a published resource, derived from the known facts.
+//! The conditions `Ready` and `Authorized` of a published resource, derived from the known facts.
 //!
 //! | reason | status | meaning |
 //! |---|---|---|
@@ -23,9 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::compiled::Problem;
+use super::pause::Pause;
 
-/// The condition's type.
+/// The types of the conditions.
 pub const READY: &str = "Ready";
+pub const AUTHORIZED: &str = "Authorized";
 
 /// The number of problems of one sort in the message; further ones are counted.
 const MAX_SHOWN: usize = 5;
@@ -48,10 +50,16 @@ pub struct Facts {
     pub missing_rights: BTreeSet<String>,
     /// Kinds that workspaces do not let the agent write, with the number of workspaces.
     pub unaccepted: BTreeMap<String, usize>,
+    /// The rights that the agent lacks, as the servers say; `None` if they have not said it.
+    pub lacking: Option<Vec<String>>,
     /// The number of copies of workspaces that no longer bind the API, by workspace.
     pub orphans: BTreeMap<String, usize>,
     /// The number of objects whose writes another writer undoes.
     pub contested: usize,
+    /// The number of objects with changes that a pause holds.
+    pub paused: usize,
+    /// The pause of all objects, or why its annotations are none.
+    pub pause: Option<Result<Pause, String>>,
     /// Kinds of related objects that are not served.
     pub unserved: Vec<String>,
     /// Kinds that cannot be listed on the service cluster; nothing is synchronized before.
@@ -99,6 +107,7 @@ pub struct HeldDeletions {
 /// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    pub condition: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
     pub reason: &'static str,
@@ -153,13 +162,58 @@ pub fn judge(facts: &Facts) -> Verdict {
             "{objects} not in sync, because another writer undoes each change: see the log"
         ));
     }
+    sentences.extend(paused(facts));
     sentences.extend(facts.warnings.iter().cloned());
     Verdict {
+        condition: READY,
         status,
         reason,
         message: cut(sentences.join("; ")),
         generation: facts.generation,
     }
+}
+
+/// Both verdicts, the second one once the servers have said which rights are missing.
+pub fn verdicts(facts: &Facts) -> Vec<Verdict> {
+    let rights = facts.lacking.as_ref().map(|lacking| {
+        let (status, reason, message) = if lacking.is_empty() {
+            (
+                "True",
+                "AllRights",
+                "the agent has every right that it needs".to_owned(),
+            )
+        } else {
+            let told = some(lacking.iter().cloned());
+            (
+                "False",
+                "MissingRights",
+                format!("the agent may not {told}; see `hawser rbac --check`"),
+            )
+        };
+        Verdict {
+            condition: AUTHORIZED,
+            status,
+            reason,
+            message: cut(message),
+            generation: facts.generation,
+        }
+    });
+    [judge(facts)].into_iter().chain(rights).collect()
+}
+
+fn paused(facts: &Facts) -> Vec<String> {
+    let mut sentences = Vec::new();
+    match &facts.pause {
+        Some(Ok(pause)) => sentences.push(format!("paused {pause}")),
+        Some(Err(problem)) => sentences.push(format!("the pause is ignored: {problem}")),
+        None => {}
+    }
+    match facts.paused {
+        0 => {}
+        1 => sentences.push("1 object has changes that a pause holds".to_owned()),
+        count => sentences.push(format!("{count} objects have changes that a pause holds")),
+    }
+    sentences
 }
 
 fn orphans(facts: &Facts) -> Option<String> {
@@ -281,28 +335,33 @@ fn cut(mut message: String) -> String {
 
 /// The merge patch that updates a status; `None` if it is up to date. The time of the last transition changes only with
 /// the condition's status; conditions of others stay.
-pub fn patch(status: &Value, verdict: &Verdict, now: &str) -> Option<Value> {
-    let none = Vec::new();
-    let conditions = status["conditions"].as_array().unwrap_or(&none);
-    let before = conditions.iter().find(|one| one["type"] == READY);
-    let mut after = json!({
-        "type": READY, "status": verdict.status, "reason": verdict.reason,
-        "message": verdict.message, "observedGeneration": verdict.generation,
-    });
-    let since = before
-        .filter(|before| before["status"] == verdict.status)
-        .and_then(|before| before["lastTransitionTime"].as_str());
-    after["lastTransitionTime"] = since.unwrap_or(now).into();
-    if status["observedGeneration"] == verdict.generation && before == Some(&after) {
+pub fn patch(status: &Value, verdicts: &[Verdict], now: &str) -> Option<Value> {
+    let generation = verdicts.first()?.generation;
+    let before = status["conditions"].as_array().cloned();
+    let before = before.unwrap_or_default();
+    let mut conditions = before.clone();
+    for verdict in verdicts {
+        let mut after = json!({
+            "type": verdict.condition, "status": verdict.status, "reason": verdict.reason,
+            "message": verdict.message, "observedGeneration": verdict.generation,
+        });
+        let is_it = |one: &&mut Value| one["type"] == verdict.condition;
+        let stored = conditions.iter_mut().find(is_it);
+        let since = stored
+            .as_ref()
+            .filter(|stored| stored["status"] == verdict.status)
+            .and_then(|stored| stored["lastTransitionTime"].as_str());
+        after["lastTransitionTime"] = since.unwrap_or(now).into();
+        match stored {
+            Some(stored) => *stored = after,
+            None => conditions.push(after),
+        }
+    }
+    if status["observedGeneration"] == generation && conditions == before {
         return None;
     }
-    let others = conditions
-        .iter()
-        .filter(|one| one["type"] != READY)
-        .cloned();
-    let conditions: Vec<Value> = others.chain([after]).collect();
     Some(json!({
-        "status": {"observedGeneration": verdict.generation, "conditions": conditions},
+        "status": {"observedGeneration": generation, "conditions": conditions},
     }))
 }
 

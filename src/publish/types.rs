@@ -249,6 +249,10 @@ pub struct Safety {
     /// consumers influence the namespace. Default: Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_names: Option<ConsumerNames>,
+    /// Whether consumers may pause their objects by annotations: `Allow` or `Forbid`. Default:
+    /// Allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_pause: Option<ConsumerPause>,
 }
 
 /// Whether existing objects may be taken over.
@@ -289,6 +293,14 @@ pub enum ConsumerNames {
     #[default]
     Open,
     Guarded,
+}
+
+/// Whether consumers may pause their objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConsumerPause {
+    #[default]
+    Allow,
+    Forbid,
 }
 
 /// The state that the agent reports.

@@ -227,6 +227,7 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
         _ if !request.writes() => Code::NotSeen,
         Failure::Forbidden(_) => Code::Forbidden,
         Failure::Held(_) => Code::Held,
+        Failure::Paused(_) => Code::Paused,
         Failure::NotSent(_) => Code::NotSeen,
         Failure::Early => Code::SourceNotQuiet,
         Failure::Contested(_) => Code::Contested,

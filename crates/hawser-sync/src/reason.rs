@@ -100,6 +100,7 @@ codes! {
     WaitingForDeletion: Waiting, "the copy is being deleted";
     WaitingForNamespace: Waiting, "the namespace of the copy is being deleted";
     Held: Waiting, "the deletion waits for approval";
+    Paused: Waiting, "a pause holds the changes";
     WaitingForOthers: Waiting, "other objects of the same subject have to be synced first";
     SourceNotQuiet: Waiting, "the object was changed a moment ago";
     NotSeen: Retry, "the current state could not be read";

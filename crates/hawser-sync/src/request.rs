@@ -222,6 +222,9 @@ pub enum Failure {
     /// Not sent: an owner has to approve it first.
     #[error("held: {0}")]
     Held(String),
+    /// Not sent: somebody has paused the object.
+    #[error("paused {0}")]
+    Paused(String),
     /// Not sent: its premise is unknown, or turned out to be wrong.
     #[error("not sent: {0}")]
     NotSent(String),

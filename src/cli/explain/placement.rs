@@ -113,10 +113,8 @@ pub(super) async fn run(args: PlacementArgs) -> Result<String, PlacementFailed> 
         &clusters,
         args.dry_run.is_some(),
     )?;
-    Ok(match args.output {
-        Output::Human => human(&decided, args.dry_run.is_some()),
-        Output::Json => format!("{:#}\n", machine(&decided)),
-    })
+    let human = || human(&decided, args.dry_run.is_some());
+    Ok(args.output.show(human, || machine(&decided)))
 }
 
 fn decide(

@@ -1,4 +1,4 @@
-//! Writes the condition `Ready` of published resources, once their state has been quiet for a while.
+//! Writes the conditions of published resources, once their state has been quiet for a while.
 //!
 //! One patch writes everything, and only if something changed. On a service cluster with the original's CRD, the server
 //! drops conditions: the agent notices that in the response, and does not write them again until the CRD is replaced.
@@ -83,7 +83,7 @@ enum Drops {
 #[derive(Clone)]
 struct Pending {
     name: String,
-    verdict: Verdict,
+    verdicts: Vec<Verdict>,
     /// The time of the write.
     due: Instant,
     /// Further changes do not delay the write beyond this time.
@@ -109,7 +109,7 @@ impl Conditions {
 
     /// Notes the verdict about a published resource. It is written later, if it differs.
     pub fn report(&self, uid: &str, name: &str, facts: &Facts) {
-        let verdict = ready::judge(facts);
+        let verdicts = ready::verdicts(facts);
         let current = self.known.published(name);
         let definition = self.known.definition();
         let mut state = self.state.lock();
@@ -120,7 +120,7 @@ impl Conditions {
         let is_news = current.is_none_or(|current| {
             let status = state.newest(uid, &current);
             // Any time will do: it is another one only where the rest differs.
-            ready::patch(status, &verdict, "").is_some()
+            ready::patch(status, &verdicts, "").is_some()
         });
         let now = Instant::now();
         match state.open.entry(uid.to_owned()) {
@@ -129,8 +129,8 @@ impl Conditions {
             }
             Entry::Occupied(mut open) => {
                 let open = open.get_mut();
-                if open.verdict != verdict {
-                    open.verdict = verdict;
+                if open.verdicts != verdicts {
+                    open.verdicts = verdicts;
                     open.failures = 0;
                     open.due = (now + self.quiet.after).min(open.latest);
                 }
@@ -139,7 +139,7 @@ impl Conditions {
             Entry::Vacant(vacant) => {
                 vacant.insert(Pending {
                     name: name.to_owned(),
-                    verdict,
+                    verdicts,
                     due: now + self.quiet.after,
                     latest: now + self.quiet.most,
                     failures: 0,
@@ -208,7 +208,7 @@ impl Conditions {
                 return;
             }
             let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            ready::patch(state.newest(uid, &current), &pending.verdict, &now)
+            ready::patch(state.newest(uid, &current), &pending.verdicts, &now)
         };
         let Some(patch) = patch else { return };
         let path = format!("{PUBLISHED_RESOURCES}/{}/status", pending.name);

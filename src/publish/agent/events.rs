@@ -34,6 +34,7 @@ pub enum Reason {
     Placed,
     Cleanup,
     Deleted,
+    Paused,
     StatusMissing,
     Refused,
 }
@@ -47,6 +48,7 @@ impl Reason {
             Self::Placed => "ObjectPlaced",
             Self::Cleanup => "ObjectCleanup",
             Self::Deleted => "ObjectDeleted",
+            Self::Paused => "ObjectPaused",
             Self::StatusMissing => "StatusSubresourceMissing",
             Self::Refused => "ReconcilingError",
         }
@@ -85,6 +87,7 @@ impl Reason {
             Self::Placed => "The object was passed to the service.",
             Self::Cleanup => "The service is deleting its copy of the object.",
             Self::Deleted => "The service has deleted its copy of the object.",
+            Self::Paused => "The object has changes that wait, because it is paused.",
             Self::StatusMissing => "A status cannot be copied.",
             Self::Refused => "The object could not be processed.",
         }
@@ -118,6 +121,13 @@ pub fn consumer_event(report: &Report, own: &Key) -> Option<ConsumerEvent> {
                 "The status of {} cannot be copied: the target kind has no status subresource.",
                 belonging(&outcome.link)
             ),
+        });
+    }
+    let is_paused = |outcome: &Outcome| outcome.reason.code == Code::Paused;
+    if report.outcomes.iter().any(is_paused) {
+        return Some(ConsumerEvent {
+            reason: Reason::Paused,
+            message: Reason::Paused.sentence().to_owned(),
         });
     }
     // What happens to related objects is not what happens to this one.
@@ -223,6 +233,7 @@ fn refusal_text(code: Code) -> &'static str {
         | Code::WaitingForDeletion
         | Code::WaitingForNamespace
         | Code::Held
+        | Code::Paused
         | Code::WaitingForOthers
         | Code::NotSeen
         | Code::NoAnswer

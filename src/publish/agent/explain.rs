@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::options::AgentOptions;
 use super::passes::{ObjectPass, Passes};
+use super::plan;
 use super::process::{Agent, AgentError, Connections, LOOK_ROUND};
 use super::publication::{Publication, SubjectId, logical_cluster_kind, namespace_kind};
 use super::publishing::published_resource_kind;
@@ -33,13 +34,15 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 use hawser_sync::reason::Class;
-use hawser_sync::{Answer, Cluster, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run};
+use hawser_sync::{
+    Answer, Cluster, Failure, Key, Outcome, Reason, Request, Scope, Seen, Store as _, run,
+};
 use kube_lang::object::{Object, merge_patch};
 
 /// The time within which kcp has to be found, and then the time within which the caches have to be filled.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
-const TOGETHER: usize = 16;
+pub(super) const TOGETHER: usize = 16;
 /// The value in place of a Secret's data.
 const REDACTED: &str = "(hidden)";
 
@@ -60,6 +63,12 @@ pub enum ExplainError {
     },
     #[error(transparent)]
     Address(#[from] StartError),
+    #[error("the PublishedResource {0} in the files cannot be read: {1}")]
+    Unreadable(String, String),
+    #[error(
+        "the agent does not serve the PublishedResource {0}: its labels do not match --published-resource-selector"
+    )]
+    NotSelected(String),
     #[error("no PublishedResource that runs has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
     #[error(
@@ -87,6 +96,8 @@ pub struct Explained {
     pub object: Key,
     /// The path of its workspace, if the agent knows it.
     pub path: Option<String>,
+    /// The pauses in force. They do not keep writes from being due.
+    pub pauses: Vec<String>,
     /// The filter that leaves the object out.
     pub left_out_by: Option<&'static str>,
     /// Its state Secret,
@@ -132,7 +143,7 @@ pub enum Leader {
 
 /// The part of the agent that looks.
 pub struct Explainer {
-    agent: Agent,
+    pub(super) agent: Agent,
     passes: Arc<Passes>,
     planes: Connections,
     _publishing: AbortOnDropHandle<()>,
@@ -150,7 +161,10 @@ impl Explained {
         let first = self.links.first().map(|link| link.reason.clone());
         match first.unwrap_or_else(settled) {
             reason if reason.code.class() == Class::Settled && !self.due.is_empty() => {
-                hawser_sync::Code::Working.into()
+                match self.pauses.first() {
+                    Some(pause) => Reason::new(hawser_sync::Code::Paused, pause.clone()),
+                    None => hawser_sync::Code::Working.into(),
+                }
             }
             reason => reason,
         }
@@ -158,8 +172,9 @@ impl Explained {
 }
 
 impl Explainer {
-    /// Connects to both sides, and lists everything that the agent with these options watches.
-    pub async fn begin(options: AgentOptions) -> Result<Self, ExplainError> {
+    /// Connects to both sides, and lists everything that the agent with these options watches. PublishedResources in
+    /// `changed` stand in for the stored ones of their names.
+    pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());
         // Closed for good: whatever is not a dry run is refused before it is sent.
@@ -168,6 +183,11 @@ impl Explainer {
         let located = located.map_err(|_| ExplainError::KcpSilent(options.slice.clone()))?;
         let located = located.map_err(AgentError::from)?;
         let agent = Agent::assemble(Arc::new(options), &planes, located, &metrics);
+        if !changed.is_empty() {
+            let listed = timeout(PATIENCE, agent.control_listed()).await;
+            listed.map_err(|_| ExplainError::Unlisted("PublishedResources".to_owned()))?;
+            agent.publishing.plan(plan::stand_ins(&agent, changed)?);
+        }
         let publishing = tokio::spawn(Arc::clone(&agent.publishing).work());
         let passes = agent.passes(&events::line(Timestamp::now).0);
         let explainer = Self {
@@ -293,7 +313,7 @@ impl Explainer {
             })
     }
 
-    fn select(
+    pub(super) fn select(
         &self,
         selection: &Selection,
         cluster: Option<&str>,
@@ -367,7 +387,11 @@ impl Explainer {
     }
 
     /// `None` if the object is not of a bound workspace.
-    async fn one(&self, publication: &Arc<Publication>, id: &SubjectId) -> Option<Explained> {
+    pub(super) async fn one(
+        &self,
+        publication: &Arc<Publication>,
+        id: &SubjectId,
+    ) -> Option<Explained> {
         let pass = self.passes.begin(id)?;
         pass.prepare().await;
         let trial = Trial {
@@ -406,6 +430,7 @@ impl Explainer {
             published_resource: publication.plan.name.clone(),
             object: pass.anchor.clone(),
             path: path.and_then(|found| found.annotation("kcp.io/path").map(str::to_owned)),
+            pauses: pass.pauses(),
             left_out_by,
             has_state: state.as_ref().and_then(present).is_some(),
             state,
@@ -488,7 +513,12 @@ impl Cluster for Trial<'_> {
             };
         };
         let answer = match self.pass.allows(request).await {
-            Ok(()) => self.try_write(request, key).await,
+            // What a pause holds is shown.
+            Ok(())
+            | Err(Withheld {
+                failure: Failure::Paused(_),
+                ..
+            }) => self.try_write(request, key).await,
             Err(Withheld { failure, .. }) => Answer::Failed(failure),
         };
         let refusal = match &answer {

@@ -129,8 +129,9 @@ impl PassDialect for ObjectPass {
         })
     }
 
-    /// Nothing is taken back where it is not known whether the workspace still binds the API.
+    /// What is paused waits, and nothing is taken back where it is not known whether the workspace still binds the API.
     async fn allows(&self, request: &Request) -> Result<(), Withheld> {
+        self.check_paused(request)?;
         let Retraction {
             retracts,
             keeps,
@@ -201,7 +202,10 @@ impl PassDialect for ObjectPass {
         let copies = report.outcomes.iter().filter_map(|one| one.copy.as_ref());
         let is_contested = |outcome: &Outcome| outcome.reason.code == Code::Contested;
         let is_contested = report.outcomes.iter().any(is_contested);
-        if publication.passed(id, copies, is_contested) {
+        let is_paused = |outcome: &Outcome| outcome.reason.code == Code::Paused;
+        let is_paused = report.outcomes.iter().any(is_paused);
+        let is_news = publication.note_paused(id, is_paused);
+        if publication.passed(id, copies, is_contested) || is_news {
             self.passes.owners.send_replace(());
         }
         let cache = &*self.passes.cache;

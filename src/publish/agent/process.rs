@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,6 +27,7 @@ use super::options::{AgentOptions, Controller, LeaderElection};
 use super::passes::{Passes, WORKERS};
 use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
+use super::review::{self, Reviewers};
 use super::router::{PublishRouter, ResourceNames};
 use super::schemas::{Authority, CrdPrint, Schemas};
 use super::startup::{Located, StartError, locate};
@@ -129,16 +130,16 @@ async fn pages(
 }
 
 /// The connections to both control planes; their credentials are read again when the files change.
-pub(super) struct Connections {
-    pub(super) kcp: Connection,
-    pub(super) service: Connection,
+pub struct Connections {
+    pub kcp: Connection,
+    pub service: Connection,
     /// To the service cluster, with sockets that serve the lease only.
     lease: Connection,
     _followed: [AbortOnDropHandle<()>; 2],
 }
 
 impl Connections {
-    pub(super) fn connect(
+    pub fn connect(
         options: &AgentOptions,
         metrics: &Arc<Metrics>,
         fence: &Fence,
@@ -184,12 +185,13 @@ pub(super) struct Agent {
     pub(super) options: Arc<AgentOptions>,
     lease: Connection,
     pub(super) sides: Sides,
+    reviewers: Reviewers,
     pub(super) cache: Arc<Cache>,
     pub(super) dispatch: Arc<Dispatch>,
     pub(super) router: Arc<PublishRouter>,
     pub(super) workspaces: Arc<Workspaces>,
     pub(super) publishing: Arc<Publishing>,
-    exporter: Option<(Exporter, ExportChannels)>,
+    pub(super) exporter: Option<(Exporter, ExportChannels)>,
     conditions: Arc<Conditions>,
     brakes: Arc<BrakeRegistry>,
     owners: watch::Sender<()>,
@@ -228,6 +230,11 @@ impl Agent {
             workspaces: Arc::clone(&workspaces),
         });
         let export_workspace = located.export_workspace.connection.clone();
+        let reviewers = Reviewers {
+            service: planes.service.clone(),
+            provider: export_workspace.clone(),
+            slices: slices.clone(),
+        };
         let all = |kind, resource, content| {
             let coverage = Coverage::default();
             let wanted = local_feed(&planes.service, &sides.service, &kind, resource, coverage);
@@ -288,6 +295,7 @@ impl Agent {
             published: Arc::clone(&published),
             definitions: Arc::clone(&definitions),
             known: Mutex::default(),
+            planned: OnceLock::new(),
         });
         let kcp = &sides.kcp;
         let slice = named(
@@ -341,6 +349,7 @@ impl Agent {
             options,
             lease: planes.lease.clone(),
             sides,
+            reviewers,
             cache,
             dispatch,
             router,
@@ -491,6 +500,7 @@ impl Agent {
             tokio::spawn(sweep.run()),
             tokio::spawn(async move { conditions.run(stopped).await }),
             tokio::spawn(Arc::clone(&self.publishing).watch_export_status()),
+            tokio::spawn(review::keep(Arc::clone(&self.publishing), self.reviewers)),
         ];
         Work {
             publishing: self.publishing,

@@ -1,6 +1,7 @@
 //! One running published resource: its rules, its feeds, and notes about its objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::related::RelatedState;
 use super::workspaces::Endpoint;
 use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
+use crate::publish::pause::Pause;
 use crate::publish::rules::{SECRET, Sides};
 use hawser_runtime::cluster::brake::Stock;
 use hawser_runtime::cluster::cache::{Cache, Change, Coverage, SourceId, Table, What};
@@ -66,6 +68,8 @@ pub struct Plan {
     pub local_resource: Arc<str>,
     pub remote_resource: Arc<str>,
     pub remote_is_namespaced: bool,
+    /// Of all its objects.
+    pub pause: Option<Pause>,
 }
 
 impl Plan {
@@ -74,6 +78,7 @@ impl Plan {
             && self.local_resource == other.local_resource
             && self.remote_resource == other.remote_resource
             && self.remote_is_namespaced == other.remote_is_namespaced
+            && self.pause == other.pause
     }
 }
 
@@ -106,6 +111,8 @@ pub(super) struct PublicationState {
     orphans: BTreeMap<String, usize>,
     /// Objects whose writes another writer undoes.
     contested: BTreeSet<SubjectId>,
+    /// Objects with writes that a pause holds.
+    pub(super) paused: BTreeSet<SubjectId>,
     /// The related objects.
     pub(super) related: RelatedState,
 }
@@ -223,6 +230,7 @@ impl Publication {
                 unaccepted: BTreeSet::new(),
                 orphans: BTreeMap::new(),
                 contested: BTreeSet::new(),
+                paused: BTreeSet::new(),
                 related,
             }),
             redefined: Notify::new(),
@@ -477,6 +485,21 @@ impl Publication {
         unlisted.filter_map(problem).collect()
     }
 
+    /// The kinds without which the objects of some workspace are not known, with the problem of each.
+    pub fn unlisted(&self) -> BTreeSet<String> {
+        let state = self.state.read();
+        let feeds = self.local.iter().chain(state.remote.values().flatten());
+        let feeds = feeds.chain(state.related.watches());
+        let unlisted = feeds.filter(|feed| !feed.is_complete());
+        let told = unlisted.map(|feed| {
+            let (kind, place) = (feed.table().kind(), self.place(feed.table().side()));
+            let problem = feed.health().problem;
+            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+            format!("{} {place}{problem}", kind.kind)
+        });
+        told.collect()
+    }
+
     /// The kinds that could not be watched for a while, for the owner. Kinds that may not be watched are missing
     /// rights, and kinds that could never be listed on the service cluster are in `unseen`.
     pub fn unwatched_kinds(&self) -> BTreeSet<String> {
@@ -589,7 +612,14 @@ impl Publication {
     /// The fingerprint of all inputs of passes that are not objects.
     pub fn rules(&self) -> u64 {
         let compiled = self.compiled().fingerprint();
-        compiled.wrapping_add(self.state.read().related.edition())
+        let mut hasher = DefaultHasher::new();
+        (
+            compiled,
+            self.state.read().related.edition(),
+            &self.plan.pause,
+        )
+            .hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Drops the notes about objects of a workspace that is no longer bound.
@@ -600,6 +630,7 @@ impl Publication {
             .unaccepted
             .retain(|(_, workspace)| **workspace != *cluster);
         state.contested.retain(|id| *id.cluster != *cluster);
+        state.paused.retain(|id| *id.cluster != *cluster);
     }
 
     pub fn stop(&self) {

@@ -4,7 +4,7 @@
 //! problems of one do not affect others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
 use crate::publish::compiled::{AgentIdentity, Compiled, Problem};
 use crate::publish::naming::LocalScope;
+use crate::publish::pause::Pause;
 use crate::publish::publishers::Publisher;
 use crate::publish::ready::{Facts, HeldDeletions, SchemaFact, SynchronizationFact};
 use crate::publish::related::PublishedKind;
@@ -94,6 +95,8 @@ pub struct Publishing {
     pub published: Arc<SharedWatch>,
     pub definitions: Arc<SharedWatch>,
     pub known: Mutex<BTreeMap<Arc<str>, ResourceRecord>>,
+    /// Published resources that stand in for the stored ones of their names, where their effect is only asked for.
+    pub planned: OnceLock<BTreeMap<Arc<str>, Arc<Object>>>,
 }
 
 /// The known state of one published resource.
@@ -105,7 +108,7 @@ pub struct ResourceRecord {
     /// The name under which it publishes the kind, if it makes copies.
     publisher: Option<Publisher>,
     member: Member,
-    facts: Facts,
+    pub(super) facts: Facts,
     /// The publication that runs or is about to.
     running: Option<Arc<Publication>>,
 }
@@ -207,7 +210,7 @@ impl Publishing {
         begun && self.watches.all().iter().all(listed)
     }
 
-    fn wake(&self, name: &Arc<str>) {
+    pub fn wake(&self, name: &Arc<str>) {
         // Each is a tenant of its own, so that none waits for the others of its kind.
         self.queue.add(Arc::clone(name), Urgency::Live);
     }
@@ -234,22 +237,18 @@ impl Publishing {
 
     /// The problem of one published resource, given all others of its kind.
     fn contested(&self, object: &Object) -> Option<Problem> {
-        let all = self.published.table().all();
-        let selected = all.iter().filter(|(_, object)| self.selected(object));
-        let all: Vec<_> = selected
-            .filter_map(|(_, one)| self.publisher(one))
-            .collect();
+        let all = self.objects();
+        let all: Vec<_> = all.iter().filter_map(|one| self.publisher(one)).collect();
         self.publisher(object)?.problem(&all)
     }
 
-    fn selected(&self, object: &Object) -> bool {
+    pub fn selected(&self, object: &Object) -> bool {
         let labels: Vec<_> = object.labels().collect();
         self.options.selector.matches(labels.iter().copied())
     }
 
     async fn look_at(self: &Arc<Self>, name: &Arc<str>) -> Outcome {
-        let key = self.published.table().scope("").key(None, name);
-        match self.cache.get(&key) {
+        match self.object(name) {
             Seen::Present(object) if self.selected(&object) => self.follow(name, &object).await,
             Seen::Present(_) | Seen::Absent => {
                 self.gone(name);
@@ -390,7 +389,8 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         // Where somebody else makes the schemas, theirs is the one that counts.
-        let schema = if settled.authority == Authority::Reads {
+        let is_made_elsewhere = settled.authority == Authority::Reads;
+        let schema = if is_made_elsewhere && self.planned(name).is_none() {
             let Some(recorded) = manifest.recorded.clone() else {
                 self.stop(name);
                 self.note(name, |known| known.member.progress = Progress::Pending);
@@ -502,6 +502,7 @@ impl Publishing {
             Ok(compiled) => Arc::new(compiled),
             Err(problems) => return self.refuse(name, problems),
         };
+        let pause = Pause::of(object);
         let plan = Plan {
             uid: manifest.uid.as_str().into(),
             name: name.to_string(),
@@ -509,6 +510,7 @@ impl Publishing {
             local_resource: settled.local_plural.into(),
             remote_resource: settled.remote_plural.into(),
             remote_is_namespaced: settled.remote_is_namespaced,
+            pause: pause.clone().ok().flatten(),
         };
         let warnings = plan.compiled.warnings().to_vec();
         self.note(name, |known| {
@@ -518,6 +520,7 @@ impl Publishing {
                 }
             }
             known.facts.rules = warnings;
+            known.facts.pause = pause.map_err(|problem| problem.to_string()).transpose();
             known.facts.synchronization = SynchronizationFact::default();
         });
         let mut all = self.known.lock();
@@ -603,7 +606,7 @@ impl Publishing {
         }
     }
 
-    fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut ResourceRecord)) {
+    pub(super) fn note(&self, name: &Arc<str>, change: impl FnOnce(&mut ResourceRecord)) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(name) else {
             return;
@@ -663,6 +666,7 @@ impl Publishing {
             .unwrap_or_default();
         known.facts.orphans = running.map(|running| running.orphans()).unwrap_or_default();
         known.facts.contested = running.map_or(0, |running| running.contests());
+        known.facts.paused = running.map_or(0, |running| running.paused());
         // Without a workspace nobody can ask what is served in them.
         known.facts.unserved = match (running, self.workspaces.engaged()) {
             (Some(running), 1..) => running.unserved(),

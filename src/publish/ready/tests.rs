@@ -280,7 +280,7 @@ fn condition(status: &str, since: &str) -> Value {
 
 #[track_caller]
 fn check_patch(status: &Value, wanted: Option<&Value>) {
-    let found = patch(status, &judge(&published()), NOW);
+    let found = patch(status, &verdicts(&published()), NOW);
     let wanted = wanted
         .map(|conditions| json!({"status": {"observedGeneration": 3, "conditions": conditions}}));
     assert_eq!(found, wanted);
@@ -319,6 +319,34 @@ fn a_newer_generation_is_told_and_conditions_of_others_stay() {
     old["observedGeneration"] = 2.into();
     check_patch(
         &json!({"observedGeneration": 2, "conditions": [old, foreign]}),
-        Some(&json!([foreign, condition("True", THEN)])),
+        Some(&json!([condition("True", THEN), foreign])),
     );
+}
+
+#[test]
+fn missing_rights_are_a_condition_of_their_own_and_leave_ready_alone() {
+    let of = |lacking: Option<Vec<String>>| {
+        let facts = Facts {
+            lacking,
+            ..published()
+        };
+        let verdicts = verdicts(&facts);
+        let told = |one: &Verdict| (one.condition, one.status, one.message.clone());
+        verdicts.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(of(None).len(), 1);
+    let (ready, all) = (of(None).remove(0), of(Some(Vec::new())));
+    assert_eq!((&all[0], all[1].0, all[1].1), (&ready, AUTHORIZED, "True"));
+    let missing = of(Some(vec!["patch things on the service cluster".to_owned()]));
+    assert_eq!((&missing[0], missing[1].1), (&ready, "False"));
+    assert!(
+        missing[1]
+            .2
+            .contains("may not patch things on the service cluster")
+    );
+    // What was found out before stays until the servers are asked again.
+    let before = json!({"type": AUTHORIZED, "status": "True"});
+    let status = json!({"conditions": [before]});
+    let patched = patch(&status, &verdicts(&published()), NOW).unwrap();
+    assert_eq!(patched["status"]["conditions"][0], before);
 }

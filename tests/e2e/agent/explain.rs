@@ -9,6 +9,7 @@ on_both_grounds!(
     an_object_in_step_is_found_from_both_ends,
     an_object_that_a_filter_leaves_out_names_the_filter,
     what_is_due_while_no_agent_runs_is_shown,
+    explaining_a_deletion_deletes_nothing,
     objects_out_of_step_are_listed_by_reason,
 );
 
@@ -123,6 +124,22 @@ async fn what_is_due_while_no_agent_runs_is_shown(world: &World) -> Result<()> {
     ensure!(verbs == ["patch", "create", "create"], "{object:#}");
     ensure!(due[2]["change"]["spec"]["size"] == 3, "{object:#}");
     ensure!(world.copy(&stage.kind, stage.of("late")).await?.is_none());
+    Ok(())
+}
+
+async fn explaining_a_deletion_deletes_nothing(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    stage.marker("after").await;
+    stage.agent.kill().await?;
+    stage.team.delete(&stage.kind, "lamp").await?;
+    let object = only(explain(world, &["gadget", "lamp"]).await?)?;
+    let due = object["due"].as_array().context("nothing is due")?;
+    let verbs: Vec<_> = due.iter().filter_map(|one| one["verb"].as_str()).collect();
+    ensure!(verbs == ["delete", "delete", "patch"], "{object:#}");
+    ensure!(world.copy(&stage.kind, stage.of("lamp")).await?.is_some());
+    let again = only(explain(world, &["gadget", "lamp"]).await?)?;
+    ensure!(again["due"] == object["due"], "{again:#}");
     Ok(())
 }
 

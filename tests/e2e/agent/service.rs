@@ -19,6 +19,8 @@ pub(super) enum Ground {
     Original,
     /// A real kube-apiserver with our CRD and the rights that our chart gives.
     Ours,
+    /// The same without any rights.
+    Bare,
     /// The playground's own service cluster: its request log counts both sides, and its faults
     /// reach both. Our CRD; rights are not looked at.
     Playground,
@@ -53,7 +55,7 @@ pub(super) async fn cluster(ground: Ground) -> Result<&'static ServiceCluster> {
     static OURS: OnceCell<&'static ServiceCluster> = OnceCell::const_new();
     static ORIGINAL: OnceCell<ServiceCluster> = OnceCell::const_new();
     match ground {
-        Ground::Ours => OURS
+        Ground::Ours | Ground::Bare => OURS
             .get_or_try_init(async || {
                 let cluster = ServiceCluster::shared().await?;
                 prepare(cluster, &own_crd()).await?;
@@ -133,6 +135,9 @@ pub(super) struct Agency<'w> {
 /// Gives a user what the original's chart gives, and what an administrator has to add for the
 /// published kinds; with [`Ground::Ours`] also what our chart adds.
 pub(super) async fn grant(plane: &Plane, ground: Ground, agency: &Agency<'_>) -> Result<()> {
+    if ground == Ground::Bare {
+        return Ok(());
+    }
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let own = [
         rule(

@@ -289,24 +289,34 @@ impl World {
         )
     }
 
-    /// Runs a command beside the agent; whether it succeeds, its stdout and its stderr.
-    pub(super) async fn command(&self, args: &[&str]) -> Result<(bool, String, String)> {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
+    /// The flags by which a command beside the agent knows it.
+    pub(super) fn place(&self) -> Result<[String; 6]> {
         let kcp = self.kcp_kubeconfig()?;
-        command.args(args).args([
+        Ok([
             format!("--namespace={}", self.namespace),
             format!("--kubeconfig={}", self.service_kubeconfig.display()),
             format!("--kcp-kubeconfig={}", kcp.display()),
             format!("--apiexportendpointslice-ref={EXPORT}"),
             format!("--agent-name={}", self.agent),
             format!("--published-resource-selector=agent={}", self.agent),
-        ]);
+        ])
+    }
+
+    /// Runs a command beside the agent; whether it succeeds, its stdout and its stderr.
+    pub(super) async fn command(&self, args: &[&str]) -> Result<(bool, String, String)> {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser"));
+        command.args(args).args(self.place()?);
         let output = tokio::task::spawn_blocking(move || command.output()).await??;
         Ok((
             output.status.success(),
             String::from_utf8(output.stdout)?,
             String::from_utf8(output.stderr)?,
         ))
+    }
+
+    /// A running agent that leads by a lease.
+    pub(super) fn start_agent_that_elects(&self) -> Result<Process> {
+        self.launch()?.arg("--enable-leader-election").spawn()
     }
 
     /// A running agent.
@@ -556,7 +566,11 @@ impl World {
     /// What the agents asked for since a mark.
     pub(super) fn agents_requests(&self, mark: u64) -> Vec<LoggedRequest> {
         let mut all = self.requests().since(mark);
-        all.retain(|request| [KCP_USER, SERVICE_USER].contains(&request.user.as_str()));
+        // Questions about rights store nothing, and come any time.
+        all.retain(|request| {
+            [KCP_USER, SERVICE_USER].contains(&request.user.as_str())
+                && request.group != "authorization.k8s.io"
+        });
         all
     }
 }

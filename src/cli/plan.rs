@@ -1,0 +1,323 @@
+//! `hawser plan`: what changed `PublishedResources`, or another version of the agent, would do to every object.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::agent_place::AgentPlace;
+use super::check;
+use super::explain::{as_json, title};
+use super::manifest::ManifestError;
+use super::output::{Output, yaml};
+use crate::publish::agent::explain::{DueWrite, ExplainError, Explained, Explainer};
+use crate::publish::agent::options::FlagErrors;
+use crate::publish::agent::plan::{ChangePlan, ExportChange, ResourceChange, Tally};
+use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
+use hawser_sync::reason::Class;
+
+/// The exit code if something would change.
+const CHANGES: u8 = 2;
+
+/// Show what changed PublishedResources would do to every object.
+///
+/// Runs the agent's passes over all objects with the PublishedResources of the files in place of the stored ones, and
+/// sends dry runs in place of writes. Changes nothing. Without files, shows what an agent of this version would do.
+///
+/// Exits with 0 if nothing would change, with 2 if something would, and with 1 after errors.
+#[derive(Debug, Args)]
+#[allow(clippy::doc_markdown)] // These comments are the help.
+#[command(after_help = "Examples:
+  # What a changed PublishedResource would do
+  hawser plan -f databases.yaml --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
+    --namespace hawser --apiexportendpointslice-ref databases.example.org
+
+  # The numbers by workspace
+  hawser plan -f databases.yaml -o json … | jq .workspaces")]
+pub(super) struct PlanArgs {
+    /// YAML file with changed or new PublishedResources; - is stdin. May be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    #[arg(short, long, value_enum, default_value_t = Output::Human)]
+    output: Output,
+
+    #[command(flatten)]
+    agent: AgentPlace,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum PlanFailed {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error("none of the files contains a PublishedResource: add the file that does")]
+    Nothing,
+    #[error("{0}; hawser check shows where")]
+    Invalid(String),
+    #[error(transparent)]
+    Options(#[from] FlagErrors),
+    #[error("starting the runtime")]
+    Runtime(#[from] io::Error),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+}
+
+pub(super) fn run(args: PlanArgs) -> ExitCode {
+    let _ = logging::start(LogOptions {
+        format: LogFormat::Console,
+        verbosity: Verbosity::Warn,
+    });
+    let output = args.output;
+    match plan(args) {
+        Ok(plan) => {
+            let text = output.show(|| human(&plan), || machine(&plan));
+            // A reader that is gone needs no answer.
+            let _ = io::stdout().write_all(text.as_bytes());
+            if plan.fails() {
+                ExitCode::FAILURE
+            } else if plan.changes() {
+                ExitCode::from(CHANGES)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        Err(failed) => super::fail(&failed),
+    }
+}
+
+fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
+    let changed = changed(&args.files)?;
+    let options = args.agent.options()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let explainer = Explainer::begin(options, &changed).await?;
+        Ok(explainer.plan().await?)
+    })
+}
+
+/// The PublishedResources of the files.
+fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
+    let documents = check::read_all(files)?;
+    let published = documents
+        .iter()
+        .filter(|one| check::is_published_resource(one));
+    let mut changed = Vec::new();
+    for document in published {
+        let (problems, _) = check::problems(document, &documents);
+        let errors: Vec<_> = problems
+            .iter()
+            .filter(|problem| problem.is_error())
+            .map(ToString::to_string)
+            .collect();
+        if !errors.is_empty() {
+            let what = document.describe();
+            return Err(PlanFailed::Invalid(format!(
+                "{what}: {}",
+                errors.join("; ")
+            )));
+        }
+        changed.push(document.value.clone());
+    }
+    if changed.is_empty() && !files.is_empty() {
+        return Err(PlanFailed::Nothing);
+    }
+    Ok(changed)
+}
+
+fn human(plan: &ChangePlan) -> String {
+    let mut text = String::new();
+    for resource in &plan.resources {
+        of_resource(&mut text, resource);
+    }
+    of_export(&mut text, &plan.export);
+    for explained in &plan.objects {
+        of_object(&mut text, explained);
+    }
+    let workspaces = plan.by_workspace();
+    if !workspaces.is_empty() {
+        text.push_str("\n   made  changed  deleted  refused  workspace\n");
+    }
+    let mut row = |tally: &Tally, workspace: &str| {
+        let Tally {
+            made,
+            changed,
+            deleted,
+            refused,
+        } = tally;
+        let _ = writeln!(
+            text,
+            "{made:>7}  {changed:>7}  {deleted:>7}  {refused:>7}  {workspace}"
+        );
+    };
+    for ((cluster, path), tally) in &workspaces {
+        match path {
+            Some(path) => row(tally, &format!("{path} ({cluster})")),
+            None => row(tally, cluster),
+        }
+    }
+    if workspaces.len() > 1 {
+        row(&plan.total(), "all");
+    }
+    let count = plan.objects.len();
+    let verdict = if plan.changes() {
+        "something would change"
+    } else {
+        "nothing would change"
+    };
+    let _ = writeln!(text, "{count} objects: {verdict}");
+    text
+}
+
+fn of_resource(text: &mut String, resource: &ResourceChange) {
+    let ResourceChange {
+        name,
+        is_new,
+        schema_before,
+        schema,
+        ..
+    } = resource;
+    let what = if *is_new { "new" } else { "stored" };
+    let _ = writeln!(text, "PublishedResource {name} ({what})");
+    match (schema_before, schema) {
+        (Some(before), Some(schema)) if before != schema => {
+            let _ = writeln!(
+                text,
+                "  schema {schema} would be published instead of {before}"
+            );
+        }
+        (None, Some(schema)) => {
+            let _ = writeln!(text, "  schema {schema} would be published");
+        }
+        _ => {}
+    }
+    for problem in &resource.problems {
+        let _ = writeln!(text, "  error: {problem}");
+    }
+    for warning in &resource.warnings {
+        let _ = writeln!(text, "  warning: {warning}");
+    }
+    if !resource.unlisted.is_empty() {
+        let unlisted: Vec<_> = resource.unlisted.iter().map(String::as_str).collect();
+        let count = match resource.unplanned {
+            0 => String::new(),
+            count => format!(" ({count} objects)"),
+        };
+        let _ = writeln!(
+            text,
+            "  not all of its objects can be planned{count}; not listed: {}",
+            unlisted.join("; ")
+        );
+    }
+}
+
+fn of_export(text: &mut String, export: &ExportChange) {
+    let mut line = |what: &str, names: &[String]| {
+        if !names.is_empty() {
+            let _ = writeln!(
+                text,
+                "APIExport {}: {what} {}",
+                export.name,
+                names.join(", ")
+            );
+        }
+    };
+    line("adds the schemas", &export.added_schemas);
+    line("replaces the schemas", &export.replaced_schemas);
+    line(
+        "adds permission claims, which workspaces have to accept:",
+        &export.added_claims,
+    );
+    for problem in &export.problems {
+        let _ = writeln!(text, "APIExport {}: {problem}", export.name);
+    }
+}
+
+fn of_object(text: &mut String, explained: &Explained) {
+    let refused: Vec<_> = explained
+        .links
+        .iter()
+        .filter(|link| link.reason.code.class() == Class::Refused)
+        .collect();
+    if explained.due.is_empty() && refused.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{}", title(explained));
+    for link in refused {
+        let _ = writeln!(text, "  ! {}: {}", link.reason.code, link.reason);
+    }
+    for write in &explained.due {
+        let sign = match (write.verb, &write.refusal) {
+            (_, Some(_)) => '!',
+            ("create", _) => '+',
+            ("delete", _) => '-',
+            _ => '~',
+        };
+        let _ = writeln!(text, "  {sign} {} {}", write.verb, write.object);
+        if let Some(refusal) = &write.refusal {
+            let _ = writeln!(text, "      refused: {refusal}");
+        }
+        if let Some(change) = shown(write) {
+            for line in yaml(change).lines() {
+                let _ = writeln!(text, "      {line}");
+            }
+        }
+    }
+}
+
+/// The change of a write to something that exists.
+fn shown(write: &DueWrite) -> Option<&Value> {
+    write.change.as_ref().filter(|_| write.verb != "create")
+}
+
+fn machine(plan: &ChangePlan) -> Value {
+    let resources = plan.resources.iter().map(|resource| {
+        json!({
+            "name": resource.name,
+            "isNew": resource.is_new,
+            "schemaBefore": resource.schema_before,
+            "schema": resource.schema,
+            "problems": resource.problems,
+            "warnings": resource.warnings,
+            "unlisted": resource.unlisted,
+            "unplanned": resource.unplanned,
+        })
+    });
+    let export = &plan.export;
+    let objects = plan.objects.iter();
+    let objects = objects.filter(|one| !one.is_in_step()).map(as_json);
+    let workspaces = plan.by_workspace();
+    let workspaces = workspaces.iter().map(|((cluster, path), tally)| {
+        let mut row = numbers(tally);
+        row["cluster"] = (**cluster).into();
+        row["path"] = json!(path);
+        row
+    });
+    json!({
+        "changes": plan.changes(),
+        "publishedResources": resources.collect::<Vec<_>>(),
+        "export": {
+            "name": export.name,
+            "addedSchemas": export.added_schemas,
+            "replacedSchemas": export.replaced_schemas,
+            "addedClaims": export.added_claims,
+            "problems": export.problems,
+        },
+        "objects": objects.collect::<Vec<_>>(),
+        "workspaces": workspaces.collect::<Vec<_>>(),
+        "total": numbers(&plan.total()),
+    })
+}
+
+fn numbers(tally: &Tally) -> Value {
+    json!({
+        "made": tally.made,
+        "changed": tally.changed,
+        "deleted": tally.deleted,
+        "refused": tally.refused,
+    })
+}

@@ -1,0 +1,99 @@
+//! The pauses that hold the writes of a pass: of the published resource, of the copy, of the object itself.
+
+use jiff::Timestamp;
+
+use super::passes::ObjectPass;
+use super::publication::{Publication, SubjectId};
+use crate::publish::pause::{Pause, Way};
+use hawser_runtime::controller::Withheld;
+use hawser_sync::{Failure, Found, Request, Scope, Seen, Store as _};
+use kube_lang::object::Object;
+
+impl ObjectPass {
+    /// Holds a request that a pause concerns. What an object leaves behind is always cleaned up.
+    pub(super) fn check_paused(&self, request: &Request) -> Result<(), Withheld> {
+        let Some(key) = request.key().filter(|_| request.writes()) else {
+            return Ok(());
+        };
+        if self.retraction.lock().retracts {
+            return Ok(());
+        }
+        let is_status = matches!(request, Request::ReplaceStatus { .. });
+        let comes_back = key.side == self.passes.sides.kcp && (*key != self.anchor || is_status);
+        let way = if comes_back { Way::Status } else { Way::Spec };
+        // A consumer cannot keep what the service takes back.
+        let revokes = comes_back && matches!(request, Request::Delete { .. });
+        let now = Timestamp::now();
+        let of_owner = self.pauses_of_owner();
+        let of_consumer = self.pause_of_consumer().filter(|_| !revokes);
+        let mut pauses = of_owner.into_iter().chain(of_consumer);
+        match pauses.find(|pause| pause.holds(way, now)) {
+            None => Ok(()),
+            Some(pause) => Err(Withheld {
+                put_off: Some(pause.until.duration_since(now).unsigned_abs()),
+                failure: Failure::Paused(pause.to_string()),
+            }),
+        }
+    }
+
+    /// The pauses that hold some writes now, in words.
+    pub(super) fn pauses(&self) -> Vec<String> {
+        let now = Timestamp::now();
+        let all = self.pauses_of_owner().into_iter();
+        let all = all.chain(self.pause_of_consumer());
+        all.filter(|pause| {
+            [Way::Spec, Way::Status]
+                .iter()
+                .any(|way| pause.holds(*way, now))
+        })
+        .map(|pause| pause.to_string())
+        .collect()
+    }
+
+    /// Those of the published resource and of the copy.
+    fn pauses_of_owner(&self) -> Vec<Pause> {
+        let scope = Scope::new(&self.passes.sides.service, &self.publication.local_kind, "");
+        let copies = match self.passes.cache.find(&scope, &self.id.remote().marked()) {
+            Found::All(copies) => copies,
+            Found::Unknown => Vec::new(),
+        };
+        let of_copies = copies.iter().filter_map(|(_, copy)| written(copy));
+        let of_all = self.publication.plan.pause.clone();
+        of_all.into_iter().chain(of_copies).collect()
+    }
+
+    fn pause_of_consumer(&self) -> Option<Pause> {
+        if !self.publication.compiled().consumers_pause() {
+            return None;
+        }
+        match self.passes.cache.get(&self.anchor) {
+            Seen::Present(anchor) => written(&anchor),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+}
+
+/// The pause of an object. Incomplete annotations are none.
+fn written(object: &Object) -> Option<Pause> {
+    Pause::of(object).ok().flatten()
+}
+
+impl Publication {
+    /// Notes whether writes of an object are held by a pause. Returns whether that is news.
+    pub(super) fn note_paused(&self, id: &SubjectId, is_paused: bool) -> bool {
+        if self.state.read().paused.contains(id) == is_paused {
+            return false;
+        }
+        let paused = &mut self.state.write().paused;
+        if is_paused {
+            paused.insert(id.clone())
+        } else {
+            paused.remove(id)
+        }
+    }
+
+    /// The number of objects with writes that a pause holds.
+    pub(super) fn paused(&self) -> usize {
+        self.state.read().paused.len()
+    }
+}

@@ -1,0 +1,405 @@
+//! What changed published resources would do: to the export, and to every object.
+//!
+//! It is what [`explain`](super::explain) finds out about all objects, with the changed published resources in place of
+//! the stored ones. One pass does not see what another would write, so what several would write is put in order here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::explain::{DueWrite, ExplainError, Explained, Explainer, Selection, TOGETHER};
+use super::export::WatchedExport;
+use super::process::{Agent, LOOK_ROUND};
+use super::publication::{Publication, namespace_kind};
+use super::publishing::Publishing;
+use crate::publish::export::{ExportedResource, merge};
+use crate::publish::ready::{Facts, SchemaFact};
+use hawser_sync::reason::Class;
+use hawser_sync::{Key, Seen, Store as _};
+use kube_lang::object::Object;
+
+/// The time within which the objects of a changed published resource have to be listed. Those that no workspace serves
+/// yet never are.
+const LISTED: Duration = Duration::from_secs(10);
+
+/// What changed published resources would do.
+#[derive(Debug)]
+pub struct ChangePlan {
+    pub resources: Vec<ResourceChange>,
+    pub export: ExportChange,
+    /// All objects.
+    pub objects: Vec<Explained>,
+}
+
+/// What becomes of a published resource of the files.
+#[derive(Debug)]
+pub struct ResourceChange {
+    pub name: String,
+    pub is_new: bool,
+    /// The schema that is recorded,
+    pub schema_before: Option<String>,
+    /// and the one that would be published.
+    pub schema: Option<String>,
+    /// Why it would not be published or synchronized.
+    pub problems: Vec<String>,
+    pub warnings: Vec<String>,
+    /// The kinds without which nothing can be said about some objects.
+    pub unlisted: BTreeSet<String>,
+    /// The number of these objects, as far as they are known.
+    pub unplanned: usize,
+}
+
+/// The changes to the `APIExport`.
+#[derive(Debug, Default)]
+pub struct ExportChange {
+    pub name: String,
+    pub added_schemas: Vec<String>,
+    pub replaced_schemas: Vec<String>,
+    pub added_claims: Vec<String>,
+    pub problems: Vec<String>,
+}
+
+/// What would be done, in numbers. Writes to state Secrets and of finalizers are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub made: usize,
+    pub changed: usize,
+    pub deleted: usize,
+    /// Writes that a server refuses, and links that cannot be synchronized.
+    pub refused: usize,
+}
+
+/// The changed published resources as they would be stored.
+pub(super) fn stand_ins(
+    agent: &Agent,
+    changed: &[Value],
+) -> Result<BTreeMap<Arc<str>, Arc<Object>>, ExplainError> {
+    let publishing = &agent.publishing;
+    let mut planned = BTreeMap::new();
+    for document in changed {
+        let name = document["metadata"]["name"].as_str().unwrap_or_default();
+        let stored = publishing.stored(name);
+        let object = Object::new(stand_in(document, stored.as_deref()))
+            .map_err(|error| ExplainError::Unreadable(name.to_owned(), error.to_string()))?;
+        if !publishing.selected(&object) {
+            return Err(ExplainError::NotSelected(name.to_owned()));
+        }
+        planned.insert(name.into(), Arc::new(object));
+    }
+    Ok(planned)
+}
+
+fn stand_in(document: &Value, stored: Option<&Object>) -> Value {
+    let Some(stored) = stored else {
+        let mut new = document.clone();
+        let name = &document["metadata"]["name"];
+        new["metadata"]["uid"] = json!(format!("planned-{}", name.as_str().unwrap_or_default()));
+        new["metadata"]["generation"] = json!(1);
+        new["metadata"]["creationTimestamp"] = json!(Timestamp::now().to_string());
+        return new;
+    };
+    let mut changed = stored.as_value().clone();
+    for field in ["labels", "annotations"] {
+        for (key, value) in document["metadata"][field]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            changed["metadata"][field][key] = value.clone();
+        }
+    }
+    if changed["spec"] != document["spec"] {
+        changed["spec"] = document["spec"].clone();
+        let generation = changed["metadata"]["generation"].as_i64();
+        changed["metadata"]["generation"] = json!(generation.unwrap_or_default() + 1);
+    }
+    changed
+}
+
+impl Publishing {
+    /// Lets published resources stand in for the stored ones of their names.
+    pub(super) fn plan(&self, planned: BTreeMap<Arc<str>, Arc<Object>>) {
+        let names: Vec<_> = planned.keys().cloned().collect();
+        // Nobody plans twice.
+        let _ = self.planned.set(planned);
+        for name in &names {
+            self.wake(name);
+        }
+    }
+
+    pub(super) fn planned(&self, name: &str) -> Option<Arc<Object>> {
+        self.planned.get()?.get(name).cloned()
+    }
+
+    /// The published resource of this name.
+    pub(super) fn object(&self, name: &str) -> Seen {
+        let key = self.published.table().scope("").key(None, name);
+        let planned = self.planned(name).map(Seen::Present);
+        planned.unwrap_or_else(|| self.cache.get(&key))
+    }
+
+    /// All selected published resources.
+    pub(super) fn objects(&self) -> Vec<Arc<Object>> {
+        let stored = self.published.table().all().into_iter();
+        let stored = stored.filter(|(key, _)| self.planned(&key.name).is_none());
+        let planned = self.planned.get().into_iter().flat_map(BTreeMap::values);
+        let all = stored.map(|(_, object)| object).chain(planned.cloned());
+        all.filter(|object| self.selected(object)).collect()
+    }
+
+    fn stored(&self, name: &str) -> Option<Arc<Object>> {
+        let key = self.published.table().scope("").key(None, name);
+        match self.cache.get(&key) {
+            Seen::Present(object) => Some(object),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
+    fn facts(&self, name: &str) -> Option<Facts> {
+        self.known.lock().get(name).map(|known| known.facts.clone())
+    }
+}
+
+impl Explainer {
+    /// What would happen to every object, to the export, and to the published resources that stand in for others.
+    pub async fn plan(&self) -> Result<ChangePlan, ExplainError> {
+        let running = self.agent.dispatch.running();
+        let names: Vec<Arc<str>> = self.planned_names();
+        let planned = |publication: &&Arc<Publication>| {
+            names.iter().any(|name| **name == *publication.plan.name)
+        };
+        let awaited: Vec<_> = running.values().filter(planned).cloned().collect();
+        // What is not listed by then is named.
+        let _ = timeout(LISTED, listed(&awaited)).await;
+        let selected = self.select(&Selection::default(), None)?;
+        let mut objects = Vec::new();
+        let mut unplanned: BTreeMap<String, usize> = BTreeMap::new();
+        let mut found = futures::stream::iter(selected)
+            .map(|(publication, id)| async move {
+                let explained = self.one(&publication, &id).await;
+                explained.ok_or_else(|| publication.plan.name.clone())
+            })
+            .buffered(TOGETHER);
+        while let Some(found) = found.next().await {
+            match found {
+                Ok(explained) => objects.push(explained),
+                Err(name) => *unplanned.entry(name).or_default() += 1,
+            }
+        }
+        in_turn(&mut objects);
+        let resources = names.iter().map(|name| {
+            let publication = awaited.iter().find(|one| *one.plan.name == **name);
+            let count = unplanned.get(&**name).copied().unwrap_or_default();
+            self.resource(name, publication.map(Arc::as_ref), count)
+        });
+        Ok(ChangePlan {
+            resources: resources.collect(),
+            export: self.export(),
+            objects,
+        })
+    }
+
+    fn planned_names(&self) -> Vec<Arc<str>> {
+        let planned = self.agent.publishing.planned.get().into_iter();
+        planned.flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    fn resource(
+        &self,
+        name: &str,
+        publication: Option<&Publication>,
+        unplanned: usize,
+    ) -> ResourceChange {
+        let publishing = &self.agent.publishing;
+        let stored = publishing.stored(name);
+        let facts = publishing.facts(name).unwrap_or_default();
+        let recorded = stored.as_ref().and_then(|stored| {
+            let recorded = stored.as_value()["status"]["resourceSchemaName"].as_str()?;
+            Some(recorded.to_owned())
+        });
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            facts.rules.iter().partition(|problem| problem.is_error());
+        let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let schema = match facts.schema {
+            SchemaFact::Published(schema) => Some(schema),
+            SchemaFact::Failed { message, .. } => {
+                problems.push(message);
+                None
+            }
+            SchemaFact::Pending => {
+                problems.push("its kind was not found in time".to_owned());
+                None
+            }
+        };
+        let warnings = warnings.iter().map(ToString::to_string);
+        ResourceChange {
+            name: name.to_owned(),
+            is_new: stored.is_none(),
+            schema_before: recorded,
+            schema,
+            problems,
+            warnings: warnings.chain(facts.warnings.iter().cloned()).collect(),
+            unlisted: publication.map(Publication::unlisted).unwrap_or_default(),
+            unplanned,
+        }
+    }
+
+    fn export(&self) -> ExportChange {
+        let publishing = &self.agent.publishing;
+        let name = publishing.export.clone();
+        let channels = self.agent.exporter.as_ref().map(|(_, channels)| channels);
+        let seen = channels.map(|channels| channels.export.borrow().clone());
+        let Some(WatchedExport::Present(export)) = seen else {
+            let problems = vec!["the APIExport cannot be read".to_owned()];
+            return ExportChange {
+                name,
+                problems,
+                ..ExportChange::default()
+            };
+        };
+        let members = publishing.members.borrow().clone().unwrap_or_default();
+        let published = members.iter().filter_map(|member| {
+            Some(ExportedResource {
+                schema: member.schema.as_deref()?,
+                needs: &member.needs,
+            })
+        });
+        let published: Vec<_> = published.collect();
+        let agent = &self.agent.options.agent_name;
+        match merge(&export, agent, &published, &[]) {
+            Ok(merged) => ExportChange {
+                name,
+                added_schemas: merged.added_schemas,
+                replaced_schemas: merged.replaced_schemas,
+                added_claims: merged
+                    .added_claims
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+                problems: merged.problems.iter().map(ToString::to_string).collect(),
+            },
+            Err(error) => ExportChange {
+                name,
+                problems: vec![error.to_string()],
+                ..ExportChange::default()
+            },
+        }
+    }
+}
+
+/// Resolves when all objects of these publications are known.
+async fn listed(publications: &[Arc<Publication>]) {
+    let whole = |publication: &Arc<Publication>| {
+        let sources = publication.sources();
+        sources.iter().all(|source| publication.has_synced(source))
+    };
+    while !publications.iter().all(whole) {
+        sleep(LOOK_ROUND).await;
+    }
+}
+
+/// The objects that several passes would make: a namespace is made once, and another object belongs to the first.
+fn in_turn(objects: &mut [Explained]) {
+    let mut made: BTreeMap<Key, Key> = BTreeMap::new();
+    for explained in objects {
+        let object = &explained.object;
+        explained.due.retain_mut(|write| {
+            if write.verb != "create" || write.refusal.is_some() {
+                return true;
+            }
+            let Some(first) = made.get(&write.object) else {
+                made.insert(write.object.clone(), object.clone());
+                return true;
+            };
+            write.refusal = Some(format!("{first} would make an object of this name"));
+            write.object.kind != namespace_kind()
+        });
+    }
+}
+
+impl ChangePlan {
+    /// Whether anything would be written.
+    pub fn changes(&self) -> bool {
+        let differs =
+            |one: &ResourceChange| one.schema.is_some() && one.schema != one.schema_before;
+        self.resources.iter().any(differs)
+            || self.export.differs()
+            || self.objects.iter().any(|one| one.due.iter().any(is_made))
+    }
+
+    /// Whether a published resource would not work.
+    pub fn fails(&self) -> bool {
+        self.resources.iter().any(|one| !one.problems.is_empty())
+    }
+
+    /// The numbers by logical cluster, each with the path of the workspace if that is known.
+    pub fn by_workspace(&self) -> BTreeMap<(Arc<str>, Option<String>), Tally> {
+        let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
+        for explained in &self.objects {
+            let workspace = (
+                Arc::clone(&explained.object.cluster),
+                explained.path.clone(),
+            );
+            tallies.entry(workspace).or_default().add(explained);
+        }
+        tallies.retain(|_, tally| *tally != Tally::default());
+        tallies
+    }
+
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.objects.iter().for_each(|one| total.add(one));
+        total
+    }
+}
+
+impl ExportChange {
+    pub fn differs(&self) -> bool {
+        let Self {
+            added_schemas,
+            replaced_schemas,
+            added_claims,
+            ..
+        } = self;
+        !(added_schemas.is_empty() && replaced_schemas.is_empty() && added_claims.is_empty())
+    }
+}
+
+impl Tally {
+    fn add(&mut self, explained: &Explained) {
+        let mut refused = 0;
+        for write in &explained.due {
+            if write.refusal.is_some() {
+                refused += 1;
+            } else if !is_bookkeeping(explained, write) {
+                match write.verb {
+                    "create" => self.made += 1,
+                    "delete" => self.deleted += 1,
+                    _ => self.changed += 1,
+                }
+            }
+        }
+        let refused_links = explained.links.iter();
+        let refused_links = refused_links.filter(|link| link.reason.code.class() == Class::Refused);
+        self.refused += refused.max(refused_links.count());
+    }
+}
+
+fn is_made(write: &DueWrite) -> bool {
+    write.refusal.is_none()
+}
+
+/// Whether a write keeps the state of the object, or its finalizer.
+pub fn is_bookkeeping(explained: &Explained, write: &DueWrite) -> bool {
+    let only_finalizers = || {
+        let change = write.change.as_ref()?.as_object()?;
+        let metadata = change.get("metadata")?.as_object()?;
+        Some(change.len() == 1 && metadata.keys().all(|key| key == "finalizers"))
+    };
+    explained.state.as_ref() == Some(&write.object) || only_finalizers() == Some(true)
+}

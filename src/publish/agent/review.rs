@@ -1,0 +1,203 @@
+//! Asks the servers which rights the agent lacks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+
+use super::options::LeaderElection;
+use super::publishing::Publishing;
+use super::schemas::{Manifest, PUBLISHED_RESOURCES};
+use crate::publish::rights::{self, AgentNeeds, Grantor, PublishedKindNeeds, Right, RightResource};
+use crate::publish::types::PublishedResourceSpec;
+use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
+use kube_lang::object::Object;
+use kube_lang::selector::Selector;
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const SLICES: &str = "apiexportendpointslices";
+/// The number of concurrent reviews.
+const TOGETHER: usize = 8;
+/// The interval for checking whether other rights are needed.
+const LOOK: Duration = Duration::from_secs(5);
+/// The time after which a missing right is asked for again.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// The reason why a server does not say which rights the caller has.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReviewError {
+    #[error("asking for the right to {right}")]
+    Review {
+        right: Box<Right>,
+        #[source]
+        source: Box<AskError>,
+    },
+    #[error("listing PublishedResources")]
+    List(#[source] Box<AskError>),
+    #[error("the PublishedResource {name} cannot be read: {problem}")]
+    Unreadable { name: String, problem: String },
+    #[error("the service cluster does not serve the kind {kind} of group {group:?}")]
+    NoSuchKind { group: String, kind: String },
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+}
+
+/// The servers that grant rights, with the caller's credentials.
+#[derive(Clone)]
+pub struct Reviewers {
+    pub service: Connection,
+    /// The workspace of the `APIExport`.
+    pub provider: Connection,
+    /// The workspace of the `APIExportEndpointSlice`, usually the same.
+    pub slices: Connection,
+}
+
+impl Reviewers {
+    /// Those of the rights that the caller lacks, in their order.
+    pub async fn lacking(&self, rights: &[Right]) -> Result<Vec<Right>, ReviewError> {
+        let asked = futures::stream::iter(rights.to_vec())
+            .map(|right| async move {
+                let has = self.has(&right).await?;
+                Ok((right, has))
+            })
+            .buffered(TOGETHER);
+        let lacking = asked.try_filter_map(|(right, has)| async move {
+            Ok::<_, ReviewError>((!has).then_some(right))
+        });
+        lacking.try_collect().await
+    }
+
+    async fn has(&self, right: &Right) -> Result<bool, ReviewError> {
+        let is_slice =
+            matches!(&right.resource, RightResource::Object { resource, .. } if resource == SLICES);
+        let at = match right.grantor {
+            Grantor::Service => &self.service,
+            Grantor::Provider if is_slice => &self.slices,
+            Grantor::Provider => &self.provider,
+        };
+        let answer = at.ask(Call::post(REVIEWS, &right.review())).await;
+        let answer = answer.map_err(|source| ReviewError::Review {
+            right: Box::new(right.clone()),
+            source: Box::new(source),
+        })?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+}
+
+/// The selected published resources that the service cluster has.
+pub async fn published(
+    service: &Connection,
+    selector: &Selector,
+) -> Result<Vec<PublishedResourceSpec>, ReviewError> {
+    let list = service.ask(Call::get(PUBLISHED_RESOURCES)).await;
+    let mut list = list.map_err(|source| ReviewError::List(Box::new(source)))?;
+    let items = match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    let mut specs = Vec::new();
+    for item in items {
+        let name = item["metadata"]["name"].as_str().unwrap_or_default();
+        let unreadable = |problem: String| ReviewError::Unreadable {
+            name: name.to_owned(),
+            problem,
+        };
+        let manifest = Manifest::read(&item).map_err(unreadable)?;
+        let object = Object::new(item.clone()).map_err(|error| unreadable(error.to_string()))?;
+        let labels: Vec<_> = object.labels().collect();
+        if selector.matches(labels.iter().copied()) {
+            specs.push(PublishedResourceSpec::clone(&manifest.spec));
+        }
+    }
+    Ok(specs)
+}
+
+/// A published kind with its plural, as the service cluster serves it.
+pub async fn served(
+    discovery: &Discovery,
+    spec: PublishedResourceSpec,
+) -> Result<PublishedKindNeeds, ReviewError> {
+    let (group, kind) = (&spec.resource.api_group, &spec.resource.kind);
+    let found = discovery.kind(group, kind).await?;
+    let found = found.ok_or_else(|| ReviewError::NoSuchKind {
+        group: group.clone(),
+        kind: kind.clone(),
+    })?;
+    Ok(PublishedKindNeeds {
+        plural: found.plural,
+        spec,
+    })
+}
+
+/// What the servers said about the rights for one published resource.
+struct Reviewed {
+    needed: Vec<Right>,
+    at: Instant,
+    lacks: bool,
+}
+
+/// Asks for the rights that running published resources need, when they begin and when they change, and notes the answer
+/// for their owners. Missing rights are asked for again.
+pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
+    // By uid.
+    let mut reviewed: HashMap<String, Reviewed> = HashMap::new();
+    loop {
+        sleep(LOOK).await;
+        for (uid, name, needed) in needs(&publishing) {
+            let is_settled = reviewed.get(&uid).is_some_and(|before| {
+                before.needed == needed && !(before.lacks && before.at.elapsed() >= AGAIN)
+            });
+            if is_settled {
+                continue;
+            }
+            let lacking = match reviewers.lacking(&needed).await {
+                Ok(lacking) => lacking,
+                Err(error) => {
+                    debug!(publishedresource = %name, %error, "rights were not reviewed");
+                    continue;
+                }
+            };
+            for right in &lacking {
+                let purpose = &*right.purpose;
+                warn!(publishedresource = %name, %right, purpose, "the agent lacks a right");
+            }
+            let told = lacking.iter().map(ToString::to_string).collect();
+            publishing.note(&name, |known| known.facts.lacking = Some(told));
+            let lacks = !lacking.is_empty();
+            let at = Instant::now();
+            reviewed.insert(uid, Reviewed { needed, at, lacks });
+        }
+    }
+}
+
+/// The rights that each running published resource needs.
+fn needs(publishing: &Publishing) -> Vec<(String, Arc<str>, Vec<Right>)> {
+    let options = &publishing.options;
+    let agent = AgentNeeds {
+        namespace: options.namespace.clone(),
+        slice: options.slice.clone(),
+        export: publishing.export.clone(),
+        elects_leader: options.leader_election == LeaderElection::On,
+    };
+    let running = publishing.dispatch.running();
+    let of_object = |object: Arc<Object>| {
+        let manifest = Manifest::read(object.as_value()).ok()?;
+        let publication = running.get(&*manifest.uid)?;
+        let kind = PublishedKindNeeds {
+            spec: PublishedResourceSpec::clone(&manifest.spec),
+            plural: publication.plan.local_resource.to_string(),
+        };
+        let name = manifest.name.as_str().into();
+        Some((manifest.uid, name, rights::needed(&agent, &[kind])))
+    };
+    publishing
+        .objects()
+        .into_iter()
+        .filter_map(of_object)
+        .collect()
+}

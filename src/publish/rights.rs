@@ -1,0 +1,455 @@
+//! The least rights of an agent on both sides, and what does not work without each of them.
+//!
+//! Consumers grant what concerns the objects in their workspaces, by accepting permission claims; these are no rights
+//! of the agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::types::{LegacyKind, Origin, PublishedResourceSpec, RelatedSpec};
+
+/// The server that grants a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grantor {
+    Service,
+    /// The workspace of the `APIExport` and of its slice.
+    Provider,
+}
+
+impl Grantor {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "on the service cluster",
+            Self::Provider => "in the workspace of the APIExport",
+        }
+    }
+}
+
+/// A right: one verb on one resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    pub grantor: Grantor,
+    /// Where it is needed; `None` for all namespaces.
+    pub namespace: Option<String>,
+    pub resource: RightResource,
+    pub verb: &'static str,
+    /// What does not work without it.
+    pub purpose: String,
+}
+
+/// What a right is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RightResource {
+    Object {
+        group: String,
+        /// With the subresource behind a slash.
+        resource: String,
+        /// The only object that is meant.
+        name: Option<String>,
+    },
+    Path(&'static str),
+}
+
+/// An agent, as far as its rights depend on it.
+#[derive(Clone, Debug)]
+pub struct AgentNeeds {
+    pub namespace: String,
+    pub slice: String,
+    pub export: String,
+    pub elects_leader: bool,
+}
+
+/// A published kind, as far as rights depend on it.
+#[derive(Clone, Debug)]
+pub struct PublishedKindNeeds {
+    pub spec: PublishedResourceSpec,
+    /// The plural of the kind on the service cluster.
+    pub plural: String,
+}
+
+const READ: [(&str, &str); 3] = [
+    ("list", "they are not known, and nothing is synchronized"),
+    ("watch", "they are not known, and nothing is synchronized"),
+    (
+        "get",
+        "what a request met is not read again, and stays as it is",
+    ),
+];
+
+/// The rights of an agent that publishes these kinds, sorted, each once.
+pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right> {
+    let mut needs = Collected::default();
+    of_agent(agent, &mut needs);
+    in_provider_workspace(agent, &mut needs);
+    for kind in published {
+        if kind.spec.synchronizes() {
+            of_kind(agent, kind, &mut needs);
+        }
+    }
+    needs.0.into_values().collect()
+}
+
+/// The rights by what they allow: several purposes are one right.
+#[derive(Default)]
+struct Collected(BTreeMap<(Grantor, Option<String>, RightResource, &'static str), Right>);
+
+impl Collected {
+    fn add(
+        &mut self,
+        (grantor, namespace): (Grantor, Option<&str>),
+        (group, resource, name): (&str, &str, Option<&str>),
+        verbs: &[(&'static str, &str)],
+    ) {
+        let resource = RightResource::Object {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            name: name.map(str::to_owned),
+        };
+        let namespace = namespace.map(str::to_owned);
+        for (verb, purpose) in verbs {
+            let right = Right {
+                grantor,
+                namespace: namespace.clone(),
+                resource: resource.clone(),
+                verb,
+                purpose: (*purpose).to_owned(),
+            };
+            let key = (grantor, namespace.clone(), resource.clone(), *verb);
+            self.0.entry(key).or_insert(right);
+        }
+    }
+}
+
+fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
+    let own = (Grantor::Service, Some(&*agent.namespace));
+    let everywhere = (Grantor::Service, None);
+    needs.add(
+        everywhere,
+        ("syncagent.kcp.io", "publishedresources", None),
+        &[
+            ("list", "the agent does not know what to publish"),
+            ("watch", "the agent does not know what to publish"),
+        ],
+    );
+    needs.add(
+        everywhere,
+        ("syncagent.kcp.io", "publishedresources/status", None),
+        &[(
+            "patch",
+            "neither the name of the schema nor conditions are recorded",
+        )],
+    );
+    needs.add(
+        everywhere,
+        ("apiextensions.k8s.io", "customresourcedefinitions", None),
+        &[
+            ("get", "no schema is published"),
+            ("list", "changed definitions are not published"),
+            ("watch", "changed definitions are not published"),
+        ],
+    );
+    needs.add(
+        (Grantor::Service, Some("default")),
+        ("", "events", None),
+        &[("create", "no events are sent about PublishedResources")],
+    );
+    if agent.elects_leader {
+        let leases = ("coordination.k8s.io", "leases", None);
+        let purpose = "no leader is elected";
+        let verbs = ["get", "create", "update"].map(|verb| (verb, purpose));
+        needs.add(own, leases, &verbs);
+        let events = ("", "events", None);
+        needs.add(
+            own,
+            events,
+            &[("create", "no events are sent about the leader")],
+        );
+    }
+}
+
+fn in_provider_workspace(agent: &AgentNeeds, needs: &mut Collected) {
+    let there = (Grantor::Provider, None);
+    let (export, slice) = (Some(&*agent.export), Some(&*agent.slice));
+    let path = Right {
+        grantor: Grantor::Provider,
+        namespace: None,
+        resource: RightResource::Path("/"),
+        verb: "access",
+        purpose: "kcp refuses every request in the workspace".to_owned(),
+    };
+    let key = (Grantor::Provider, None, path.resource.clone(), path.verb);
+    needs.0.insert(key, path);
+    needs.add(
+        there,
+        ("core.kcp.io", "logicalclusters", Some("cluster")),
+        &[("get", "the agent does not start")],
+    );
+    let starts = |verb| (verb, "the agent does not start");
+    needs.add(
+        there,
+        ("apis.kcp.io", "apiexportendpointslices", slice),
+        &["get", "list", "watch"].map(starts),
+    );
+    needs.add(
+        there,
+        ("apis.kcp.io", "apiexports", export),
+        &["get", "list", "watch"].map(starts),
+    );
+    needs.add(
+        there,
+        ("apis.kcp.io", "apiexports", export),
+        &[("update", "nothing new is exported")],
+    );
+    needs.add(
+        there,
+        ("apis.kcp.io", "apiresourceschemas", None),
+        &[
+            ("get", "no schema is published"),
+            ("create", "no schema is published"),
+        ],
+    );
+    needs.add(
+        there,
+        ("", "events", None),
+        &[("create", "no events are sent about the APIExport")],
+    );
+    let content = ("apis.kcp.io", "apiexports/content", export);
+    needs.add(
+        there,
+        content,
+        &["get", "list", "watch"].map(|verb| (verb, "the agent sees no object of any workspace")),
+    );
+    needs.add(
+        there,
+        content,
+        &[
+            (
+                "create",
+                "related objects and events are not created in workspaces",
+            ),
+            ("update", "no status is written to workspaces"),
+            ("patch", "no object of a workspace is synchronized"),
+            ("delete", "related objects in workspaces are not deleted"),
+        ],
+    );
+}
+
+fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut Collected) {
+    let everywhere = (Grantor::Service, None);
+    needs.add(
+        (Grantor::Service, Some(&agent.namespace)),
+        ("", "secrets", None),
+        &[
+            READ[0],
+            READ[1],
+            READ[2],
+            (
+                "create",
+                "no object is synchronized: its last known state is not kept",
+            ),
+            (
+                "update",
+                "no change is synchronized: the last known state is not kept",
+            ),
+            ("delete", "state Secrets of deleted objects stay"),
+        ],
+    );
+    needs.add(
+        everywhere,
+        ("", "namespaces", None),
+        &[
+            READ[0],
+            READ[1],
+            READ[2],
+            (
+                "create",
+                "copies whose namespace does not exist are not created",
+            ),
+        ],
+    );
+    needs.add(
+        everywhere,
+        (&kind.spec.resource.api_group, &kind.plural, None),
+        &copied(),
+    );
+    for entry in &kind.spec.related {
+        of_related(entry, needs);
+    }
+}
+
+fn of_related(entry: &RelatedSpec, needs: &mut Collected) {
+    let Some((group, resource)) = on_service(entry) else {
+        return;
+    };
+    let everywhere = (Grantor::Service, None);
+    let verbs: &[_] = match entry.origin {
+        Origin::Service => &READ,
+        Origin::Kcp => &copied(),
+    };
+    needs.add(everywhere, (&group, &resource, None), verbs);
+    if entry.origin == Origin::Kcp && entry.sync_status {
+        needs.add(
+            everywhere,
+            (&group, &format!("{resource}/status"), None),
+            &[("update", "the status of copies is not written")],
+        );
+    }
+}
+
+/// The verbs for the objects that the agent makes.
+fn copied() -> [(&'static str, &'static str); 6] {
+    [
+        READ[0],
+        READ[1],
+        READ[2],
+        ("create", "no copy is created"),
+        ("patch", "no change is copied"),
+        (
+            "delete",
+            "copies of deleted objects stay, and so do the objects",
+        ),
+    ]
+}
+
+/// Group and plural of a related type on the service cluster.
+fn on_service(entry: &RelatedSpec) -> Option<(String, String)> {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let (mut group, mut resource) = match (given(&entry.resource), entry.kind) {
+        (Some(resource), _) => (given(&entry.group).unwrap_or_default(), resource),
+        (None, Some(LegacyKind::ConfigMap)) => (String::new(), "configmaps".to_owned()),
+        (None, Some(LegacyKind::Secret)) => (String::new(), "secrets".to_owned()),
+        // An entry without a type is refused by the rules.
+        (None, None) => return None,
+    };
+    if let (Origin::Kcp, Some(projection)) = (entry.origin, &entry.projection) {
+        group = given(&projection.group).unwrap_or(group);
+        resource = given(&projection.resource).unwrap_or(resource);
+    }
+    Some((group, resource))
+}
+
+/// In words: `delete secrets in namespace hawser on the service cluster`.
+impl std::fmt::Display for Right {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.resource {
+            RightResource::Path(path) => write!(f, "{} {path}", self.verb)?,
+            RightResource::Object {
+                group,
+                resource,
+                name,
+            } => {
+                write!(f, "{} {resource}", self.verb)?;
+                if !group.is_empty() {
+                    write!(f, ".{group}")?;
+                }
+                if let Some(name) = name {
+                    write!(f, " named {name}")?;
+                }
+            }
+        }
+        if let Some(namespace) = &self.namespace {
+            write!(f, " in namespace {namespace}")?;
+        }
+        write!(f, " {}", self.grantor.as_str())
+    }
+}
+
+impl Right {
+    /// The review by which a server says whether the caller has the right.
+    pub fn review(&self) -> Value {
+        let mut spec = json!({});
+        match &self.resource {
+            RightResource::Path(path) => {
+                spec["nonResourceAttributes"] = json!({"path": path, "verb": self.verb});
+            }
+            RightResource::Object {
+                group,
+                resource,
+                name,
+            } => {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                spec["resourceAttributes"] = json!({
+                    "namespace": self.namespace.as_deref().unwrap_or_default(),
+                    "verb": self.verb,
+                    "group": group,
+                    "resource": resource,
+                    "subresource": subresource,
+                    "name": name.as_deref().unwrap_or_default(),
+                });
+            }
+        }
+        json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": spec,
+        })
+    }
+}
+
+/// Roles with exactly these rights on one side, and bindings to the subject.
+pub fn roles(
+    rights: &[Right],
+    grantor: Grantor,
+    name: &str,
+    subject: Option<&Value>,
+) -> Vec<Value> {
+    let of_side = || rights.iter().filter(|right| right.grantor == grantor);
+    let namespaces: BTreeSet<Option<&str>> =
+        of_side().map(|right| right.namespace.as_deref()).collect();
+    let mut manifests = Vec::new();
+    for namespace in namespaces {
+        let here = of_side().filter(|right| right.namespace.as_deref() == namespace);
+        let prefix = if namespace.is_some() { "" } else { "Cluster" };
+        let mut metadata = json!({ "name": name });
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        manifests.push(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": format!("{prefix}Role"),
+            "metadata": metadata,
+            "rules": rules(here),
+        }));
+        if let Some(subject) = subject {
+            manifests.push(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": format!("{prefix}RoleBinding"),
+                "metadata": metadata,
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": format!("{prefix}Role"),
+                    "name": name,
+                },
+                "subjects": [subject],
+            }));
+        }
+    }
+    manifests
+}
+
+fn rules<'r>(rights: impl Iterator<Item = &'r Right>) -> Vec<Value> {
+    let mut verbs: BTreeMap<&RightResource, Vec<&str>> = BTreeMap::new();
+    for right in rights {
+        verbs.entry(&right.resource).or_default().push(right.verb);
+    }
+    let rule = |(resource, verbs): (&RightResource, Vec<&str>)| match resource {
+        RightResource::Path(path) => json!({"nonResourceURLs": [path], "verbs": verbs}),
+        RightResource::Object {
+            group,
+            resource,
+            name,
+        } => {
+            let mut rule = json!({"apiGroups": [group], "resources": [resource]});
+            if let Some(name) = name {
+                rule["resourceNames"] = json!([name]);
+            }
+            rule["verbs"] = json!(verbs);
+            rule
+        }
+    };
+    verbs.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests;

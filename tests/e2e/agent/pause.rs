@@ -1,0 +1,165 @@
+//! Pauses by annotation: of an object, of its copy, of all objects of a published resource.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testbed::eventually;
+
+use super::SOON;
+use super::stage::Stage;
+use super::world::{PUBLISHED, World};
+
+on_both_grounds!(
+    a_consumers_pause_holds_its_object_until_it_ends,
+    a_paused_copy_stays_as_it_is_and_its_status_goes_on,
+    a_paused_resource_holds_all_objects_and_deletions_go_on,
+    a_pause_that_the_owner_forbids_or_that_has_no_end_holds_nothing,
+);
+
+const FAR: &str = "2999-01-01T00:00:00Z";
+
+fn annotations(until: Value) -> Value {
+    json!({"metadata": {"annotations": {
+        "syncagent.kcp.io/pause-until": until,
+        "syncagent.kcp.io/pause-by": "anna",
+        "syncagent.kcp.io/pause-reason": "mission",
+    }}})
+}
+
+fn removed() -> Value {
+    let mut patch = annotations(Value::Null);
+    let names = patch["metadata"]["annotations"].as_object_mut();
+    names
+        .into_iter()
+        .flatten()
+        .for_each(|(_, value)| *value = Value::Null);
+    patch
+}
+
+fn soon(seconds: i64) -> String {
+    let now = jiff::Timestamp::now();
+    (now + jiff::SignedDuration::from_secs(seconds)).to_string()
+}
+
+/// What `hawser explain` says of an object.
+async fn explained(world: &World, name: &str) -> Result<Value> {
+    let args = ["explain", "--output=json", "gadget", name];
+    let (succeeds, stdout, stderr) = world.command(&args).await?;
+    ensure!(succeeds, "{stderr}");
+    let answer: Value = serde_json::from_str(&stdout)?;
+    Ok(answer["objects"][0].clone())
+}
+
+async fn size_of_copy(stage: &Stage<'_>, name: &str) -> Result<Value> {
+    let copy = stage.world.copy(&stage.kind, stage.of(name)).await?;
+    let copy = copy.context("no copy")?;
+    Ok(copy["spec"]["size"].clone())
+}
+
+async fn a_consumers_pause_holds_its_object_until_it_ends(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let (team, kind) = (&stage.team, &stage.kind);
+    let mut edit = annotations(FAR.into());
+    edit["spec"] = json!({"size": 2});
+    team.patch(kind, "lamp", edit).await?;
+    // Another object is not concerned.
+    stage.marker("after").await;
+    ensure!(size_of_copy(&stage, "lamp").await? == 1);
+    let events = "/api/v1/namespaces/default/events";
+    eventually(SOON, "the consumer is told", async || -> Result<()> {
+        let told = team.plane.list(events).await?;
+        let paused = |event: &Value| {
+            event["reason"] == "ObjectPaused" && event["involvedObject"]["name"] == "lamp"
+        };
+        ensure!(told.iter().any(paused), "{told:#?}");
+        Ok(())
+    })
+    .await;
+    let object = explained(world, "lamp").await?;
+    ensure!(object["reason"]["code"] == "Paused", "{object:#}");
+    let pause = object["pauses"][0].as_str().unwrap_or_default();
+    ensure!(pause.ends_with("by anna: mission"), "{object:#}");
+    let last = object["due"].as_array().and_then(|due| due.last());
+    ensure!(
+        last.is_some_and(|last| last["change"] == json!({"spec": {"size": 2}})),
+        "{object:#}"
+    );
+    // It ends by itself.
+    team.patch(kind, "lamp", annotations(soon(2).into()))
+        .await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    Ok(())
+}
+
+async fn a_paused_copy_stays_as_it_is_and_its_status_goes_on(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (_, copy) = stage.made("lamp", json!({"size": 1})).await;
+    let mut pause = annotations(FAR.into());
+    pause["metadata"]["annotations"]["syncagent.kcp.io/pause-direction"] = "spec".into();
+    let copy = stage.patch_copy(&copy, pause).await?;
+    stage.marker("seen").await;
+    let edit = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    let at = format!("{}/status", stage.place(&copy));
+    world
+        .service
+        .merge(&at, json!({"status": {"phase": "Busy"}}))
+        .await?;
+    stage
+        .team
+        .await_in(&stage.kind, "lamp", "/status/phase", json!("Busy"))
+        .await;
+    ensure!(size_of_copy(&stage, "lamp").await? == 1);
+    stage.patch_copy(&copy, removed()).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    Ok(())
+}
+
+async fn a_paused_resource_holds_all_objects_and_deletions_go_on(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let (team, kind) = (&stage.team, &stage.kind);
+    for name in ["lamp", "gone"] {
+        stage.made(name, json!({"size": 1})).await;
+    }
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    let log = world.logged()?.len();
+    world.service.merge(&at, annotations(FAR.into())).await?;
+    eventually(SOON, "the pause is followed", async || -> Result<()> {
+        let told = &world.logged()?[log..];
+        ensure!(told.contains("started syncing its objects"), "not yet");
+        Ok(())
+    })
+    .await;
+    let edit = json!({"spec": {"size": 2}});
+    team.patch(kind, "lamp", edit).await?;
+    team.make(kind, "new", json!({"size": 1})).await;
+    // The deletion comes last, and is carried out.
+    team.delete(kind, "gone").await?;
+    world.await_no_copy(kind, stage.of("gone")).await;
+    team.await_gone(kind, "gone").await;
+    ensure!(size_of_copy(&stage, "lamp").await? == 1);
+    ensure!(world.copy(kind, stage.of("new")).await?.is_none());
+    let object = explained(world, "new").await?;
+    ensure!(object["reason"]["code"] == "Paused", "{object:#}");
+    world.service.merge(&at, removed()).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    stage.copy("new").await;
+    Ok(())
+}
+
+async fn a_pause_that_the_owner_forbids_or_that_has_no_end_holds_nothing(
+    world: &World,
+) -> Result<()> {
+    let forbids = json!({"safety": {"consumerPause": "Forbid"}});
+    let has_safety = world.ground != super::service::Ground::Original;
+    let stage = world
+        .stage(if has_safety { forbids } else { json!({}) })
+        .await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let until = if has_safety { FAR.into() } else { Value::Null };
+    let mut edit = annotations(until);
+    edit["spec"] = json!({"size": 2});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    Ok(())
+}

@@ -1,0 +1,441 @@
+//! `hawser plan`: what changed published resources would do is what they do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_playground::server::LoggedRequest;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use testbed::eventually;
+
+use super::SOON;
+use super::plane::Kind;
+use super::stage::Stage;
+use super::world::{PUBLISHED, SERVICE_USER, World};
+
+on_the_playground!(
+    generated_changes_do_what_was_planned,
+    planning_writes_nothing,
+    what_may_not_be_made_is_refused_in_the_plan,
+);
+
+on_both_grounds!(the_objects_of_a_plan_are_made_and_changed_as_planned);
+
+on_our_ground!(a_new_resource_is_planned_with_its_schema);
+
+const MADE: usize = 24;
+const CASES: usize = 6;
+
+/// The answer, and the exit code.
+async fn plan(world: &World, files: &[Value]) -> Result<(i32, Value)> {
+    let (code, stdout, stderr) = said(world, files, "json").await?;
+    let answer = serde_json::from_str(&stdout).with_context(|| stderr.clone())?;
+    Ok((code, answer))
+}
+
+async fn said(world: &World, files: &[Value], output: &str) -> Result<(i32, String, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hawser"));
+    command.args(["plan", "-o", output]);
+    for (number, document) in files.iter().enumerate() {
+        let file: PathBuf = world.directory.path().join(format!("plan-{number}.yaml"));
+        std::fs::write(&file, document.to_string())?;
+        command.arg("-f").arg(file);
+    }
+    command.args(world.place()?);
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    Ok((
+        output.status.code().context("it was killed")?,
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    ))
+}
+
+/// The document of a stored published resource with other fields.
+async fn changed(stage: &Stage<'_>, spec: &Value) -> Result<Value> {
+    let stored = stage.world.service.get(&at(stage)).await?;
+    let mut document = json!({
+        "apiVersion": stored["apiVersion"], "kind": stored["kind"],
+        "metadata": {"name": stored["metadata"]["name"]},
+        "spec": {"resource": stored["spec"]["resource"]},
+    });
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        document["spec"][field] = value.clone();
+    }
+    Ok(document)
+}
+
+fn at(stage: &Stage<'_>) -> String {
+    format!("{PUBLISHED}/{}", stage.published)
+}
+
+/// Stores a document as `kubectl replace` does.
+async fn apply(stage: &Stage<'_>, document: &Value) -> Result<()> {
+    let mut stored = stage.world.service.get(&at(stage)).await?;
+    stored["spec"] = document["spec"].clone();
+    stage.world.service.replace(&at(stage), &stored).await?;
+    Ok(())
+}
+
+/// A write: the verb, whether it goes to kcp, the resource, and where. The request log does not know what the objects
+/// are called that are created.
+type Wrote = (String, bool, String, String);
+
+/// The writes that a plan announces.
+fn planned(answer: &Value, kind: &Kind) -> BTreeMap<Wrote, usize> {
+    let mut writes = BTreeMap::new();
+    let objects = answer["objects"].as_array().into_iter().flatten();
+    for write in objects.flat_map(|one| one["due"].as_array().into_iter().flatten()) {
+        if !write["refusal"].is_null() {
+            continue;
+        }
+        let text = write["object"].as_str().unwrap_or_default();
+        let words: Vec<&str> = text.split(' ').collect();
+        let resource = match words[1] {
+            "Secret" => "secrets",
+            "Namespace" => "namespaces",
+            _ => &kind.plural,
+        };
+        let verb = write["verb"].as_str().unwrap_or_default();
+        let mut place = words[2].to_owned();
+        if verb == "create" {
+            place.truncate(place.find('/').map_or(0, |slash| slash + 1));
+        }
+        let wrote = (
+            verb.to_owned(),
+            words[0] == "kcp",
+            resource.to_owned(),
+            place,
+        );
+        *writes.entry(wrote).or_default() += 1;
+    }
+    writes
+}
+
+/// The same of requests that were made.
+fn made(requests: &[LoggedRequest], kind: &Kind) -> BTreeMap<Wrote, usize> {
+    let mut writes = BTreeMap::new();
+    let resources = ["secrets", "namespaces", &*kind.plural];
+    for request in requests {
+        let writes_one = ["create", "update", "patch", "delete"].contains(&&*request.verb);
+        if !writes_one || !resources.contains(&&*request.resource) {
+            continue;
+        }
+        let mut verb = request.verb.clone();
+        if !request.subresource.is_empty() {
+            verb = format!("{verb} {}", request.subresource);
+        }
+        let is_kcp = request.user != SERVICE_USER;
+        let mut place = String::new();
+        if is_kcp {
+            place = format!("{}|", request.cluster);
+        }
+        if !request.namespace.is_empty() && request.resource != "namespaces" {
+            place = format!("{place}{}/", request.namespace);
+        }
+        place += &request.name;
+        let wrote = (verb, is_kcp, request.resource.clone(), place);
+        *writes.entry(wrote).or_default() += 1;
+    }
+    writes
+}
+
+/// What happens to an object while no agent runs.
+#[derive(Clone, Debug)]
+enum Act {
+    Nothing,
+    Edit(u8),
+    Delete,
+    Move(u8),
+}
+
+/// A change: of the rules, of the objects, and how many new ones there are.
+fn changes() -> impl Strategy<Value = (Value, Vec<Act>, usize)> {
+    let filter = prop_oneof![
+        Just(json!(null)),
+        (0..3_u8).prop_map(|tier| json!({"resource": {"matchLabels": {"tier": tier.to_string()}}})),
+        Just(json!({"resource": {"matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["0", "1"]}]}})),
+    ];
+    let mutation = prop_oneof![
+        Just(json!(null)),
+        (1..4_u8).prop_map(|more| json!({"spec": [{"cel":
+            {"path": "spec.size", "expression": format!("int(value) + {more}")}}]})),
+        Just(json!({"spec": [{"delete": {"path": "spec.note"}}]})),
+        Just(
+            json!({"spec": [{"regex": {"path": "spec.note", "pattern": "^n", "replacement": "m"}}]})
+        ),
+    ];
+    let related = prop_oneof![
+        Just(json!(null)),
+        Just(
+            json!([{"identifier": "up", "origin": "kcp", "kind": "Secret",
+            "object": {"reference": {"path": "spec.up"}}}])
+        ),
+    ];
+    let spec =
+        (filter, mutation, related, 0..2_u8).prop_map(|(filter, mutation, related, named)| {
+            let mut spec = json!({});
+            for (field, value) in [
+                ("filter", filter),
+                ("mutation", mutation),
+                ("related", related),
+            ] {
+                if !value.is_null() {
+                    spec[field] = value;
+                }
+            }
+            if named == 1 {
+                spec["naming"] = json!({"name": "c-{{ .Object.metadata.name }}"});
+            }
+            spec
+        });
+    let act = prop_oneof![
+        4 => Just(Act::Nothing),
+        2 => any::<u8>().prop_map(Act::Edit),
+        1 => Just(Act::Delete),
+        1 => (0..3_u8).prop_map(Act::Move),
+    ];
+    (spec, proptest::collection::vec(act, MADE), 0..4_usize)
+}
+
+async fn generated_changes_do_what_was_planned(world: &World) -> Result<()> {
+    let all = json!({"related": [{"identifier": "up", "origin": "kcp", "kind": "Secret",
+        "object": {"reference": {"path": "spec.up"}}}]});
+    let mut stage = world.stage(all).await?;
+    let kind = stage.kind.clone();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "up"},
+        "stringData": {"k": "v"}});
+    let secrets = "/api/v1/namespaces/default/secrets";
+    stage.team.plane.create(secrets, &secret).await?;
+    let mut names: BTreeSet<String> = (0..MADE).map(|number| format!("g-{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        make(&stage, name, number).await;
+    }
+    for name in &names {
+        stage.copy(name).await;
+    }
+    stage.marker("begun").await;
+
+    let mut runner = TestRunner::default();
+    let (mut writes, mut kinds) = (0, BTreeSet::new());
+    for case in 0..CASES {
+        let generated = changes()
+            .new_tree(&mut runner)
+            .map_err(anyhow::Error::msg)?;
+        let (spec, acts, new) = generated.current();
+        stage.agent.kill().await?;
+        for (name, act) in names.clone().iter().zip(&acts) {
+            match act {
+                Act::Nothing => {}
+                Act::Edit(size) => {
+                    let edit = json!({"spec": {"size": size, "note": format!("n{case}")}});
+                    stage.team.patch(&kind, name, edit).await?;
+                }
+                Act::Delete => {
+                    stage.team.delete(&kind, name).await?;
+                    names.remove(name);
+                }
+                Act::Move(tier) => {
+                    let edit = json!({"metadata": {"labels": {"tier": tier.to_string()}}});
+                    stage.team.patch(&kind, name, edit).await?;
+                }
+            }
+        }
+        for number in 0..new {
+            let name = format!("new-{case}-{number}");
+            make(&stage, &name, number).await;
+            names.insert(name);
+        }
+        let document = changed(&stage, &spec).await?;
+        let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
+        let planned = planned(&answer, &kind);
+        ensure!((code == 2) == !planned.is_empty(), "{code}: {answer:#}");
+
+        let mark = world.requests().mark();
+        apply(&stage, &document).await?;
+        stage.agent = world.start_agent()?;
+        let what = format!("case {case} does what was planned: {spec}");
+        eventually(SOON, &what, async || {
+            let made = made(&world.agents_requests(mark), &kind);
+            let missing: Vec<_> = planned
+                .keys()
+                .filter(|one| !made.contains_key(one))
+                .collect();
+            ensure!(missing.is_empty(), "missing: {missing:#?}");
+            Ok(())
+        })
+        .await;
+        // An agent that has nothing left to do leaves nothing to plan.
+        eventually(SOON, &what, async || {
+            let (code, answer) = plan(world, &[]).await?;
+            ensure!(code == 0, "{code}: {answer:#}");
+            Ok(())
+        })
+        .await;
+        let done = world.agents_requests(mark);
+        let done: Vec<_> = done
+            .into_iter()
+            .filter(|request| !request.query.contains("dryRun"))
+            .collect();
+        let made = made(&done, &kind);
+        ensure!(
+            made == planned,
+            "{what}\nplanned only: {:#?}\nmade only: {:#?}",
+            difference(&planned, &made),
+            difference(&made, &planned)
+        );
+        writes += planned.values().sum::<usize>();
+        kinds.extend(planned.into_keys().map(|(verb, ..)| verb));
+    }
+    ensure!(writes >= CASES * 4, "only {writes} writes were planned");
+    ensure!(kinds.len() >= 3, "only {kinds:?} was planned");
+    Ok(())
+}
+
+fn difference<'a>(
+    one: &'a BTreeMap<Wrote, usize>,
+    other: &BTreeMap<Wrote, usize>,
+) -> Vec<(&'a Wrote, usize)> {
+    let differs = |(key, count): &(&Wrote, &usize)| other.get(*key) != Some(count);
+    one.iter()
+        .filter(differs)
+        .map(|(key, count)| (key, *count))
+        .collect()
+}
+
+async fn make(stage: &Stage<'_>, name: &str, number: usize) {
+    let mut spec = json!({"size": number, "note": "n"});
+    if number % 3 == 0 {
+        spec["up"] = "up".into();
+    }
+    let mut object = stage.kind.object(name, spec);
+    object["metadata"]["labels"] = json!({"tier": (number % 3).to_string()});
+    let at = stage.kind.within("default");
+    stage.team.make_at(&at, &object).await;
+}
+
+async fn the_objects_of_a_plan_are_made_and_changed_as_planned(world: &World) -> Result<()> {
+    let only = |tier: &str| json!({"filter": {"resource": {"matchLabels": {"tier": tier}}}});
+    let mut stage = world.stage(only("0")).await?;
+    for number in 0..12 {
+        make(&stage, &format!("g-{number}"), number).await;
+    }
+    for number in (0..12).step_by(3) {
+        stage.copy(&format!("g-{number}")).await;
+    }
+    stage.agent.kill().await?;
+    let edit = json!({"spec": {"size": 70}});
+    stage.team.patch(&stage.kind, "g-0", edit).await?;
+    let mut spec = json!({"filter": {"resource": {"matchExpressions": [
+        {"key": "tier", "operator": "In", "values": ["0", "1"]}]}}});
+    spec["mutation"] = json!({"spec": [{"cel":
+        {"path": "spec.size", "expression": "int(value) + 1"}}]});
+    let document = changed(&stage, &spec).await?;
+    let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
+    ensure!(code == 2 && answer["changes"] == true, "{code}: {answer:#}");
+    let row = &answer["workspaces"][0];
+    ensure!(row["cluster"] == *stage.team.cluster, "{answer:#}");
+    ensure!(row["made"] == 4 && row["refused"] == 0, "{answer:#}");
+
+    apply(&stage, &document).await?;
+    stage.agent = world.start_agent()?;
+    for one in answer["objects"].as_array().context("no objects")? {
+        let name = one["object"]["name"].as_str().context("no name")?;
+        for write in one["due"].as_array().into_iter().flatten() {
+            let wanted = &write["change"]["spec"]["size"];
+            if !wanted.is_null() {
+                stage
+                    .await_in_copy(name, "/spec/size", wanted.clone())
+                    .await;
+            }
+        }
+    }
+    stage.await_in_copy("g-0", "/spec/size", json!(71)).await;
+    let out = stage.of("g-2");
+    ensure!(world.copy(&stage.kind, out).await?.is_none());
+    eventually(SOON, "nothing is left to plan", async || {
+        let (code, answer) = plan(world, &[]).await?;
+        ensure!(code == 0, "{code}: {answer:#}");
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+async fn planning_writes_nothing(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    stage.agent.kill().await?;
+    let edit = json!({"spec": {"size": 2}});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    let document = changed(&stage, &json!({"enableWorkspacePaths": true})).await?;
+    let mark = world.requests().mark();
+    let (code, stdout, stderr) = said(world, &[document], "human").await?;
+    ensure!(code == 2, "{stdout}{stderr}");
+    ensure!(stdout.contains("logicalclusters"), "{stdout}");
+    for request in world.agents_requests(mark) {
+        let reads = ["get", "list", "watch"].contains(&&*request.verb);
+        ensure!(reads || request.query.contains("dryRun=All"), "{request:?}");
+    }
+    Ok(())
+}
+
+async fn what_may_not_be_made_is_refused_in_the_plan(world: &World) -> Result<()> {
+    let naming = json!({"naming": {"name": "{{ .Object.metadata.name }}"}});
+    let stage = world.stage(naming).await?;
+    stage.agent.kill().await?;
+    for name in ["one", "two"] {
+        stage.team.make(&stage.kind, name, json!({"size": 1})).await;
+    }
+    let same = json!({"naming": {"name": "same"}});
+    let document = changed(&stage, &same).await?;
+    let (code, answer) = plan(world, &[document]).await?;
+    ensure!(code == 2, "{code}: {answer:#}");
+    ensure!(answer["total"]["refused"] == 1, "{answer:#}");
+
+    let invalid = json!({"naming": {"name": "{{ .Object.metadata.name | nothing }}"}});
+    let document = changed(&stage, &invalid).await?;
+    let (code, stdout, stderr) = said(world, &[document], "human").await?;
+    ensure!(
+        code == 1 && stderr.contains("spec.naming.name"),
+        "{stdout}{stderr}"
+    );
+    let unread = Command::new(env!("CARGO_BIN_EXE_hawser"))
+        .args(["plan", "--nonsense"])
+        .output()?;
+    ensure!(unread.status.code() == Some(1), "{unread:?}");
+    Ok(())
+}
+
+async fn a_new_resource_is_planned_with_its_schema(world: &World) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    let crd = super::definition(&world.group, "ropes", "Rope");
+    let ropes = world.install(&crd).await?;
+    let name = testbed::unique("pr");
+    let document = world.published(&name, &ropes, json!({}));
+    let (code, answer) = plan(world, &[document.clone()]).await?;
+    ensure!(code == 2, "{code}: {answer:#}");
+    let planned = &answer["publishedResources"][0];
+    ensure!(planned["isNew"] == true, "{answer:#}");
+    ensure!(
+        answer["export"]["addedSchemas"] == json!([planned["schema"]]),
+        "{answer:#}"
+    );
+    world.create_published(&name, document).await?;
+    let schema = world.await_published(&name).await;
+    ensure!(planned["schema"] == *schema, "{schema}: {answer:#}");
+    drop(stage);
+
+    let mut foreign = world.published(&name, &ropes, json!({}));
+    foreign["metadata"] = json!({"name": "unlabelled"});
+    let (code, stdout, stderr) = said(world, &[foreign], "human").await?;
+    ensure!(
+        code == 1 && stderr.contains("--published-resource-selector"),
+        "{stdout}{stderr}"
+    );
+    Ok(())
+}
