@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-#[cfg(feature = "webhook")]
-use hawser_federation::admission::webhooks::WebhookAddress;
 use hawser_federation::check::CheckSettings;
+#[cfg(feature = "webhook")]
+use kube_schema::admission::WebhookAddress;
 
 /// The flags as they are given.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +69,10 @@ impl GivenFederation {
             let text = std::fs::read_to_string(&self.namespace_file).ok()?;
             given(text.trim().to_owned())
         });
+        let namespace = namespace.ok_or(OptionsError::Namespace)?;
         Ok(FederationOptions {
             kubeconfig: given(self.kubeconfig).map(PathBuf::from),
-            namespace: namespace.ok_or(OptionsError::Namespace)?,
+            namespace: namespace.clone(),
             scope: match &*self.scope {
                 "" | "Cluster" => "Cluster",
                 "Namespaced" => "Namespaced",
@@ -84,7 +85,11 @@ impl GivenFederation {
                 listens,
                 address: match given(self.webhook.url) {
                     Some(url) => WebhookAddress::Url(url.trim_end_matches('/').to_owned()),
-                    None => WebhookAddress::Service(self.webhook.service),
+                    None => WebhookAddress::Service {
+                        namespace,
+                        name: self.webhook.service,
+                        port: 443,
+                    },
                 },
             }),
             scheduling: self.scheduling,

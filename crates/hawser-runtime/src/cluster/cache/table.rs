@@ -129,6 +129,8 @@ struct Tombstone {
 #[derive(Default)]
 struct TableState {
     complete: bool,
+    /// Counts what was put and taken.
+    revision: u64,
     entries: HashMap<Key, Entry>,
     bytes: usize,
     fragments: usize,
@@ -255,6 +257,21 @@ impl Table {
         };
         self.visited(keys.len());
         keys
+    }
+
+    /// Counts the changes of the table.
+    pub fn revision(&self) -> u64 {
+        self.state.read().revision
+    }
+
+    /// Shows the kept text of every object with a mark that changes with the text. Returns the revision of all that is
+    /// shown.
+    pub(super) fn show(&self, mut look: impl FnMut(&Key, (u64, Fingerprint), &[u8])) -> u64 {
+        let state = self.state.read();
+        for (key, entry) in &state.entries {
+            look(key, (entry.version, entry.fingerprint), &entry.body);
+        }
+        state.revision
     }
 
     /// All objects, parsed one after the other.
@@ -661,6 +678,7 @@ impl TableState {
         if known.is_some_and(|entry| version < entry.version) {
             return PutOutcome::Older;
         }
+        self.revision += 1;
         let before = known.map_or(0, |entry| entry.charge);
         let kept = self.shares.keep(key, object, before);
         let news = match known {
@@ -728,6 +746,7 @@ impl TableState {
 
     fn take(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
+        self.revision += 1;
         self.uncount(key, &entry);
         self.unindex(entry.indexed, key);
         self.places.remove(key, &entry.labelled);
