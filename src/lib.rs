@@ -8,6 +8,7 @@
 //! | `mirror` | the second dialect: robots and their cloud, by annotations on definitions |
 //! | `federation` | the part of the third dialect that acts: members and federated types |
 //! | `placement` | the part of the fourth dialect that acts: hub and members of a fleet |
+//! | `webhook` | the admission webhook of a control plane, for federation and placement |
 //! | `mutation` | delete, regex, template and CEL steps over an object |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
 //! | `cli` | one file a subcommand |
@@ -27,6 +28,8 @@ mod mirror;
 mod mutation;
 mod placement;
 mod publish;
+#[cfg(feature = "webhook")]
+mod webhook;
 
 pub use cli::run;
 

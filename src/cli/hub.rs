@@ -14,12 +14,16 @@ use tracing::warn;
 use crate::placement::hub::passes::HubRules;
 use crate::placement::hub::process::{self, HubOptions, signed};
 use crate::placement::hub::selectable::SelectionRules;
+#[cfg(feature = "webhook")]
+use crate::placement::hub::webhook::HubWebhook;
 use hawser_placement::hub::placement::HubPolicy;
 use hawser_placement::resources::{ApiFilter, ApiPatternError};
 use hawser_placement::scheduler::Windows;
 use hawser_placement::snapshots::Debounce;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 use kube_lang::go_text::parse_duration;
+#[cfg(feature = "webhook")]
+use kube_schema::admission::WebhookAddress;
 
 use super::service;
 
@@ -35,7 +39,6 @@ const SWITCHES: &[&str] = &[
     "enable-resource-placement",
     "enable-staged-update-run-apis",
     "enable-v1beta1-apis",
-    "enable-webhook",
     "deny-modify-member-cluster-labels",
     "logtostderr",
     "one_output",
@@ -61,8 +64,6 @@ const VALUES: &[&str] = &[
     "resync-period",
     "stderrthreshold",
     "vmodule",
-    "webhook-client-connection-type",
-    "webhook-service-name",
     "whitelisted-users",
     "work-pending-grace-period",
 ];
@@ -146,6 +147,34 @@ pub(super) struct HubArgs {
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     networking_agents_enabled: bool,
 
+    /// Have API servers ask the hub about placements, overrides, evictions and members before they store them. Without
+    /// a Pod (POD_NAMESPACE), --webhook-url has to say where they find it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
+    enable_webhook: bool,
+
+    /// Listen address of the admission webhook
+    #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
+    #[arg(allow_hyphen_values = true)]
+    webhook_bind_address: String,
+
+    /// How API servers reach the webhook: url or service
+    #[arg(long, value_name = "TYPE", default_value = "url", value_parser = ["url", "service"])]
+    webhook_client_connection_type: String,
+
+    /// Service of the webhook in the Pod's namespace, at port 9443
+    #[arg(long, value_name = "NAME", default_value = "fleetwebhook")]
+    webhook_service_name: String,
+
+    /// URL by which API servers reach the webhook, instead of the Service
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    webhook_url: String,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -228,8 +257,12 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
         ("", allowed) => ApiFilter::allow(allowed)?,
         _ => return Err(HubArgsError::Exclusive),
     };
+    #[cfg(feature = "webhook")]
+    let webhook = webhook(&args, std::env::var("POD_NAMESPACE").ok());
     let namespaces = args.skipped_propagating_namespaces.into_iter();
     Ok(HubOptions {
+        #[cfg(feature = "webhook")]
+        webhook,
         kubeconfig: args.kubeconfig.and_then(given).map(PathBuf::from),
         metrics_address: listens(args.metrics_bind_address),
         health_address: listens(args.health_probe_bind_address),
@@ -254,6 +287,37 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
     })
 }
 
+/// The webhook, if it is wanted and API servers can be told where it is.
+#[cfg(feature = "webhook")]
+fn webhook(args: &HubArgs, of_pod: Option<String>) -> Option<HubWebhook> {
+    const PORT: u16 = 9443;
+    let listens = args.webhook_bind_address.clone();
+    if !args.enable_webhook || matches!(&*listens, "" | "0") {
+        return None;
+    }
+    let name = args.webhook_service_name.clone();
+    let of_pod = of_pod.filter(|namespace| !namespace.is_empty());
+    let address = match (&*args.webhook_url, &of_pod) {
+        ("", None) => return None,
+        ("", Some(namespace)) if args.webhook_client_connection_type == "url" => {
+            WebhookAddress::Url(format!(
+                "https://{name}.{namespace}.svc.cluster.local:{PORT}"
+            ))
+        }
+        ("", Some(namespace)) => WebhookAddress::Service {
+            namespace: namespace.clone(),
+            name,
+            port: PORT,
+        },
+        (url, _) => WebhookAddress::Url(url.trim_end_matches('/').to_owned()),
+    };
+    Some(HubWebhook {
+        listens,
+        address,
+        namespace: of_pod.unwrap_or_else(|| args.leader_election_namespace.clone()),
+    })
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
     let nanos = nanos.ok_or("expected a duration such as 0s, 90s or 1m30s")?;
@@ -270,11 +334,42 @@ mod tests {
 
     #[test]
     fn flags_of_the_original_that_mean_nothing_are_taken_with_their_values() {
-        let line = "hawser hub --enable-webhook=false --max-fleet-size 100 --leader-elect --use-cert-manager \
-                    -add_dir_header --webhook-service-name=x -v 4";
+        let line = "hawser hub --enable-guard-rail=false --max-fleet-size 100 --leader-elect --use-cert-manager \
+                    -add_dir_header --whitelisted-users=x -v 4";
         let mut args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let taken = take(&mut args);
         assert_eq!(args, ["hawser", "hub", "--leader-elect", "-v", "4"]);
         assert_eq!(taken.len(), 5, "{taken:?}");
+    }
+
+    #[cfg(feature = "webhook")]
+    #[test]
+    fn the_webhook_is_served_where_api_servers_can_be_told_of_it() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            hub: HubArgs,
+        }
+        let of = |flags: &str, pod: &str| {
+            let line = std::iter::once("hub").chain(flags.split_whitespace());
+            webhook(&Line::parse_from(line).hub, Some(pod.to_owned()))
+        };
+        assert_eq!(of("", ""), None);
+        assert_eq!(of("--enable-webhook=false", "fleet-system"), None);
+        let in_pod = of("", "fleet-system").unwrap();
+        assert_eq!(
+            in_pod.address.names(),
+            ["fleetwebhook.fleet-system.svc.cluster.local"]
+        );
+        let service = of("--webhook-client-connection-type=service", "n").unwrap();
+        assert_eq!(service.address.names()[0], "fleetwebhook.n.svc");
+        let aside = of("--webhook-url=https://127.0.0.1:9443/", "").unwrap();
+        assert_eq!(
+            aside.address,
+            WebhookAddress::Url("https://127.0.0.1:9443".into())
+        );
+        assert_eq!(aside.namespace, "kube-system");
     }
 }

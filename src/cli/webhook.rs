@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::federation::webhook::given;
+use crate::federation::webhook::FederationReviewer;
+use crate::webhook::given;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
@@ -59,6 +60,6 @@ pub(super) fn run(args: WebhookProgramArgs) -> ExitCode {
         format!(":{}", args.secure_port)
     };
     service::run("the webhook stopped", |stop| {
-        given::run(address, args.cert_dir, stop)
+        given::run(address, args.cert_dir, FederationReviewer, stop)
     })
 }

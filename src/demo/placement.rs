@@ -147,6 +147,8 @@ fn hub_options(files: &Files) -> HubOptions {
             force_delete: SignedDuration::from_mins(15),
             networking: false,
         },
+        #[cfg(feature = "webhook")]
+        webhook: None,
     }
 }
 

@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(feature = "webhook")]
-use hawser_federation::admission::webhooks::WebhookAddress;
 use hawser_federation::check::CheckSettings;
+#[cfg(feature = "webhook")]
+use kube_schema::admission::WebhookAddress;
 
 /// The flags as they are given.
 #[derive(Clone, Debug, Default)]
@@ -83,12 +83,13 @@ impl GivenFederation {
             let text = std::fs::read_to_string(&self.namespace_file).ok()?;
             given(text.trim().to_owned())
         });
+        let namespace = namespace.ok_or(OptionsError::Namespace)?;
         Ok(FederationOptions {
             kubeconfig: given(self.kubeconfig).map(PathBuf::from),
             master: given(self.master),
             config_file: given(self.config_file).map(PathBuf::from),
             per_second: per_second(self.qps),
-            namespace: namespace.ok_or(OptionsError::Namespace)?,
+            namespace: namespace.clone(),
             scope: match &*self.scope {
                 "" => None,
                 "Cluster" => Some("Cluster"),
@@ -102,7 +103,11 @@ impl GivenFederation {
                 listens,
                 address: match given(self.webhook.url) {
                     Some(url) => WebhookAddress::Url(url.trim_end_matches('/').to_owned()),
-                    None => WebhookAddress::Service(self.webhook.service),
+                    None => WebhookAddress::Service {
+                        namespace,
+                        name: self.webhook.service,
+                        port: 443,
+                    },
                 },
             }),
             scheduling: self.scheduling,

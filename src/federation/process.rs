@@ -32,7 +32,9 @@ use super::propagation::{Propagation, route_host};
 use super::scheduling::{Checks, Scheduler};
 use super::types::TypeController;
 #[cfg(feature = "webhook")]
-use super::webhook::{WebhookError, WebhookServer};
+use super::webhook::{FederationReviewer, site};
+#[cfg(feature = "webhook")]
+use crate::webhook::{Configured, WebhookError, WebhookServer};
 
 /// What ends a control plane for good.
 #[derive(Debug, thiserror::Error)]
@@ -93,13 +95,15 @@ pub async fn run(
     #[cfg(feature = "webhook")]
     let webhook = match &options.webhook {
         Some(given) => {
-            let place = Webhook {
+            let of = Webhook {
                 namespace: options.namespace.clone(),
                 scope: ControlScope::Cluster,
                 address: given.address.clone(),
             };
-            let start = WebhookServer::start(&given.listens, aside.clone(), place, stop.clone());
-            Some(start.await?)
+            let (host, reviewer) = (aside.clone(), FederationReviewer);
+            let start =
+                WebhookServer::start(&given.listens, host, site(&of), reviewer, stop.clone());
+            Some((start.await?, of))
         }
         None => None,
     };
@@ -116,8 +120,13 @@ pub async fn run(
     });
     health.found("host");
     #[cfg(feature = "webhook")]
-    let _webhook = webhook.map(|server| {
-        let keeping = server.keep(settings.scope);
+    let _webhook = webhook.map(|(server, of)| {
+        let scope = settings.scope;
+        let of = Webhook { scope, ..of };
+        let keeping = server.keep(Configured {
+            owner: of.owner(),
+            make: move |bundle: &str| of.configurations(bundle).into(),
+        });
         AbortOnDropHandle::new(tokio::spawn(keeping))
     });
     info!(

@@ -10,6 +10,7 @@
 //! | [`passes`] | the work on one placement or override |
 //! | [`process`] | all of it together, from start to end |
 //! | [`selectable`] | the objects that placements select, watched while they do |
+//! | `webhook` | the admission webhook |
 
 pub(crate) mod catalog;
 pub(crate) mod events;
@@ -19,3 +20,5 @@ pub(crate) mod objects;
 pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod selectable;
+#[cfg(feature = "webhook")]
+pub(crate) mod webhook;

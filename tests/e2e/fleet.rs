@@ -5,7 +5,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testbed::binaries::repository;
 use testbed::cluster::Controllers;
-use testbed::{Access, Launch, Options, Process, ServiceCluster};
+use testbed::ports::Port;
+use testbed::{Access, Launch, Options, Process, SOON, ServiceCluster, eventually};
 
 use crate::federation::world::Way;
 
@@ -22,6 +23,7 @@ struct Fleet {
     /// The users of the members in the hub.
     identities: Vec<Access>,
     agents: Vec<Process>,
+    webhook: Port,
     logs: tempfile::TempDir,
 }
 
@@ -66,6 +68,7 @@ impl Fleet {
             accounts,
             identities,
             agents: Vec::new(),
+            webhook: Port::reserve()?,
             logs: tempfile::tempdir()?,
         };
         fleet.start_hub()?;
@@ -108,6 +111,15 @@ impl Fleet {
     fn start_hub(&mut self) -> Result<()> {
         let hub = self
             .launch("hub", self.agents.len())
+            .arg(format!(
+                "--webhook-bind-address=127.0.0.1:{}",
+                self.webhook.number()
+            ))
+            .arg(format!(
+                "--webhook-url=https://127.0.0.1:{}",
+                self.webhook.number()
+            ))
+            .arg(format!("--leader-election-namespace={SYSTEM}"))
             .arg("--kubeconfig")
             .arg(self.accounts[0].kubeconfig_file())
             .spawn()?;
@@ -200,6 +212,18 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
             }},
         },
     });
+    // With the rights of the chart, the hub is asked before anything is stored.
+    let mut wrong = placement.clone();
+    wrong["spec"]["policy"]["clusterNames"] = json!(["m0", "m0"]);
+    eventually(SOON, "the webhook refuses", async || -> Result<()> {
+        let dry = hub
+            .create(&format!("{PLACEMENTS}?dryRun=All"), &wrong)
+            .await;
+        let problem = format!("{:#}", dry.err().context("it was accepted")?);
+        ensure!(problem.contains("must be unique"), "{problem}");
+        Ok(())
+    })
+    .await;
     hub.create(PLACEMENTS, &placement).await?;
     for member in &members {
         member.until(MAP, |map| map["data"]["size"] == "1").await;

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use testbed::{SOON, eventually};
 
+mod guards;
 mod world;
 
 use world::{
@@ -46,7 +47,7 @@ async fn the_definitions_refuse_what_contradicts_itself() -> Result<()> {
         let group = one["spec"]["group"].as_str().unwrap_or_default();
         group.ends_with("kubernetes-fleet.io")
     });
-    assert_eq!(fleet.count(), 19);
+    assert_eq!(fleet.count(), 21);
     let selectors = namespace_selector("none");
     let wrong = [
         (

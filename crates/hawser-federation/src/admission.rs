@@ -1,12 +1,11 @@
 //! Validation and defaults of the control plane's objects. The control plane validates in process, so that it is safe
 //! without the webhook; [`review`] makes the webhook's answers.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use kube_lang::object::Object;
+use kube_schema::admission::{Verdict, answer};
 use kube_schema::field::{FieldError, aggregate};
 
 use crate::types::cluster::{KubeFedClusterSpec, KubeFedClusterStatus};
@@ -100,37 +99,23 @@ fn part<T: DeserializeOwned>(object: &Object, field: &str) -> Result<T, Rejectio
     T::deserialize(value).map_err(|error| Rejection::Undecodable(format!("{field}: {error}")))
 }
 
-/// The answer to an `AdmissionReview`: 403 for an invalid object, 400 for an undecodable one.
+/// The answer to an `AdmissionReview`.
 pub fn review(kind: Review, review: &Value) -> Value {
     let request = &review["request"];
-    let verdict = match request["operation"].as_str() {
+    let judged = match request["operation"].as_str() {
         Some("CREATE" | "UPDATE") => judge(kind, request),
         Some(_) => Ok(None),
         None => Err(Rejection::Undecodable(
             "the body is not an AdmissionReview with a request".to_owned(),
         )),
     };
-    let mut response = json!({"uid": request["uid"].as_str().unwrap_or_default()});
-    match verdict {
-        Ok(patch) => {
-            response["allowed"] = true.into();
-            if let Some(patch) = patch {
-                response["patchType"] = "JSONPatch".into();
-                response["patch"] = STANDARD.encode(patch.to_string()).into();
-            }
-        }
-        Err(rejection) => {
-            let (code, reason) = match rejection {
-                Rejection::Undecodable(_) => (400, "BadRequest"),
-                Rejection::Invalid(_) => (403, "Forbidden"),
-            };
-            response["allowed"] = false.into();
-            response["status"] = json!({
-                "status": "Failure", "reason": reason, "code": code, "message": rejection.to_string(),
-            });
-        }
-    }
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    let verdict = match judged {
+        Ok(None) => Verdict::Allowed,
+        Ok(Some(patch)) => Verdict::Patched(patch),
+        Err(rejection @ Rejection::Undecodable(_)) => Verdict::Unreadable(rejection.to_string()),
+        Err(rejection @ Rejection::Invalid(_)) => Verdict::Denied(rejection.to_string()),
+    };
+    answer(review, verdict)
 }
 
 /// The verdict on a write, with a JSON patch for the defaults.
@@ -190,6 +175,9 @@ fn named(
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     fn ask(kind: Review, operation: &str, object: &Value, more: &Value) -> Value {

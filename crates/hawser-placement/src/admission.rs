@@ -9,6 +9,7 @@ use kube_lang::selector::{LabelSelector, Selector};
 
 use crate::types::IntOrPercent;
 use crate::types::cluster::MemberClusterSpec;
+use crate::types::eviction::{DisruptionBudget, Eviction};
 use crate::types::overrides::{
     ClusterResourceOverride, JsonPatchOperator, JsonPatchOverride, OverridePolicy, OverrideType,
     ResourceOverride,
@@ -20,6 +21,7 @@ use crate::types::policy::{
 };
 
 mod properties;
+pub mod review;
 
 /// The most overrides of the fleet, and of each namespace.
 const MAX_OVERRIDES: usize = 100;
@@ -79,10 +81,17 @@ pub fn check_placement(
             )),
         }
     }
-    if let Some(policy) = &placement.spec.policy {
+    problems.extend(check_rules(&placement.spec));
+    problems
+}
+
+/// Checks what a placement says besides its selectors.
+pub fn check_rules(spec: &PlacementSpec) -> Problems {
+    let mut problems = Problems::new();
+    if let Some(policy) = &spec.policy {
         check_policy(policy, &mut problems);
     }
-    check_strategy(&placement.spec, &mut problems);
+    check_strategy(spec, &mut problems);
     problems
 }
 
@@ -107,22 +116,21 @@ pub fn check_placement_update(
     if old.spec.placement_type() != new.spec.placement_type() {
         problems.push("placement type is immutable".to_owned());
     }
-    let tolerations = |spec: &PlacementSpec| {
-        let policy = spec.policy.as_ref();
-        policy.map_or_else(Vec::new, |policy| policy.tolerations.clone())
-    };
-    if !adds_only(&tolerations(&old.spec), &tolerations(&new.spec)) {
-        problems.push(
-            "tolerations have been updated/deleted, only additions to tolerations are allowed"
-                .to_owned(),
-        );
-    }
+    problems.extend(check_tolerated(old.spec.policy.as_ref(), &new.spec));
     problems
 }
 
-/// True if every old toleration is still there.
-pub fn adds_only(old: &[Toleration], new: &[Toleration]) -> bool {
-    old.iter().all(|one| new.contains(one))
+/// Checks that a placement tolerates what it did by its last policy.
+pub fn check_tolerated(old: Option<&PlacementPolicy>, new: &PlacementSpec) -> Option<String> {
+    let tolerations = |policy: Option<&PlacementPolicy>| -> Vec<Toleration> {
+        policy.map_or_else(Vec::new, |policy| policy.tolerations.clone())
+    };
+    let new = tolerations(new.policy.as_ref());
+    let is_kept = tolerations(old).iter().all(|one| new.contains(one));
+    (!is_kept).then(|| {
+        "tolerations have been updated/deleted, only additions to tolerations are allowed"
+            .to_owned()
+    })
 }
 
 fn check_labels(selector: Option<&LabelSelector>, problems: &mut Problems) {
@@ -442,6 +450,37 @@ fn check_step(step: &JsonPatchOverride, problems: &mut Problems) {
     if step.operator == JsonPatchOperator::Remove && !step.value.is_null() {
         refuse("remove operation cannot have value");
     }
+}
+
+/// Checks an eviction; `placement` is the one that it names, if it exists.
+pub fn check_eviction(eviction: &Eviction, placement: Option<&Placement>) -> Problems {
+    let is_fixed = placement
+        .is_some_and(|placement| placement.spec.placement_type() == PlacementType::PickFixed);
+    let problem = || {
+        format!(
+            "cannot create ClusterResourcePlacementEviction for PickFixed ClusterResourcePlacement {}",
+            eviction.spec.placement_name
+        )
+    };
+    is_fixed.then(problem).into_iter().collect()
+}
+
+/// Checks a disruption budget; `placement` is the one of its name, if it exists.
+pub fn check_budget(budget: &DisruptionBudget, placement: Option<&Placement>) -> Problems {
+    let mut problems = Problems::new();
+    let picks_all = placement
+        .is_some_and(|placement| placement.spec.placement_type() == PlacementType::PickAll);
+    if picks_all && budget.spec.max_unavailable.is_some() {
+        problems.push(
+            "cluster resource placement policy type PickAll is not supported with any specified max unavailable".to_owned(),
+        );
+    }
+    if picks_all && matches!(budget.spec.min_available, Some(IntOrPercent::Text(_))) {
+        problems.push(
+            "cluster resource placement policy type PickAll is not supported with min available as a percentage".to_owned(),
+        );
+    }
+    problems
 }
 
 /// Checks the taints of a member.

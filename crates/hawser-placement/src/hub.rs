@@ -7,7 +7,9 @@
 //! |---|---|
 //! | [`placement`] | snapshots, bindings and the status of a placement, in the order of a rollout |
 //! | [`bindings`] | the Works and the status of a binding |
+//! | [`evictions`] | evictions of placements from clusters |
 //! | [`members`] | joining and leaving of a member, and its status |
+//! | [`news`] | which placements a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
 
 use serde_json::{Value, json};
@@ -15,7 +17,9 @@ use serde_json::{Value, json};
 use crate::types::Metadata;
 
 pub mod bindings;
+pub mod evictions;
 pub mod members;
+pub mod news;
 pub mod overrides;
 pub mod placement;
 

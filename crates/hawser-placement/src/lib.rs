@@ -14,6 +14,7 @@
 //! | [`rollout`] | which bindings may change now |
 //! | [`overrides`] | the resource of one cluster |
 //! | [`works`] | the Works of a binding, and envelopes |
+//! | [`members`] | the members of a fleet, by name |
 //! | [`hub`] | what the hub writes next: for a placement, a member, an override |
 //! | [`apply`] | what a member does about a manifest, and what it reports |
 //! | [`availability`] | the availability of an object in a member |
@@ -26,6 +27,7 @@ pub mod availability;
 mod fixtures;
 pub mod hash;
 pub mod hub;
+pub mod members;
 pub mod names;
 pub mod overrides;
 pub mod resources;

@@ -3,6 +3,8 @@
 //! Overrides of the cluster scope come first, sorted by name, then those of namespaces, sorted by namespace and name;
 //! the later one wins. Of an override every rule applies whose cluster selector matches.
 
+use std::sync::Arc;
+
 use kube_lang::selector::{Selector, SelectorError};
 use serde_json::Value;
 
@@ -77,12 +79,13 @@ impl<'a> Overrides<'a> {
     pub fn of_placement(
         placement: &Metadata,
         resources: &[ResourceIdentifier],
-        cluster: &'a [ClusterResourceOverrideSnapshot],
-        namespaced: &'a [ResourceOverrideSnapshot],
+        cluster: &'a [Arc<ClusterResourceOverrideSnapshot>],
+        namespaced: &'a [Arc<ResourceOverrideSnapshot>],
     ) -> Self {
         let mut all = Self {
             cluster: cluster
                 .iter()
+                .map(|one| &**one)
                 .filter(|one| {
                     let spec = &one.spec.override_spec;
                     is_latest(&one.metadata)
@@ -94,6 +97,7 @@ impl<'a> Overrides<'a> {
                 .collect(),
             namespaced: namespaced
                 .iter()
+                .map(|one| &**one)
                 .filter(|one| {
                     let spec = &one.spec.override_spec;
                     let is_near = placement.namespace.is_none()
@@ -116,22 +120,22 @@ impl<'a> Overrides<'a> {
     /// The snapshots that a binding lists, in its order.
     pub fn listed(
         spec: &BindingSpec,
-        cluster: &'a [ClusterResourceOverrideSnapshot],
-        namespaced: &'a [ResourceOverrideSnapshot],
+        cluster: &'a [Arc<ClusterResourceOverrideSnapshot>],
+        namespaced: &'a [Arc<ResourceOverrideSnapshot>],
     ) -> Result<Self, OverrideError> {
         let missing = |name: &str| OverrideError::Missing {
             name: name.to_owned(),
         };
         let clusterwide = spec.cluster_resource_override_snapshots.iter().map(|name| {
             let found = cluster.iter().find(|one| one.metadata.name == *name);
-            found.ok_or_else(|| missing(name))
+            found.map(|one| &**one).ok_or_else(|| missing(name))
         });
         let near = spec.resource_override_snapshots.iter().map(|listed| {
             let found = namespaced.iter().find(|one| {
                 one.metadata.name == listed.name
                     && one.metadata.namespace.as_deref().unwrap_or_default() == listed.namespace
             });
-            found.ok_or_else(|| missing(&listed.name))
+            found.map(|one| &**one).ok_or_else(|| missing(&listed.name))
         });
         Ok(Self {
             cluster: clusterwide.collect::<Result<_, _>>()?,

@@ -249,7 +249,7 @@ fn fresh<'a>(binding: &'a Binding, type_: &str) -> Option<&'a Condition> {
     found.is_fresh(binding.metadata.generation).then_some(found)
 }
 
-fn is_true(binding: &Binding, type_: &str) -> bool {
+pub(crate) fn is_true(binding: &Binding, type_: &str) -> bool {
     fresh(binding, type_).is_some_and(|found| found.status == Truth::True)
 }
 
@@ -296,7 +296,7 @@ fn readiness(binding: &Binding, period: SignedDuration, now: Timestamp) -> Readi
 }
 
 /// True if something other than patience is needed.
-fn has_failed(binding: &Binding) -> bool {
+pub(crate) fn has_failed(binding: &Binding) -> bool {
     let found = PROGRESS.iter().filter_map(|type_| fresh(binding, type_));
     let mut failed = found.filter(|found| found.status == Truth::False);
     failed.any(|found| !PENDING.contains(&found.reason.as_str()))

@@ -20,8 +20,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::members::Members;
 use crate::types::binding::{Binding, BindingState, ClusterDecision, ClusterScore};
-use crate::types::cluster::MemberCluster;
 use crate::types::policy::{PlacementPolicy, PlacementType};
 
 mod affinity;
@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub number_of_clusters: Option<i32>,
     /// The namespace of a `ResourcePlacement`.
     pub namespace: Option<&'a str>,
-    pub clusters: &'a [MemberCluster],
+    pub clusters: &'a Members,
     /// The bindings of the placement.
     pub bindings: &'a [Binding],
     pub now: Timestamp,

@@ -7,7 +7,7 @@ use kube_lang::object::{Gvk, Object};
 use kube_lang::selector::{Selector, SelectorError};
 use serde_json::Value;
 
-use crate::admission::KindScope;
+use crate::admission::{KindScope, check_rules};
 use crate::resources::{
     ApiFilter, Surroundings, is_placed, is_reserved_namespace, normalise, sort,
 };
@@ -53,6 +53,8 @@ pub enum SelectionError {
         namespace: String,
         name: String,
     },
+    #[error("the placement is invalid: {0}")]
+    Invalid(String),
     #[error("label selector of {kind}: {source}")]
     Labels {
         kind: Gvk,
@@ -73,6 +75,10 @@ pub fn select(
     hub: &impl Hub,
     settings: &Settings<'_>,
 ) -> Result<Vec<Value>, SelectionError> {
+    let problems = check_rules(&placement.spec);
+    if !problems.is_empty() {
+        return Err(SelectionError::Invalid(problems.join("; ")));
+    }
     let mut selection = Selection {
         hub,
         settings,

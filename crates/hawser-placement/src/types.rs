@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub mod binding;
 pub mod cluster;
 pub mod definitions;
+pub mod eviction;
 pub mod overrides;
 pub mod placement;
 pub mod policy;

@@ -3,12 +3,14 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`schema`] | structural schemas: defaults, pruning, validation, rules in CEL |
+//! | [`admission`] | admission webhooks: addresses and answers |
 //! | [`crd`] | definitions of custom resources |
 //! | [`field`] | errors of fields |
 //! | [`generate`] | schemas made from Rust types |
 //! | [`names`] | which names are valid |
 //! | [`json`] | request bodies |
 
+pub mod admission;
 pub mod crd;
 pub mod field;
 pub mod generate;

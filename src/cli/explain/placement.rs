@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::cli::manifest::{self, ManifestError};
+use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::scheduler::{self, Explanation, Request, ScheduleError, Windows};
 use hawser_placement::snapshots::Scope;
@@ -106,6 +107,7 @@ pub(super) async fn run(args: PlacementArgs) -> Result<String, PlacementFailed> 
         list(&hub, &plural(scope.policy_snapshot()), &selector).await?;
     let bindings: Vec<Binding> = list(&hub, &plural(scope.binding()), &selector).await?;
     let clusters: Vec<MemberCluster> = list(&hub, CLUSTERS, "").await?;
+    let clusters = clusters.into_iter().collect();
     let decided = decide(
         &placement,
         &policies,
@@ -121,7 +123,7 @@ fn decide(
     placement: &Placement,
     policies: &[PolicySnapshot],
     bindings: &[Binding],
-    clusters: &[MemberCluster],
+    clusters: &Members,
     is_dry_run: bool,
 ) -> Result<Decided, PlacementFailed> {
     let is_latest = |one: &&PolicySnapshot| one.metadata.label(names::IS_LATEST) == Some("true");

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 use tokio::sync::Notify;
 
-use hawser_placement::hub::placement::member_traits;
+use hawser_placement::hub::news::{News, interest, member_traits};
 use hawser_placement::names;
 use hawser_placement::scheduler::Windows;
 use hawser_placement::types::cluster::MemberCluster;
+use hawser_placement::types::eviction::Eviction;
 use hawser_placement::types::placement::Placement;
 use hawser_placement::types::policy::{ResourceSelectorTerm, SelectionScope};
 use hawser_runtime::cluster::cache::{Change, Table, What};
@@ -47,17 +49,23 @@ impl QueueKey for HubKey {
     }
 }
 
-/// What placements are scheduled by, of a member, as a hash; and its last heartbeat.
+/// What placements are scheduled by, of a member, as hashes; and its last heartbeat.
 struct MemberTraits {
-    hash: u64,
+    hashes: [(News, u64); 3],
     heartbeat: Option<Timestamp>,
+}
+
+/// What is known of a placement before a pass over it.
+struct Interested {
+    selectors: Vec<ResourceSelectorTerm>,
+    /// The least that has to change of a member to concern it.
+    news: News,
 }
 
 /// Maps events to what is worked on.
 pub struct HubEvents {
     pub queue: Queue<HubKey>,
-    /// What placements select.
-    selectors: RwLock<HashMap<PlacementId, Vec<ResourceSelectorTerm>>>,
+    placements: RwLock<HashMap<PlacementId, Interested>>,
     traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
     random: RandomState,
     windows: Windows,
@@ -73,7 +81,7 @@ impl HubEvents {
     pub fn new(workers: usize, windows: Windows) -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::new(workers),
-            selectors: RwLock::default(),
+            placements: RwLock::default(),
             traits: Mutex::default(),
             random: RandomState::new(),
             windows,
@@ -89,8 +97,15 @@ impl HubEvents {
 
     /// All placements.
     pub fn add_all(&self, urgency: Urgency) {
-        for id in self.selectors.read().keys() {
-            self.add(HubKey::Placement(id.clone()), urgency);
+        self.add_concerned(News::Identity, urgency);
+    }
+
+    /// The placements that a change of a member concerns.
+    fn add_concerned(&self, news: News, urgency: Urgency) {
+        for (id, interested) in &*self.placements.read() {
+            if news >= interested.news {
+                self.add(HubKey::Placement(id.clone()), urgency);
+            }
         }
     }
 
@@ -109,10 +124,11 @@ impl HubEvents {
 
     /// The selectors of all placements; true if the placement has a namespace.
     pub fn selectors(&self) -> Vec<(bool, ResourceSelectorTerm)> {
-        let selectors = self.selectors.read();
-        let all = selectors.iter().flat_map(|(id, terms)| {
+        let placements = self.placements.read();
+        let all = placements.iter().flat_map(|(id, interested)| {
             let is_near = id.namespace.is_some();
-            terms.iter().map(move |term| (is_near, term.clone()))
+            let selectors = interested.selectors.iter();
+            selectors.map(move |term| (is_near, term.clone()))
         });
         all.collect()
     }
@@ -146,8 +162,8 @@ impl HubEvents {
             }
             "MemberCluster" => {
                 add(HubKey::Member(Arc::clone(&key.name)));
-                if self.is_news(change) {
-                    self.add_all(urgency);
+                if let Some(news) = self.news(change) {
+                    self.add_concerned(news, urgency);
                 }
             }
             "InternalMemberCluster" => add(HubKey::Member(Arc::clone(&key.name))),
@@ -163,73 +179,91 @@ impl HubEvents {
                     .as_value()
                     .pointer("/spec/overrideSpec/placement/name");
                 let named = named.and_then(|name| name.as_str());
-                for id in self.selectors.read().keys() {
+                for id in self.placements.read().keys() {
                     if named.is_none_or(|name| *id.name == *name) {
                         add(HubKey::Placement(id.clone()));
                     }
                 }
             }
+            "ClusterResourcePlacementEviction" => {
+                if let Ok(eviction) = objects::read::<Eviction>(object) {
+                    add(HubKey::Placement(PlacementId {
+                        namespace: None,
+                        name: eviction.spec.placement_name.into(),
+                    }));
+                }
+            }
+            // It is read when an eviction asks for it.
+            "ClusterResourcePlacementDisruptionBudget" => {}
             "Work" => add_parent(object, object.label(names::PARENT_NAMESPACE), &add),
             _ => add_parent(object, object.namespace(), &add),
         }
     }
 
     fn select(&self, id: PlacementId, change: &Change) {
-        let terms = match change.what {
+        let now = match change.what {
             What::Gone => None,
-            What::Initial | What::Changed => {
-                let placement = objects::read::<Placement>(&change.object).ok();
-                placement.map(|placement| placement.spec.resource_selectors)
-            }
+            What::Initial | What::Changed => objects::read::<Placement>(&change.object).ok(),
         };
-        let mut selectors = self.selectors.write();
-        let before = match terms.clone() {
-            Some(terms) => selectors.insert(id, terms),
-            None => selectors.remove(&id),
-        };
-        if before != terms {
+        let now = now.map(|placement| Interested {
+            news: interest(&placement),
+            selectors: placement.spec.resource_selectors,
+        });
+        let mut placements = self.placements.write();
+        let before = placements.get(&id).map(|before| &before.selectors);
+        if before != now.as_ref().map(|now| &now.selectors) {
             self.selected.notify_one();
         }
+        match now {
+            Some(now) => placements.insert(id, now),
+            None => placements.remove(&id),
+        };
     }
 
-    /// Whether placements may have to be scheduled because of a change of a member.
-    fn is_news(&self, change: &Change) -> bool {
+    /// What changed of a member that may change where placements go.
+    fn news(&self, change: &Change) -> Option<News> {
         let name = &change.key.name;
         let mut traits = self.traits.lock();
         if change.what == What::Gone {
             traits.remove(name);
-            return true;
+            return Some(News::Identity);
         }
         let Ok(member) = objects::read::<MemberCluster>(&change.object) else {
-            return true;
+            return Some(News::Identity);
         };
         let heartbeat = member.status.member_agent();
         let heartbeat = heartbeat.and_then(|agent| agent.last_received_heartbeat.as_ref());
+        let hash = |(news, value): (News, Value)| (news, self.random.hash_one(value.to_string()));
         let now = MemberTraits {
-            hash: self.random.hash_one(member_traits(&member).to_string()),
+            hashes: member_traits(&member).map(hash),
             heartbeat: heartbeat.and_then(|time| time.parse().ok()),
         };
-        let is_same = |before: &MemberTraits| {
-            // A member that was silent for longer was not eligible in between.
-            let silence = now.heartbeat.zip(before.heartbeat);
-            let silence = silence.map(|(now, before)| now.duration_since(before));
-            before.hash == now.hash
-                && silence.is_some_and(|silence| silence <= self.windows.heartbeat)
+        let news = match traits.get(name) {
+            None => Some(News::Identity),
+            Some(before) => {
+                let pairs = before.hashes.iter().zip(&now.hashes);
+                let changed = pairs.filter_map(|(before, now)| (before != now).then_some(now.0));
+                // A member that was silent for longer was not eligible in between.
+                let silence = now.heartbeat.zip(before.heartbeat);
+                let silence = silence.map(|(now, before)| now.duration_since(before));
+                let is_back = silence.is_none_or(|silence| silence > self.windows.heartbeat);
+                changed.chain(is_back.then_some(News::Standing)).max()
+            }
         };
-        let is_news = !traits.get(name).is_some_and(is_same);
         traits.insert(Arc::clone(name), now);
-        is_news
+        news
     }
 
     /// The placements that may select an object.
     fn concerned(&self, key: &Key) -> Vec<PlacementId> {
-        let selectors = self.selectors.read();
-        let concerned = selectors.iter().filter(|(id, terms)| {
+        let placements = self.placements.read();
+        let concerned = placements.iter().filter(|(id, interested)| {
             let is_near = id
                 .namespace
                 .as_ref()
                 .is_none_or(|namespace| key.namespace.as_ref() == Some(namespace));
-            is_near && terms.iter().any(|term| may_select(term, key))
+            let mut selectors = interested.selectors.iter();
+            is_near && selectors.any(|term| may_select(term, key))
         });
         concerned.map(|(id, _)| id.clone()).collect()
     }

@@ -80,7 +80,7 @@ impl HubWorld {
                 });
             }
             for write in stages.into_stages().flatten() {
-                self.tell(&member, &write);
+                self.tell_of(&member, &write);
                 self.send(&by, write).await?;
             }
         }
@@ -98,7 +98,7 @@ impl HubWorld {
     }
 
     /// Events of what is about to be written, and what is counted of it.
-    fn tell(&self, member: &MemberCluster, write: &HubWrite) {
+    fn tell_of(&self, member: &MemberCluster, write: &HubWrite) {
         let metadata = &member.metadata;
         match write {
             HubWrite::Create(_) => self.record(

@@ -7,7 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use hawser_placement::hub::evictions::was_valid;
 use hawser_placement::status::Step;
+use hawser_placement::types::eviction::Eviction;
 use hawser_placement::types::placement::Placement;
 use hawser_placement::types::{Truth, condition};
 use hawser_runtime::cluster::queue::{Outcome, QueueState};
@@ -32,6 +34,9 @@ pub struct HubNumbers {
     statuses: Family<Gauge>,
     /// The last status of each placement: its series ends with the next one.
     last: Mutex<HashMap<PlacementId, StatusLabels>>,
+    evictions: Family<Gauge>,
+    /// Evictions with a series, and whether they were valid.
+    evicted: Mutex<HashMap<String, &'static str>>,
     cycles: Family<Histogram>,
     scheduling: Family<Gauge>,
     reconciles: Family<Counter>,
@@ -68,6 +73,13 @@ impl HubNumbers {
                 SECONDS,
             )),
             last: Mutex::default(),
+            evictions: Family::unused(name(
+                "fleet_workload_eviction_complete",
+                "Time at which an eviction came to its end.",
+                &["name", "isCompleted", "isValid"],
+                SECONDS,
+            )),
+            evicted: Mutex::default(),
             cycles: Family::unused(name(
                 "scheduling_cycle_duration_milliseconds",
                 "Duration of scheduling cycles in milliseconds.",
@@ -129,6 +141,7 @@ impl HubNumbers {
         let mut out = self.metrics.render();
         // Writing to a text does not fail.
         let _ = self.statuses.write(&mut out);
+        let _ = self.evictions.write(&mut out);
         let _ = self.cycles.write(&mut out);
         let _ = self.scheduling.write(&mut out);
         let _ = self.reconciles.write(&mut out);
@@ -183,6 +196,27 @@ impl HubNumbers {
         if let Some(labels) = self.last.lock().remove(id) {
             self.statuses.remove(&labels.each_ref().map(String::as_str));
         }
+    }
+
+    /// An eviction has come to its end.
+    pub fn evicted(&self, eviction: &Eviction) {
+        let valid = if was_valid(eviction) { "true" } else { "false" };
+        let labels = [&*eviction.metadata.name, "true", valid];
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        self.evictions.of(&labels).set(now);
+        let name = eviction.metadata.name.clone();
+        self.evicted.lock().insert(name, valid);
+    }
+
+    /// The series of an eviction ends with it.
+    pub fn keep_evictions(&self, is_there: impl Fn(&str) -> bool) {
+        self.evicted.lock().retain(|name, valid| {
+            let is_kept = is_there(name);
+            if !is_kept {
+                self.evictions.remove(&[name, "true", valid]);
+            }
+            is_kept
+        });
     }
 
     /// A round of decisions about a placement, of which the schedule is a part.

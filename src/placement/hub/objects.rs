@@ -22,7 +22,7 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions are made of.
-pub const FLEET: [&str; 15] = [
+pub const FLEET: [&str; 17] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
     "ClusterSchedulingPolicySnapshot",
@@ -38,6 +38,8 @@ pub const FLEET: [&str; 15] = [
     "ResourceOverride",
     "ClusterResourceOverrideSnapshot",
     "ResourceOverrideSnapshot",
+    "ClusterResourcePlacementEviction",
+    "ClusterResourcePlacementDisruptionBudget",
 ];
 
 /// A kind by its name.

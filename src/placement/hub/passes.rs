@@ -12,14 +12,20 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use hawser_placement::admission::{
+    Problems, check_cluster_override, check_override, check_tolerated,
+};
+use hawser_placement::hub::evictions::{self, EvictionView};
 use hawser_placement::hub::overrides::{self, OverrideKind};
-use hawser_placement::hub::placement::{HubPolicy, PlacementView, decide};
+use hawser_placement::hub::placement::{HubPolicy, PlacementView, decide, latest_policy};
 use hawser_placement::hub::{HubWrite, Place};
+use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
 use hawser_placement::snapshots::Scope as PlacementScope;
 use hawser_placement::types::binding::{Binding, PolicySnapshot, ResourceSnapshot};
 use hawser_placement::types::cluster::MemberCluster;
+use hawser_placement::types::eviction::{DisruptionBudget, Eviction};
 use hawser_placement::types::overrides::{
     ClusterResourceOverride, ClusterResourceOverrideSnapshot, ResourceOverride,
     ResourceOverrideSnapshot,
@@ -27,12 +33,13 @@ use hawser_placement::types::overrides::{
 use hawser_placement::types::placement::Placement;
 use hawser_placement::types::work::Work as FleetWork;
 use hawser_placement::types::{Metadata, Resource};
-use hawser_runtime::cluster::cache::Cache;
+use hawser_runtime::cluster::cache::{Cache, FormError, Forms};
 use hawser_runtime::cluster::connection::Connection;
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
 use hawser_runtime::cluster::wire::GuardedClient;
 use hawser_runtime::controller::{Reconciler, SharedWatch};
+use hawser_runtime::errors::chain;
 use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
@@ -43,6 +50,9 @@ use super::selectable::Selectable;
 
 /// More rounds than any pass needs; a pass that needs them writes in circles.
 const ROUNDS: usize = 64;
+
+/// When an override that is invalid is looked at again, if nobody changes it.
+const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
 /// The hub at work.
 pub struct HubWorld {
@@ -57,6 +67,7 @@ pub struct HubWorld {
     pub rules: HubRules,
     /// The watches of the fleet's kinds.
     pub fleet: Vec<Arc<SharedWatch>>,
+    pub forms: HubForms,
     /// Members whose foundation this process has looked at, by their uid.
     pub founded: Mutex<BTreeMap<Arc<str>, String>>,
 }
@@ -80,6 +91,12 @@ pub(super) enum Broken {
     Failed(String),
     /// Something else was there than was known.
     Stale,
+}
+
+impl From<FormError> for Broken {
+    fn from(error: FormError) -> Self {
+        Self::Failed(chain(&error))
+    }
 }
 
 impl Broken {
@@ -106,9 +123,34 @@ struct Known {
     snapshots: Vec<ResourceSnapshot>,
     bindings: Vec<Binding>,
     works: Vec<FleetWork>,
-    clusters: Vec<MemberCluster>,
-    cluster_overrides: Vec<ClusterResourceOverrideSnapshot>,
-    overrides: Vec<ResourceOverrideSnapshot>,
+    clusters: Members,
+    cluster_overrides: Arc<[Arc<ClusterResourceOverrideSnapshot>]>,
+    overrides: Arc<[Arc<ResourceOverrideSnapshot>]>,
+}
+
+/// What every placement depends on, each object parsed once for a version.
+pub struct HubForms {
+    cluster_override_specs: Forms<ClusterResourceOverride, Arc<[Arc<ClusterResourceOverride>]>>,
+    override_specs: Forms<ResourceOverride, Arc<[Arc<ResourceOverride>]>>,
+    clusters: Forms<MemberCluster, Members>,
+    cluster_overrides:
+        Forms<ClusterResourceOverrideSnapshot, Arc<[Arc<ClusterResourceOverrideSnapshot>]>>,
+    evictions: Forms<Eviction, Arc<[Arc<Eviction>]>>,
+    overrides: Forms<ResourceOverrideSnapshot, Arc<[Arc<ResourceOverrideSnapshot>]>>,
+}
+
+impl HubForms {
+    /// `watch` watches a kind of the fleet.
+    pub fn new(watch: impl Fn(&str) -> Arc<SharedWatch>) -> Self {
+        Self {
+            cluster_override_specs: Forms::of(watch("ClusterResourceOverride").table()),
+            override_specs: Forms::of(watch("ResourceOverride").table()),
+            clusters: Forms::of(watch("MemberCluster").table()),
+            cluster_overrides: Forms::of(watch("ClusterResourceOverrideSnapshot").table()),
+            evictions: Forms::of(watch("ClusterResourcePlacementEviction").table()),
+            overrides: Forms::of(watch("ResourceOverrideSnapshot").table()),
+        }
+    }
 }
 
 /// The time as it stands in conditions.
@@ -122,19 +164,6 @@ impl HubWorld {
     /// Whether everything is known that decisions are made of.
     fn is_known(&self) -> bool {
         self.fleet.iter().all(|watch| watch.is_complete())
-    }
-
-    /// All objects of a kind.
-    fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, Broken> {
-        let gvk = objects::gvk(kind);
-        let watch = self
-            .fleet
-            .iter()
-            .find(|watch| **watch.table().kind() == gvk);
-        let watch = watch.ok_or(Broken::Unknown)?;
-        let all = watch.table().all();
-        let read = all.iter().map(|(_, object)| read(object));
-        read.collect::<Result<_, _>>().map_err(Broken::Failed)
     }
 
     /// The objects of a kind with the label of a placement.
@@ -178,9 +207,9 @@ impl HubWorld {
             snapshots: self.of_placement(scope.resource_snapshot(), id, is_near)?,
             bindings: self.of_placement(scope.binding(), id, is_near)?,
             works: self.of_placement("Work", id, is_parent)?,
-            clusters: self.all("MemberCluster")?,
-            cluster_overrides: self.all("ClusterResourceOverrideSnapshot")?,
-            overrides: self.all("ResourceOverrideSnapshot")?,
+            clusters: self.forms.clusters.all()?,
+            cluster_overrides: self.forms.cluster_overrides.all()?,
+            overrides: self.forms.overrides.all()?,
         })
     }
 
@@ -190,6 +219,9 @@ impl HubWorld {
             None => PlacementScope::Cluster,
             Some(_) => PlacementScope::Namespaced,
         };
+        if id.namespace.is_none() {
+            self.evict(id, &by).await?;
+        }
         let mut selected: Option<Result<Vec<Value>, SelectionError>> = None;
         let mut failures = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -199,7 +231,12 @@ impl HubWorld {
             }
             let selected = selected.get_or_insert_with(|| match &known.placement {
                 Some(placement) if !placement.metadata.in_deletion() => {
-                    self.selectable.select(placement)
+                    let latest = latest_policy(&known.policies);
+                    let latest = latest.and_then(|latest| latest.spec.policy.as_ref());
+                    match check_tolerated(latest, &placement.spec) {
+                        Some(problem) => Err(SelectionError::Invalid(problem)),
+                        None => self.selectable.select(placement),
+                    }
                 }
                 _ => Ok(Vec::new()),
             });
@@ -247,6 +284,44 @@ impl HubWorld {
         Err(Broken::Failed("the pass writes in circles".to_owned()))
     }
 
+    /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.
+    async fn evict(&self, id: &PlacementId, by: &HubKey) -> Result<(), Broken> {
+        for _ in 0..ROUNDS {
+            let all = self.forms.evictions.all()?;
+            let open = all
+                .iter()
+                .filter(|one| *one.spec.placement_name == *id.name && !evictions::is_over(one));
+            let first =
+                open.min_by_key(|one| (&one.metadata.creation_timestamp, &one.metadata.name));
+            let Some(eviction) = first else {
+                return Ok(());
+            };
+            let scope = PlacementScope::Cluster;
+            let placement = self.get(scope.placement(), None, &id.name)?;
+            let bindings =
+                self.of_placement(scope.binding(), id, |one| one.namespace().is_none())?;
+            let kind = "ClusterResourcePlacementDisruptionBudget";
+            let budget: Option<DisruptionBudget> = self.get(kind, None, &id.name)?;
+            let stages = evictions::decide(&EvictionView {
+                eviction,
+                placement: placement.as_ref(),
+                bindings: &bindings,
+                budget: budget.as_ref(),
+                time: &time(Timestamp::now()),
+            });
+            for write in stages.into_stages().flatten() {
+                if let Some(written) = self.send(by, write).await?
+                    && let Ok(eviction) = read::<Eviction>(&written)
+                    && evictions::is_over(&eviction)
+                {
+                    self.numbers.evicted(&eviction);
+                }
+            }
+        }
+        // More of them than a pass takes; the next one goes on.
+        Err(Broken::Contested(Duration::ZERO))
+    }
+
     /// Sends the requests of a stage together. What goes wrong with a Work concerns its binding alone.
     async fn stage(
         &self,
@@ -283,11 +358,55 @@ impl HubWorld {
         if near.is_none() {
             let kind = OverrideKind::Cluster;
             let one = self.get::<ClusterResourceOverride>(kind.name(), None, &id.name)?;
-            self.snapshot(id, kind, one).await
+            let problems = one.as_ref().map(|one| {
+                let all = self.forms.cluster_override_specs.all()?;
+                let others = all
+                    .iter()
+                    .filter(|other| is_before(&other.metadata, &one.metadata));
+                let others: Vec<_> = others.map(|other| (**other).clone()).collect();
+                Ok::<_, Broken>(check_cluster_override(one, &others))
+            });
+            self.checked(id, kind, one, problems.transpose()?).await
         } else {
             let kind = OverrideKind::Namespaced;
             let one = self.get::<ResourceOverride>(kind.name(), near, &id.name)?;
-            self.snapshot(id, kind, one).await
+            let problems = one.as_ref().map(|one| {
+                let all = self.forms.override_specs.all()?;
+                let others = all.iter().filter(|other| {
+                    other.metadata.namespace == one.metadata.namespace
+                        && is_before(&other.metadata, &one.metadata)
+                });
+                let others: Vec<_> = others.map(|other| (**other).clone()).collect();
+                Ok::<_, Broken>(check_override(one, &others))
+            });
+            self.checked(id, kind, one, problems.transpose()?).await
+        }
+    }
+
+    /// Takes a snapshot of an override that is valid. What an invalid one said before stays.
+    async fn checked<Spec: serde::Serialize, Status>(
+        &self,
+        id: &PlacementId,
+        kind: OverrideKind,
+        one: Option<Resource<Spec, Status>>,
+        problems: Option<Problems>,
+    ) -> Result<Outcome, Broken> {
+        let problems = problems.unwrap_or_default().join("; ");
+        match &one {
+            Some(one) if !problems.is_empty() && !one.metadata.in_deletion() => {
+                warn!(name = %id.name, problems, "an override is invalid and left out");
+                let message = format!("The override is left out: {problems}");
+                self.tell(
+                    kind.name(),
+                    &one.metadata,
+                    "Warning",
+                    "InvalidOverride",
+                    message,
+                );
+                // Another one may be in its way.
+                Ok(Outcome::Again(INVALID_OVERRIDE))
+            }
+            _ => self.snapshot(id, kind, one).await,
         }
     }
 
@@ -386,6 +505,17 @@ impl HubWorld {
 
     /// An event about an object of the fleet.
     pub(super) fn record(&self, kind: &str, about: &Metadata, reason: &'static str, message: &str) {
+        self.tell(kind, about, "Normal", reason, message.to_owned());
+    }
+
+    fn tell(
+        &self,
+        kind: &str,
+        about: &Metadata,
+        type_: &'static str,
+        reason: &'static str,
+        message: String,
+    ) {
         let key = objects::key(kind, about.namespace.as_deref(), &about.name);
         self.recorder.record(Note {
             connection: self.hub.clone(),
@@ -399,17 +529,27 @@ impl HubWorld {
                     "MemberCluster" => "mcv1beta1-controller".into(),
                     _ => "placement-controller".into(),
                 },
-                kind: "Normal",
+                kind: type_,
                 reason: reason.into(),
-                message: message.to_owned(),
+                message,
             },
         });
     }
 
     /// Takes numbers of everything at work.
     pub fn count(&self, workers: usize) {
+        self.numbers.keep_evictions(|name| {
+            let key = objects::key("ClusterResourcePlacementEviction", None, name);
+            !matches!(self.cache.get(&key), Seen::Absent)
+        });
         self.numbers.queue(workers, self.events.queue.state());
     }
+}
+
+/// Whether an override was there before another one.
+fn is_before(one: &Metadata, other: &Metadata) -> bool {
+    let age = |metadata: &Metadata| (metadata.creation_timestamp.clone(), metadata.uid.clone());
+    age(one) < age(other)
 }
 
 fn key_of(place: &Place) -> Key {

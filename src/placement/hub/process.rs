@@ -31,8 +31,12 @@ use super::catalog::{Catalog, CatalogError};
 use super::events::HubEvents;
 use super::numbers::HubNumbers;
 use super::objects::{self, DEFINITIONS, HUB, HubRouter};
-use super::passes::{self, HubRules, HubWorld};
+use super::passes::{self, HubForms, HubRules, HubWorld};
 use super::selectable::{Selectable, SelectionRules};
+#[cfg(feature = "webhook")]
+use super::webhook::{HubReviewer, HubWebhook};
+#[cfg(feature = "webhook")]
+use crate::webhook::{WebhookError, WebhookServer};
 
 /// How the hub is to run.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct HubOptions {
     pub per_second: Option<NonZeroU32>,
     pub selection: SelectionRules,
     pub rules: HubRules,
+    #[cfg(feature = "webhook")]
+    pub webhook: Option<HubWebhook>,
 }
 
 /// What ends the hub for good.
@@ -59,6 +65,9 @@ pub enum HubError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    #[cfg(feature = "webhook")]
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     #[error("the hub does not serve {0}: install the definitions, which are in {PATH}")]
     Definitions(String),
     #[error("lost the leadership: another hub may lead now")]
@@ -115,6 +124,8 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         () = stop.cancelled() => return Ok(()),
         catalog = served(&hub) => catalog?,
     };
+    #[cfg(feature = "webhook")]
+    let _webhook = webhook(&options, &aside, &stop).await?;
     health.found("hub");
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -151,6 +162,23 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         shutdown::within(RELEASE, "releasing the lease", leadership.release()).await;
     }
     ended
+}
+
+/// Serves the webhook, and tells API servers of it; on every replica.
+#[cfg(feature = "webhook")]
+async fn webhook(
+    options: &HubOptions,
+    hub: &Connection,
+    stop: &CancellationToken,
+) -> Result<Option<AbortOnDropHandle<()>>, WebhookError> {
+    let Some(given) = options.webhook.clone() else {
+        return Ok(None);
+    };
+    let (site, reviewer) = (given.site(), HubReviewer::new(hub.clone()));
+    let server =
+        WebhookServer::start(&given.listens, hub.clone(), site, reviewer, stop.clone()).await?;
+    let keeping = server.keep(given.configured());
+    Ok(Some(AbortOnDropHandle::new(tokio::spawn(keeping))))
 }
 
 /// The kinds of the hub, once it can be asked; those of the fleet have to be among them.
@@ -202,12 +230,12 @@ impl Working {
         let (recorder, sender) = recorded::line(Timestamp::now);
         let events = HubEvents::new(WORKERS, options.rules.policy.windows);
         let watches = WatchRegistry::new(&cache, pace(), Arc::clone(&events) as _);
-        let fleet = objects::FLEET.iter().map(|kind| {
+        let watch = |kind: &str| {
             let resource = objects::resource(kind);
             let (kind, content) = (objects::gvk(kind), Content::Whole);
             watches.watch(objects::watch(hub, &HUB, kind, &resource, content))
-        });
-        let fleet = fleet.collect();
+        };
+        let fleet = objects::FLEET.iter().map(|kind| watch(kind)).collect();
         let selectable = Selectable::new(hub, &cache, &watches, options.selection.clone());
         selectable.learn(catalog);
         let world = Arc::new(HubWorld {
@@ -221,6 +249,7 @@ impl Working {
             numbers: Arc::clone(numbers),
             rules: options.rules,
             fleet,
+            forms: HubForms::new(watch),
             founded: Mutex::default(),
         });
         let mut passes = JoinSet::new();

@@ -26,6 +26,8 @@ pub(super) struct World {
     pub(super) hub: ServiceCluster,
     pub(super) process: Option<Process>,
     metrics: Port,
+    /// Flags of the hub besides those of every test.
+    flags: Vec<String>,
     logs: tempfile::TempDir,
     started: usize,
     /// Members that say nothing about new Works.
@@ -56,6 +58,11 @@ impl World {
 
     /// With the definitions, and the hub at work.
     pub(super) async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with more flags, which win.
+    pub(super) async fn start_with(flags: &[String]) -> Result<Self> {
         let hub = ServiceCluster::start().await?;
         let file = repository().join("crds/kubernetes-fleet.io.yaml");
         let file = file.to_str().context("a path in Unicode")?;
@@ -68,6 +75,7 @@ impl World {
             hub,
             process: None,
             metrics: Port::reserve()?,
+            flags: flags.to_vec(),
             logs: tempfile::tempdir()?,
             started: 0,
             mute,
@@ -79,10 +87,15 @@ impl World {
 
     /// Starts the hub, as after a crash.
     pub(super) fn launch(&mut self) -> Result<()> {
+        self.process = Some(self.spawn(self.metrics.number())?);
+        Ok(())
+    }
+
+    /// One more hub, with its metrics at a port.
+    pub(super) fn spawn(&mut self, metrics: u16) -> Result<Process> {
         self.started += 1;
         let log = self.logs.path().join(format!("hub-{}.log", self.started));
-        self.process = Some(hub(&self.hub, &self.metrics, &log)?);
-        Ok(())
+        hub(&self.hub, metrics, &log, &self.flags)
     }
 
     pub(super) fn way(&self) -> Result<Way> {
@@ -190,7 +203,7 @@ pub(super) fn reasons(conditions: &Value) -> Vec<String> {
     .collect()
 }
 
-fn hub(cluster: &ServiceCluster, metrics: &Port, log: &Path) -> Result<Process> {
+fn hub(cluster: &ServiceCluster, metrics: u16, log: &Path, flags: &[String]) -> Result<Process> {
     Launch::new("hub", env!("CARGO_BIN_EXE_hawser"))
         .args([
             "hub",
@@ -198,12 +211,10 @@ fn hub(cluster: &ServiceCluster, metrics: &Port, log: &Path) -> Result<Process> 
             "-v=5",
             "--leader-elect=false",
         ])
-        .arg(format!(
-            "--metrics-bind-address=127.0.0.1:{}",
-            metrics.number()
-        ))
+        .arg(format!("--metrics-bind-address=127.0.0.1:{metrics}"))
         .arg("--health-probe-bind-address=127.0.0.1:0")
         .args(["--enable-webhook=false", "--force-delete-wait-time=1h"])
+        .args(flags)
         .arg("--kubeconfig")
         .arg(cluster.admin().kubeconfig_file())
         .log(log)

@@ -1,18 +1,10 @@
 //! The configurations by which an API server calls the webhook.
 
+use kube_schema::admission::WebhookAddress;
 use serde_json::{Value, json};
 
 use crate::placement::Scope;
 use crate::types::CORE_GROUP;
-
-/// Where the webhook is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebhookAddress {
-    /// A Service in the namespace of the control plane.
-    Service(String),
-    /// A URL without a path.
-    Url(String),
-}
 
 /// A control plane with a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,29 +26,6 @@ impl Webhook {
     /// The `ClusterRole` that the configurations belong to, if it exists: they end with it.
     pub fn owner(&self) -> String {
         self.own("kubefed-webhook")
-    }
-
-    /// The DNS names and addresses that the certificate has to be for.
-    pub fn names(&self) -> Vec<String> {
-        match &self.address {
-            WebhookAddress::Service(name) => {
-                let namespace = &self.namespace;
-                vec![
-                    format!("{name}.{namespace}.svc"),
-                    format!("{name}.{namespace}.svc.cluster.local"),
-                ]
-            }
-            WebhookAddress::Url(url) => {
-                let host = url.split_once("://").map_or(&**url, |(_, host)| host);
-                let host = host.split('/').next().unwrap_or_default();
-                // A port follows the last colon, except within the brackets of an IPv6 address.
-                let host = match host.rsplit_once(':') {
-                    Some((host, port)) if !port.contains(']') => host,
-                    _ => host,
-                };
-                vec![host.trim_matches(['[', ']']).to_owned()]
-            }
-        }
     }
 
     /// The configurations, each with its plural; `bundle` are the authorities in base64.
@@ -134,15 +103,6 @@ impl Webhook {
         if with_status {
             resources.push(format!("{plural}/status"));
         }
-        let mut client = json!({"caBundle": bundle});
-        match &self.address {
-            WebhookAddress::Service(name) => {
-                client["service"] = json!({
-                    "namespace": self.namespace, "name": name, "path": format!("/{path}"), "port": 443,
-                });
-            }
-            WebhookAddress::Url(url) => client["url"] = format!("{url}/{path}").into(),
-        }
         let selector = match self.scope {
             Scope::Cluster => json!({}),
             Scope::Namespaced => {
@@ -152,7 +112,7 @@ impl Webhook {
         json!({
             "name": format!("{plural}.{CORE_GROUP}"),
             "admissionReviewVersions": ["v1"],
-            "clientConfig": client,
+            "clientConfig": self.address.client(&format!("/{path}"), bundle),
             // What the server would add is written too, so that the two can be compared.
             "failurePolicy": "Fail",
             "matchPolicy": "Equivalent",
@@ -184,7 +144,12 @@ mod tests {
 
     #[test]
     fn every_path_is_one_that_is_answered() {
-        let of = webhook(Scope::Cluster, WebhookAddress::Service("s".into()));
+        let service = WebhookAddress::Service {
+            namespace: "ns".into(),
+            name: "s".into(),
+            port: 443,
+        };
+        let of = webhook(Scope::Cluster, service);
         let mut paths = Vec::new();
         for (_, configuration) in of.configurations("Y2E=") {
             for hook in configuration["webhooks"].as_array().unwrap() {
@@ -204,7 +169,6 @@ mod tests {
                 "/default-kubefedconfig [\"kubefedconfigs\"]",
             ]
         );
-        assert_eq!(of.names(), ["s.ns.svc", "s.ns.svc.cluster.local"]);
     }
 
     #[test]
@@ -224,14 +188,5 @@ mod tests {
         );
         let labels = &hook["namespaceSelector"]["matchLabels"];
         assert_eq!(labels, &json!({"kubernetes.io/metadata.name": "ns"}));
-        assert_eq!(of.names(), ["127.0.0.1"]);
-        for (url, name) in [
-            ("https://[::1]:5", "::1"),
-            ("https://[::1]", "::1"),
-            ("https://a.b/c", "a.b"),
-        ] {
-            let of = webhook(Scope::Cluster, WebhookAddress::Url(url.into()));
-            assert_eq!(of.names(), [name]);
-        }
     }
 }

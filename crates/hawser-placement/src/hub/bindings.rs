@@ -66,10 +66,7 @@ pub(super) fn compare<'a>(
     if binding.metadata.in_deletion() || binding.spec.state == BindingState::Scheduled {
         return None;
     }
-    let cluster = view
-        .clusters
-        .iter()
-        .find(|one| one.metadata.name == binding.spec.target_cluster)?;
+    let cluster = view.clusters.get(&binding.spec.target_cluster)?;
     let works = works_of(view, binding);
     let of = |plan, pass| {
         Some(BindingWorks {

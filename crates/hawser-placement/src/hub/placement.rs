@@ -3,6 +3,7 @@
 //! anything to write.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::bindings::{self, WorkWrites};
 use super::{HubWrite, Place, Stages};
+use crate::members::Members;
 use crate::names;
 use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
@@ -20,12 +22,11 @@ use crate::status::{StatusRequest, build, events, invalid_selectors};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
 };
-use crate::types::cluster::MemberCluster;
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
 use crate::types::placement::{Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier};
 use crate::types::policy::PlacementType;
 use crate::types::work::Work;
-use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth, condition};
+use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth};
 use crate::works::{envelope_type, unpack};
 
 /// When selectors that cannot be followed are tried again, if nothing happens before.
@@ -48,9 +49,9 @@ pub struct PlacementView<'a> {
     pub snapshots: &'a [ResourceSnapshot],
     pub bindings: &'a [Binding],
     pub works: &'a [Work],
-    pub clusters: &'a [MemberCluster],
-    pub cluster_overrides: &'a [ClusterResourceOverrideSnapshot],
-    pub overrides: &'a [ResourceOverrideSnapshot],
+    pub clusters: &'a Members,
+    pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
+    pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
     pub selected: &'a Result<Vec<Value>, SelectionError>,
     /// Why Works could not be written in this pass, by the binding.
     pub failures: &'a BTreeMap<String, String>,
@@ -255,8 +256,8 @@ fn is_latest(metadata: &Metadata) -> bool {
 }
 
 /// The latest policy snapshot.
-fn latest_policy<'a>(view: &PlacementView<'a>) -> Option<&'a PolicySnapshot> {
-    view.policies.iter().find(|one| is_latest(&one.metadata))
+pub fn latest_policy(policies: &[PolicySnapshot]) -> Option<&PolicySnapshot> {
+    policies.iter().find(|one| is_latest(&one.metadata))
 }
 
 /// The master of the latest resource snapshot.
@@ -269,7 +270,7 @@ fn schedule(
     placement: &Placement,
     round: &mut HubRound,
 ) -> Result<(), DecideError> {
-    let Some(policy) = latest_policy(view) else {
+    let Some(policy) = latest_policy(view.policies) else {
         return Ok(());
     };
     let number = policy.metadata.annotation(names::NUMBER_OF_CLUSTERS);
@@ -453,9 +454,7 @@ fn rollout_step(
             view.overrides,
         );
         for binding in view.bindings {
-            let target = &binding.spec.target_cluster;
-            let mut clusters = view.clusters.iter();
-            let Some(cluster) = clusters.find(|one| one.metadata.name == *target) else {
+            let Some(cluster) = view.clusters.get(&binding.spec.target_cluster) else {
                 continue;
             };
             match overrides.of_cluster(cluster) {
@@ -518,10 +517,7 @@ fn roll_out(
             let patch = json!({"spec": {"applyStrategy": strategy}});
             Some(HubWrite::patch_known(kind, &binding.metadata, patch))
         }));
-    let cluster = |binding: &Binding| {
-        let mut clusters = view.clusters.iter();
-        clusters.find(|one| one.metadata.name == binding.spec.target_cluster)
-    };
+    let cluster = |binding: &Binding| view.clusters.get(&binding.spec.target_cluster);
     // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
     // becomes less available.
     let removed = plan.remove.iter().filter_map(find);
@@ -624,7 +620,7 @@ fn placement_status(view: &PlacementView<'_>, placement: &Placement) -> Placemen
     let request = StatusRequest {
         placement,
         scope: view.scope,
-        policy: latest_policy(view),
+        policy: latest_policy(view.policies),
         latest_index: latest.unwrap_or_default(),
         indices: &indices,
         resources: &resources,
@@ -649,30 +645,6 @@ fn is_same(new: &PlacementStatus, old: &PlacementStatus) -> bool {
             let conditions = std::mem::replace(&mut b.conditions, a.conditions.clone());
             *a == b && same_conditions(&a.conditions, &conditions)
         })
-}
-
-/// What placements are scheduled by, of a member, apart from its heartbeat: they are looked at again when it changes.
-pub fn member_traits(member: &MemberCluster) -> Value {
-    let properties = member.status.properties.iter();
-    let properties: BTreeMap<&String, &String> = properties
-        .map(|(name, property)| (name, &property.value))
-        .collect();
-    let usage = &member.status.resource_usage;
-    let agent = member.status.member_agent();
-    let joined = agent.and_then(|agent| condition(&agent.conditions, "Joined"));
-    let healthy = agent.and_then(|agent| condition(&agent.conditions, "Healthy"));
-    json!([
-        member.metadata.uid,
-        member.metadata.labels,
-        member.metadata.in_deletion(),
-        member.spec.taints,
-        properties,
-        [&usage.capacity, &usage.allocatable, &usage.available],
-        member.status.namespaces,
-        joined.map(|one| one.status),
-        healthy.map(|one| one.status),
-        condition(&member.status.conditions, "NamespaceCollectionSucceeded").map(|one| one.status),
-    ])
 }
 
 #[cfg(test)]

@@ -8,20 +8,20 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::member;
 
-fn cluster_override(name: &str, spec: Value) -> ClusterResourceOverrideSnapshot {
+fn cluster_override(name: &str, spec: Value) -> Arc<ClusterResourceOverrideSnapshot> {
     let snapshot = json!({
         "metadata": {"name": name, "labels": {names::IS_LATEST: "true"}},
         "spec": {"overrideHash": "", "overrideSpec": spec},
     });
-    serde_json::from_value(snapshot).unwrap()
+    Arc::new(serde_json::from_value(snapshot).unwrap())
 }
 
-fn namespaced_override(namespace: &str, name: &str, spec: Value) -> ResourceOverrideSnapshot {
+fn namespaced_override(namespace: &str, name: &str, spec: Value) -> Arc<ResourceOverrideSnapshot> {
     let snapshot = json!({
         "metadata": {"name": name, "namespace": namespace, "labels": {names::IS_LATEST: "true"}},
         "spec": {"overrideHash": "", "overrideSpec": spec},
     });
-    serde_json::from_value(snapshot).unwrap()
+    Arc::new(serde_json::from_value(snapshot).unwrap())
 }
 
 /// The policy with one step for all clusters.
@@ -152,19 +152,20 @@ fn a_step_that_does_not_apply_fails_for_the_cluster() {
 #[test]
 fn overrides_concern_the_placement_that_they_name() {
     let chosen = |reference: Value, latest: &str, of: Option<&str>| {
-        let mut one = namespaced_override(
+        let mut snapshot = namespaced_override(
             "app",
             "r",
             json!({
                 "resourceSelectors": [selector("ConfigMap", "c")], "policy": step("add", "/data/k", json!("v")),
             }),
         );
+        let one = Arc::get_mut(&mut snapshot).unwrap();
         one.spec.override_spec.placement = serde_json::from_value(reference).unwrap();
         one.metadata
             .labels
             .insert(names::IS_LATEST.into(), latest.into());
         let resources = [ResourceIdentifier::of(&config_map())];
-        !Overrides::of_placement(&metadata(of), &resources, &[], &[one])
+        !Overrides::of_placement(&metadata(of), &resources, &[], &[snapshot])
             .names()
             .namespaced
             .is_empty()

@@ -6,6 +6,7 @@ use kube_cel::quantity_in_billionths;
 use kube_lang::selector::{Selector, SelectorError};
 
 use super::fleet::Refusal;
+use crate::members::Members;
 use crate::types::cluster::MemberCluster;
 use crate::types::policy::{
     ClusterSelectorTerm, PlacementPolicy, PropertyOperator, PropertySorter, SortOrder,
@@ -60,8 +61,13 @@ struct Preference {
 struct Sorter {
     property: Property,
     order: SortOrder,
-    /// The smallest and the largest value of the fleet.
-    range: Option<(i128, i128)>,
+}
+
+/// Preferences over a fleet.
+pub(super) struct Scoring<'c> {
+    preferred: &'c [Preference],
+    /// The smallest and the largest value in the fleet of the property that each preference sorts by.
+    ranges: Vec<Option<(i128, i128)>>,
 }
 
 /// A property of a member that cannot be compared.
@@ -98,7 +104,6 @@ impl CompiledAffinity {
     /// `scores` is false if preferences are of no interest.
     pub(super) fn compile(
         policy: Option<&PlacementPolicy>,
-        clusters: &[MemberCluster],
         scores: bool,
     ) -> Result<Self, AffinityError> {
         let affinity =
@@ -114,7 +119,7 @@ impl CompiledAffinity {
             .map(|affinity| &affinity.preferred);
         let preferred = preferred.into_iter().flatten().map(|preferred| {
             let sorter = preferred.preference.property_sorter.as_ref();
-            let sorter = sorter.map(|sorter| Sorter::compile(sorter, clusters));
+            let sorter = sorter.map(Sorter::compile);
             Ok(Preference {
                 weight: preferred.weight,
                 term: Term::compile(&preferred.preference)?,
@@ -143,13 +148,30 @@ impl CompiledAffinity {
         Err(fault.map_or(Refusal::Affinity, Refusal::Property))
     }
 
+    /// The preferences over a fleet.
+    pub(super) fn scoring(&self, clusters: &Members) -> Scoring<'_> {
+        let ranges = self.preferred.iter().map(|preferred| {
+            let property = &preferred.sorter.as_ref()?.property;
+            let mut values = clusters.iter().filter_map(|one| property.read(one).ok()?);
+            let first = values.next()?;
+            Some(values.fold((first, first), |(min, max), value| {
+                (min.min(value), max.max(value))
+            }))
+        });
+        Scoring {
+            preferred: &self.preferred,
+            ranges: ranges.collect(),
+        }
+    }
+}
+
+impl Scoring<'_> {
     /// The sum over the preferred terms.
     pub(super) fn score(&self, cluster: &MemberCluster) -> i32 {
-        let scores = self
-            .preferred
-            .iter()
-            .map(|preferred| preferred.score(cluster));
-        scores.sum()
+        let pairs = self.preferred.iter().zip(&self.ranges);
+        pairs
+            .map(|(preferred, range)| preferred.score(cluster, *range))
+            .sum()
     }
 }
 
@@ -253,31 +275,22 @@ impl Property {
 }
 
 impl Preference {
-    fn score(&self, cluster: &MemberCluster) -> i32 {
+    fn score(&self, cluster: &MemberCluster, range: Option<(i128, i128)>) -> i32 {
         if !self.term.matches(cluster).unwrap_or(false) {
             return 0;
         }
         match &self.sorter {
             None => self.weight,
-            Some(sorter) => sorter.score(cluster, self.weight),
+            Some(sorter) => sorter.score(cluster, self.weight, range),
         }
     }
 }
 
 impl Sorter {
-    fn compile(sorter: &PropertySorter, clusters: &[MemberCluster]) -> Result<Self, AffinityError> {
-        let property = Property::parse(&sorter.name)?;
-        let values = clusters
-            .iter()
-            .filter_map(|cluster| property.read(cluster).ok()?);
-        let range = values.fold(None, |range: Option<(i128, i128)>, value| {
-            let (min, max) = range.unwrap_or((value, value));
-            Some((min.min(value), max.max(value)))
-        });
+    fn compile(sorter: &PropertySorter) -> Result<Self, AffinityError> {
         Ok(Self {
-            property,
+            property: Property::parse(&sorter.name)?,
             order: sorter.sort_order,
-            range,
         })
     }
 
@@ -287,9 +300,9 @@ impl Sorter {
         clippy::cast_possible_truncation,
         reason = "a share of a weight of at most 100 is rounded"
     )]
-    fn score(&self, cluster: &MemberCluster, weight: i32) -> i32 {
+    fn score(&self, cluster: &MemberCluster, weight: i32, range: Option<(i128, i128)>) -> i32 {
         let value = self.property.read(cluster).ok().flatten();
-        let (Some(value), Some((min, max))) = (value, self.range) else {
+        let (Some(value), Some((min, max))) = (value, range) else {
             return 0;
         };
         if min == max {

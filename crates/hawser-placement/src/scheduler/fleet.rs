@@ -1,26 +1,33 @@
 //! What the plugins say about each cluster. All but two of them say the same in every cycle and are asked once.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::fmt;
 
 use super::affinity::{CompiledAffinity, PropertyFault};
 use super::held::Bindings;
 use super::spread::Spreads;
 use super::{Plugin, Request, ScheduleError, Scores, eligibility, taints};
+use crate::members::Members;
 use crate::types::Truth;
 use crate::types::cluster::{MemberCluster, Taint};
-use crate::types::policy::PlacementType;
+use crate::types::policy::{PlacementType, Toleration, TopologySpreadConstraint};
 
 /// Scores, or the first plugin that refuses the cluster.
 pub(super) type ClusterVerdict<'a> = Result<Scores, Refusal<'a>>;
 
 pub(super) struct Fleet<'a> {
-    clusters: &'a [MemberCluster],
-    by_name: HashMap<&'a str, usize>,
-    /// Verdicts that do not depend on bindings, with the affinity score. Empty for `PickFixed`.
-    lasting: Vec<ClusterVerdict<'a>>,
+    clusters: &'a Members,
+    /// `None` for `PickFixed`.
+    affinity: Option<CompiledAffinity>,
+    tolerations: &'a [Toleration],
+    namespace: Option<&'a str>,
+    /// Verdicts that do not depend on bindings, with the affinity score. Found when they are needed first: a policy
+    /// that is fulfilled needs none.
+    lasting: OnceCell<Vec<ClusterVerdict<'a>>>,
     eligibility: eligibility::Eligibility,
-    spreads: Spreads<'a>,
+    constraints: &'a [TopologySpreadConstraint],
+    spreads: OnceCell<Spreads<'a>>,
 }
 
 /// Why a cluster cannot be picked.
@@ -113,62 +120,70 @@ impl fmt::Display for Refusal<'_> {
 impl<'a> Fleet<'a> {
     pub(super) fn new(request: &Request<'a>, kind: PlacementType) -> Result<Self, ScheduleError> {
         let clusters = request.clusters;
-        let names = clusters.iter().enumerate();
-        let by_name = names.map(|(index, cluster)| (cluster.metadata.name.as_str(), index));
         let mut fleet = Self {
             clusters,
-            by_name: by_name.collect(),
-            lasting: Vec::new(),
+            affinity: None,
+            tolerations: request.policy.map_or(&[][..], |policy| &policy.tolerations),
+            namespace: request.namespace,
+            lasting: OnceCell::new(),
             eligibility: eligibility::Eligibility::new(request.now, request.windows),
-            spreads: Spreads::default(),
+            constraints: &[],
+            spreads: OnceCell::new(),
         };
         if kind == PlacementType::PickFixed {
             return Ok(fleet);
         }
         let scores = kind == PlacementType::PickN;
-        let affinity = CompiledAffinity::compile(request.policy, clusters, scores)?;
-        let tolerations = request.policy.map_or(&[][..], |policy| &policy.tolerations);
-        fleet.lasting = clusters
-            .iter()
-            .map(|cluster| {
-                affinity.filter(cluster)?;
-                fleet.eligibility.check(cluster)?;
-                check_namespace(cluster, request.namespace)?;
-                taints::check(&cluster.spec.taints, tolerations)?;
-                Ok(Scores {
-                    affinity: affinity.score(cluster),
-                    ..Scores::default()
-                })
-            })
-            .collect();
+        fleet.affinity = Some(CompiledAffinity::compile(request.policy, scores)?);
         if let (true, Some(policy)) = (scores, request.policy) {
-            fleet.spreads = Spreads::new(&policy.topology_spread_constraints, clusters);
+            fleet.constraints = &policy.topology_spread_constraints;
         }
         Ok(fleet)
     }
 
+    /// The verdicts that do not depend on bindings; none for `PickFixed`.
+    fn lasting(&self) -> &[ClusterVerdict<'a>] {
+        self.lasting.get_or_init(|| {
+            let affinity = self.affinity.iter();
+            let verdicts = affinity.flat_map(|affinity| {
+                let scoring = affinity.scoring(self.clusters);
+                self.clusters.iter().map(move |cluster| {
+                    affinity.filter(cluster)?;
+                    self.eligibility.check(cluster)?;
+                    check_namespace(cluster, self.namespace)?;
+                    taints::check(&cluster.spec.taints, self.tolerations)?;
+                    Ok(Scores {
+                        affinity: scoring.score(cluster),
+                        ..Scores::default()
+                    })
+                })
+            });
+            verdicts.collect()
+        })
+    }
+
     pub(super) fn name(&self, cluster: usize) -> &'a str {
-        &self.clusters[cluster].metadata.name
+        &self.clusters.at(cluster).metadata.name
     }
 
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
+        self.clusters.position(name)
     }
 
     /// True for a cluster that exists and is not in deletion.
     pub(super) fn is_staying(&self, name: &str) -> bool {
-        let cluster = self.find(name);
-        cluster.is_some_and(|cluster| !self.clusters[cluster].metadata.in_deletion())
+        let cluster = self.clusters.get(name);
+        cluster.is_some_and(|cluster| !cluster.metadata.in_deletion())
     }
 
     /// True if there are spread constraints, so that clusters are picked one by one.
     pub(super) fn spreads(&self) -> bool {
-        !self.spreads.is_empty()
+        !self.constraints.is_empty()
     }
 
     /// What the plugin of eligibility alone says.
     pub(super) fn eligible(&self, cluster: usize) -> ClusterVerdict<'a> {
-        self.eligibility.check(&self.clusters[cluster])?;
+        self.eligibility.check(self.clusters.at(cluster))?;
         Ok(Scores::default())
     }
 
@@ -178,8 +193,11 @@ impl<'a> Fleet<'a> {
         let obsolete: HashSet<&str> = bindings.obsolete_clusters().collect();
         let bound = bindings.clusters().filter_map(|name| self.find(name));
         let bound: Vec<usize> = bound.collect();
-        let skews = self.spreads.count(&bound);
-        let lasting = self.lasting.iter().enumerate();
+        let spreads = self
+            .spreads
+            .get_or_init(|| Spreads::new(self.constraints, self.clusters));
+        let skews = spreads.count(&bound);
+        let lasting = self.lasting().iter().enumerate();
         lasting
             .map(|(index, verdict)| {
                 let scores = verdict.clone()?;

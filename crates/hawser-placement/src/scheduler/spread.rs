@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 
 use super::fleet::Refusal;
-use crate::types::cluster::MemberCluster;
+use crate::members::Members;
 use crate::types::policy::{TopologySpreadConstraint, WhenUnsatisfiable};
 
 /// The score of a violated constraint that does not forbid it.
 const VIOLATED: i32 = -1000;
 
 /// The constraints of a policy, over all clusters of the fleet.
-#[derive(Default)]
 pub(super) struct Spreads<'a>(Vec<Spread<'a>>);
 
 struct Spread<'a> {
@@ -33,10 +32,7 @@ struct Skew<'s, 'a> {
 }
 
 impl<'a> Spreads<'a> {
-    pub(super) fn new(
-        constraints: &'a [TopologySpreadConstraint],
-        clusters: &[MemberCluster],
-    ) -> Self {
+    pub(super) fn new(constraints: &'a [TopologySpreadConstraint], clusters: &Members) -> Self {
         let spreads = constraints.iter().map(|constraint| {
             let mut values: HashMap<&str, usize> = HashMap::new();
             let domains = clusters.iter().map(|cluster| {
@@ -51,10 +47,6 @@ impl<'a> Spreads<'a> {
             }
         });
         Self(spreads.collect())
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The skews with these clusters bound. A domain without a binding counts 0.

@@ -4,7 +4,7 @@ use super::*;
 use crate::fixtures::{SNAPSHOT, binding, member, now, policy};
 use crate::names::PREVIOUS_STATE;
 use crate::types::Truth;
-use crate::types::cluster::Taint;
+use crate::types::cluster::{MemberCluster, Taint};
 
 mod properties;
 
@@ -29,13 +29,17 @@ impl World {
         }
     }
 
-    fn request(&self) -> Request<'_> {
+    fn fleet(&self) -> Members {
+        self.clusters.iter().cloned().collect()
+    }
+
+    fn request<'a>(&'a self, clusters: &'a Members) -> Request<'a> {
         Request {
             policy: self.policy.as_ref(),
             policy_snapshot: SNAPSHOT,
             number_of_clusters: self.number,
             namespace: self.namespace,
-            clusters: &self.clusters,
+            clusters,
             bindings: &self.bindings,
             now: now(),
             windows: Windows::default(),
@@ -43,12 +47,12 @@ impl World {
     }
 
     fn plan(&self) -> Plan {
-        schedule(&self.request()).unwrap()
+        schedule(&self.request(&self.fleet())).unwrap()
     }
 
     /// The explanation of a cluster: the plugin that refused it, and the reason.
     fn why(&self, cluster: &str) -> (Option<Plugin>, String) {
-        let all = explain(&self.request()).unwrap();
+        let all = explain(&self.request(&self.fleet())).unwrap();
         let found = all.into_iter().find(|one| one.cluster == cluster).unwrap();
         (found.plugin, found.reason)
     }
@@ -341,7 +345,7 @@ fn an_unscheduled_binding_is_restored_as_it_was() {
         ..World::default()
     };
     world.bindings = vec![binding("a", BindingState::Unscheduled, "p-0")];
-    let error = schedule(&world.request()).unwrap_err();
+    let error = schedule(&world.request(&world.fleet())).unwrap_err();
     assert_eq!(error, ScheduleError::PreviousState("b-a".into()));
     let annotations = &mut world.bindings[0].metadata.annotations;
     annotations.insert(PREVIOUS_STATE.into(), "Bound".into());
@@ -573,12 +577,15 @@ fn a_policy_that_cannot_be_read_decides_nothing() {
             ]}}],
         }}}});
         let world = World::new(&wanted, plain(&["a"]));
-        schedule(&world.request()).unwrap_err().to_string()
+        schedule(&world.request(&world.fleet()))
+            .unwrap_err()
+            .to_string()
     };
     assert!(required("resources.kubernetes-fleet.io/free-cpu", "1").contains("free-cpu"));
     assert!(required("p", "much").contains("\"much\""));
     let wanted = json!({"placementType": "PickN"});
-    let error = schedule(&World::new(&wanted, plain(&["a"])).request()).unwrap_err();
+    let world = World::new(&wanted, plain(&["a"]));
+    let error = schedule(&world.request(&world.fleet())).unwrap_err();
     assert_eq!(error, ScheduleError::NumberOfClusters(SNAPSHOT.into()));
 }
 
@@ -597,5 +604,5 @@ fn a_status_lists_at_most_a_thousand_clusters_and_twenty_others() {
         clusters,
     );
     assert_eq!(few.plan().decisions.len(), 25);
-    assert_eq!(explain(&few.request()).unwrap().len(), 1010);
+    assert_eq!(explain(&few.request(&few.fleet())).unwrap().len(), 1010);
 }

@@ -10,6 +10,7 @@ use super::binding::{
     BindingSpec, BindingStatus, PolicySnapshotSpec, PolicySnapshotStatus, ResourceSnapshotSpec,
 };
 use super::cluster::{InternalMemberClusterSpec, MemberClusterSpec, MemberClusterStatus};
+use super::eviction::{DisruptionBudgetSpec, EvictionSpec, EvictionStatus};
 use super::overrides::{
     ClusterResourceOverrideSnapshotSpec, ClusterResourceOverrideSpec, EnvelopeData,
     ResourceOverrideSnapshotSpec, ResourceOverrideSpec,
@@ -26,6 +27,7 @@ pub const PATH: &str = "crds/kubernetes-fleet.io.yaml";
 
 const V1: &[&str] = &["v1", "v1beta1"];
 const V1_BETA_ONLY: &[&str] = &["v1beta1"];
+const V1_ALPHA: &[&str] = &["v1alpha1", "v1beta1"];
 const ALL: &[&str] = &["v1", "v1alpha1", "v1beta1"];
 
 /// Fields that `v1` does not have.
@@ -246,6 +248,15 @@ fn placement_kinds() -> Vec<Kind> {
             V1,
             with_status::<WorkSpec, WorkStatus>(),
         ),
+        Kind {
+            columns: eviction_columns(),
+            ..cluster_scoped(
+                "ClusterResourcePlacementEviction",
+                Some("crpe"),
+                V1_ALPHA,
+                with_status::<EvictionSpec, EvictionStatus>(),
+            )
+        },
         cluster_scoped(
             "AppliedWork",
             Some("appliedwork"),
@@ -287,6 +298,12 @@ fn plain_kinds() -> Vec<Kind> {
             None,
             ALL,
             spec_only::<ResourceOverrideSnapshotSpec>(),
+        ),
+        cluster_scoped(
+            "ClusterResourcePlacementDisruptionBudget",
+            Some("crpdb"),
+            V1_ALPHA,
+            spec_only::<DisruptionBudgetSpec>(),
         ),
         cluster_scoped("ClusterResourceEnvelope", None, V1_BETA_ONLY, envelope()),
         namespaced("ResourceEnvelope", None, V1_BETA_ONLY, envelope()),
@@ -373,6 +390,14 @@ fn binding_columns() -> Value {
         minor(of("ResourceAvailable", "Available")),
         age(),
     ])
+}
+
+fn eviction_columns() -> Value {
+    let of = |type_: &str| {
+        let path = format!(".status.conditions[?(@.type==\"{type_}\")].status");
+        column(type_, "string", &path)
+    };
+    json!([of("Valid"), of("Executed")])
 }
 
 fn with_status<Spec: JsonSchema, Status: JsonSchema>() -> Value {

@@ -3,6 +3,8 @@
     reason = "literals are shorter to pass by value"
 )]
 
+use std::sync::Arc;
+
 use super::*;
 use crate::fixtures::{binding, member};
 use crate::types::binding::BindingState;
@@ -162,12 +164,12 @@ fn an_envelope_holds_what_fits_its_scope() {
 
 #[test]
 fn overrides_reach_into_envelopes() {
-    let snapshot_of = |spec: Value| -> ClusterResourceOverrideSnapshot {
+    let snapshot_of = |spec: Value| -> Arc<ClusterResourceOverrideSnapshot> {
         let object = json!({
             "metadata": {"name": "o-0", "labels": {names::IS_LATEST: "true"}},
             "spec": {"overrideHash": "", "overrideSpec": spec},
         });
-        serde_json::from_value(object).unwrap()
+        Arc::new(serde_json::from_value(object).unwrap())
     };
     let delete = json!({"overrideRules": [
         {"clusterSelector": {"clusterSelectorTerms": []}, "overrideType": "Delete"},

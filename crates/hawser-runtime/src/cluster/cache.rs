@@ -16,8 +16,10 @@ use hawser_sync::{
 };
 use kube_lang::object::{Gvk, Object};
 
+mod forms;
 mod table;
 
+pub use forms::{FormError, Forms};
 pub use table::{Change, Coverage, Finished, Listed, Size, Table, What, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.

@@ -182,7 +182,7 @@ proptest! {
         let mut world = World::new(&wanted, clusters);
         world.bindings = bindings(&states);
         let plan = world.plan();
-        let all = explain(&world.request()).unwrap();
+        let all = explain(&world.request(&world.fleet())).unwrap();
         prop_assert!(all.is_sorted_by(|a, b| a.cluster < b.cluster));
         let selected = all.iter().filter(|one| one.selected).count();
         let decided: std::collections::BTreeSet<&str> =

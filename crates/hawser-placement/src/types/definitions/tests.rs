@@ -102,6 +102,8 @@ fn the_definitions_are_those_of_the_original() {
             "clusterresourceenvelopes Cluster [] false v1beta1",
             "clusterresourceoverrides Cluster [] false v1,v1alpha1,v1beta1",
             "clusterresourceoverridesnapshots Cluster [] false v1,v1alpha1,v1beta1",
+            "clusterresourceplacementdisruptionbudgets Cluster [\"crpdb\"] false v1alpha1,v1beta1",
+            "clusterresourceplacementevictions Cluster [\"crpe\"] true v1alpha1,v1beta1",
             "clusterresourceplacements Cluster [\"crp\"] true v1,v1beta1",
             "clusterresourceplacementstatuses Namespaced [\"crps\"] false v1,v1beta1",
             "clusterresourcesnapshots Cluster [\"crs\"] true v1,v1beta1",

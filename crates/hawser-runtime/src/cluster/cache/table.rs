@@ -22,7 +22,7 @@ mod places;
 mod shares;
 mod size;
 
-use body::Packer;
+use body::{Body, Packer};
 use entry::{Entry, Extent};
 use idle::Idle;
 use places::Places;
@@ -129,6 +129,8 @@ struct Tombstone {
 #[derive(Default)]
 struct TableState {
     complete: bool,
+    /// Counts what was put and taken.
+    revision: u64,
     entries: HashMap<Key, Entry>,
     packer: Packer,
     bytes: usize,
@@ -256,6 +258,21 @@ impl Table {
         };
         self.visited(keys.len());
         keys
+    }
+
+    /// Counts the changes of the table.
+    pub fn revision(&self) -> u64 {
+        self.state.read().revision
+    }
+
+    /// Shows what is kept of every object with a mark that changes with the text. Returns the revision of all that is
+    /// shown.
+    pub(super) fn show(&self, mut look: impl FnMut(&Key, (u64, Fingerprint), &Body)) -> u64 {
+        let state = self.state.read();
+        for (key, entry) in &state.entries {
+            look(key, (entry.version, entry.fingerprint), &entry.body);
+        }
+        state.revision
     }
 
     /// All objects, parsed one after the other.
@@ -651,6 +668,7 @@ impl TableState {
         if known.is_some_and(|entry| version < entry.version) {
             return PutOutcome::Older;
         }
+        self.revision += 1;
         let before = known.map_or(0, |entry| entry.charge);
         let kept = self.shares.keep(key, object, before);
         let news = match known {
@@ -718,6 +736,7 @@ impl TableState {
 
     fn take(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
+        self.revision += 1;
         self.uncount(key, &entry);
         self.unindex(entry.indexed, key);
         self.places.remove(key, &entry.labelled);

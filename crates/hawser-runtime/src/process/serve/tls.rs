@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -31,7 +32,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What answers.
 pub trait HttpsEndpoint: Send + Sync {
     /// Status and JSON for a document at a path; a request without a body has an empty one.
-    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (StatusCode, String);
+    fn answer<'a>(
+        &'a self,
+        method: &'a Method,
+        path: &'a str,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, (StatusCode, String)>;
 }
 
 /// A certificate or key that cannot be used.
@@ -95,7 +101,10 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Arc<dyn Ht
 async fn answer(endpoint: &dyn HttpsEndpoint, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let (status, text) = match Limited::new(body, LARGEST).collect().await {
-        Ok(body) => endpoint.answer(&head.method, head.uri.path(), &body.to_bytes()),
+        Ok(body) => {
+            let body = body.to_bytes();
+            endpoint.answer(&head.method, head.uri.path(), &body).await
+        }
         Err(error) => (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
     };
     let mut response = Response::new(Full::from(text));

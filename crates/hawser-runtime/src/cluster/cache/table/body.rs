@@ -22,7 +22,7 @@ pub(super) struct Packer {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Body {
+pub(in crate::cluster::cache) struct Body {
     kept: Box<[u8]>,
     /// The number of bytes of the text; 0 if `kept` is the text.
     packed_from: usize,
@@ -61,7 +61,7 @@ impl Body {
     }
 
     /// The JSON.
-    pub(super) fn text(&self) -> Cow<'_, [u8]> {
+    pub(in crate::cluster::cache) fn text(&self) -> Cow<'_, [u8]> {
         if self.packed_from == 0 {
             return Cow::Borrowed(&self.kept);
         }

@@ -15,8 +15,9 @@ const RENEWED: SignedDuration = SignedDuration::from_hours(24 * 240);
 /// Clocks may differ by that much.
 const BEFORE: SignedDuration = SignedDuration::from_hours(24);
 
-const RENEW_AFTER: &str = "kubefed.io/renew-after";
-const NAMES: &str = "kubefed.io/names";
+/// The annotations of the Secret, without their domain.
+const RENEW_AFTER: &str = "renew-after";
+const NAMES: &str = "names";
 const END: &str = "-----END CERTIFICATE-----\n";
 
 /// A certificate with its key, and the authorities that clients have to trust, in PEM.
@@ -30,7 +31,7 @@ pub struct WebhookCertificate {
 
 impl WebhookCertificate {
     /// Makes a certificate for these names, signed by an authority whose key is forgotten.
-    pub fn issue(names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
+    pub fn issue(subject: &str, names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
         let day = |at: Timestamp| {
             let date = at.to_zoned(TimeZone::UTC).date();
             let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
@@ -42,12 +43,12 @@ impl WebhookCertificate {
             params.not_after = day(now + VALID);
         };
         let mut authority = CertificateParams::default();
-        valid(&mut authority, "kubefed-webhook-ca");
+        valid(&mut authority, &format!("{subject}-ca"));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let mut server = CertificateParams::new(names)?;
-        valid(&mut server, "kubefed-webhook");
+        valid(&mut server, subject);
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         server.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
@@ -60,13 +61,13 @@ impl WebhookCertificate {
     }
 
     /// The certificate in a Secret, if it is for these names.
-    pub fn of_secret(secret: &Value, names: &[String]) -> Option<Self> {
+    pub fn of_secret(secret: &Value, domain: &str, names: &[String]) -> Option<Self> {
         let text = |key: &str| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
             String::from_utf8(bytes).ok()
         };
         let annotations = &secret["metadata"]["annotations"];
-        (annotations[NAMES].as_str() == Some(&names.join(","))).then_some(())?;
+        (annotations[annotation(domain, NAMES)].as_str() == Some(&names.join(","))).then_some(())?;
         Some(Self {
             authorities: text("ca.crt")?,
             chain: text("tls.crt")?,
@@ -75,8 +76,8 @@ impl WebhookCertificate {
     }
 
     /// Whether the certificate in a Secret has to be replaced.
-    pub fn is_due(secret: &Value, now: Timestamp) -> bool {
-        let after = secret["metadata"]["annotations"][RENEW_AFTER].as_str();
+    pub fn is_due(secret: &Value, domain: &str, now: Timestamp) -> bool {
+        let after = secret["metadata"]["annotations"][annotation(domain, RENEW_AFTER)].as_str();
         let after = after.and_then(|text| text.parse::<Timestamp>().ok());
         after.is_none_or(|after| after <= now)
     }
@@ -93,11 +94,12 @@ impl WebhookCertificate {
     }
 
     /// The fields of the Secret.
-    pub fn secret(&self, names: &[String], now: Timestamp) -> Value {
+    pub fn secret(&self, domain: &str, names: &[String], now: Timestamp) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
             "metadata": {"annotations": {
-                NAMES: names.join(","), RENEW_AFTER: (now + RENEWED).to_string(),
+                annotation(domain, NAMES): names.join(","),
+                annotation(domain, RENEW_AFTER): (now + RENEWED).to_string(),
             }},
             "data": {
                 "ca.crt": STANDARD.encode(&self.authorities),
@@ -106,6 +108,10 @@ impl WebhookCertificate {
             },
         })
     }
+}
+
+fn annotation(domain: &str, name: &str) -> String {
+    format!("{domain}/{name}")
 }
 
 #[cfg(test)]
@@ -118,20 +124,23 @@ mod tests {
     fn a_certificate_is_kept_until_it_is_due_and_then_follows_the_former() {
         let names = ["a.b.svc".to_owned(), "127.0.0.1".to_owned()];
         let now = Timestamp::now();
-        let made = WebhookCertificate::issue(&names, now).unwrap();
+        let made = WebhookCertificate::issue("s", &names, now).unwrap();
         server_config(made.chain.as_bytes(), made.key.as_bytes()).unwrap();
-        let secret = made.secret(&names, now);
-        let found = WebhookCertificate::of_secret(&secret, &names);
+        let secret = made.secret("d", &names, now);
+        let found = WebhookCertificate::of_secret(&secret, "d", &names);
         assert_eq!(found.as_ref(), Some(&made));
-        assert_eq!(WebhookCertificate::of_secret(&secret, &names[..1]), None);
-        assert_eq!(WebhookCertificate::of_secret(&json!({}), &names), None);
-        assert!(!WebhookCertificate::is_due(&secret, now));
-        assert!(WebhookCertificate::is_due(&secret, now + RENEWED));
-        assert!(WebhookCertificate::is_due(&json!({}), now));
+        assert_eq!(
+            WebhookCertificate::of_secret(&secret, "d", &names[..1]),
+            None
+        );
+        assert_eq!(WebhookCertificate::of_secret(&json!({}), "d", &names), None);
+        assert!(!WebhookCertificate::is_due(&secret, "d", now));
+        assert!(WebhookCertificate::is_due(&secret, "d", now + RENEWED));
+        assert!(WebhookCertificate::is_due(&json!({}), "d", now));
 
-        let mut second = WebhookCertificate::issue(&names, now).unwrap();
+        let mut second = WebhookCertificate::issue("s", &names, now).unwrap();
         second.follow(&made);
-        let mut third = WebhookCertificate::issue(&names, now).unwrap();
+        let mut third = WebhookCertificate::issue("s", &names, now).unwrap();
         third.follow(&second);
         assert!(second.authorities.ends_with(&made.authorities));
         assert_eq!(

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use hawser_runtime::errors::chain;
 use hawser_runtime::process::serve::{self, ServeError, TlsProblem, server_config};
 
-use super::Reviews;
+use super::{Reviewer, Reviews};
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(10);
@@ -58,6 +58,7 @@ impl GivenCertificate {
 pub async fn run(
     address: String,
     directory: PathBuf,
+    reviewer: impl Reviewer,
     stop: CancellationToken,
 ) -> Result<(), GivenWebhookError> {
     let bound = serve::bind("--secure-port", &address).await?;
@@ -82,7 +83,7 @@ pub async fn run(
         }
     };
     tokio::select! {
-        () = bound.serve_tls(configs, Arc::new(Reviews), stop) => {}
+        () = bound.serve_tls(configs, Arc::new(Reviews(reviewer)), stop) => {}
         () = following => {}
     }
     Ok(())

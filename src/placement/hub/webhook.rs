@@ -1,0 +1,132 @@
+//! The admission webhook of the hub. It reads what a verdict depends on at the moment it is asked: every replica serves
+//! it, and only one has caches.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube_schema::admission::{Verdict, WebhookAddress, answer};
+use parking_lot::RwLock;
+use serde_json::Value;
+use tracing::warn;
+
+use hawser_placement::admission::KindScope;
+use hawser_placement::admission::review::{Reviewed, Surroundings, configuration, judge, needs};
+use hawser_placement::types::policy::ResourceSelectorTerm;
+use hawser_runtime::cluster::connection::{Call, Connection};
+use hawser_runtime::errors::chain;
+use kube_lang::object::Gvk;
+
+use super::catalog::Catalog;
+use crate::webhook::{Configured, Reviewer, WebhookSite};
+
+/// The `ClusterRole` by which the hub writes the configuration.
+const OWNER: &str = "fleet-hub-webhook";
+
+/// Where the webhook listens, and where API servers find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubWebhook {
+    pub listens: String,
+    pub address: WebhookAddress,
+    /// The namespace of the Secret with the certificate.
+    pub namespace: String,
+}
+
+impl HubWebhook {
+    pub fn site(&self) -> WebhookSite {
+        WebhookSite {
+            flag: "--webhook-bind-address",
+            address: self.address.clone(),
+            namespace: self.namespace.clone(),
+            secret: "fleet-hub-webhook-certificate",
+            domain: "kubernetes-fleet.io",
+            subject: "fleet-hub-webhook",
+        }
+    }
+
+    /// How API servers are told of it.
+    pub fn configured(self) -> Configured<impl Fn(&str) -> Vec<(&'static str, Value)>> {
+        Configured {
+            owner: OWNER.to_owned(),
+            make: move |bundle: &str| {
+                let made = configuration(&self.address, bundle);
+                vec![("validatingwebhookconfigurations", made)]
+            },
+        }
+    }
+}
+
+/// Answers reviews of the fleet's objects.
+pub struct HubReviewer {
+    hub: Connection,
+    catalog: RwLock<Arc<Catalog>>,
+}
+
+impl HubReviewer {
+    pub fn new(hub: Connection) -> Self {
+        Self {
+            hub,
+            catalog: RwLock::default(),
+        }
+    }
+
+    async fn verdict(&self, kind: Reviewed, request: &Value) -> Verdict {
+        if let Reviewed::ClusterPlacement | Reviewed::Placement = kind {
+            self.learn(request).await;
+        }
+        let found = match needs(kind, request) {
+            None => Vec::new(),
+            Some(path) => match self.hub.ask(Call::get(&*path)).await {
+                Ok(mut found) => match found["items"].take() {
+                    Value::Array(items) => items,
+                    _ => vec![found],
+                },
+                Err(error) if error.code() == Some(404) => Vec::new(),
+                Err(error) => {
+                    let error = chain(&error);
+                    warn!(error, path, "cannot judge an object");
+                    return Verdict::Unavailable(format!("reading {path}: {error}"));
+                }
+            },
+        };
+        let catalog = Arc::clone(&self.catalog.read());
+        let around = Surroundings {
+            scope_of: &|term| catalog.scope(&kind_of(term)),
+            found: &found,
+        };
+        judge(kind, request, &around)
+    }
+
+    /// Discovers the kinds of the hub if one is selected that is not known.
+    async fn learn(&self, request: &Value) {
+        let selectors = request["object"]["spec"]["resourceSelectors"].as_array();
+        let terms = selectors.into_iter().flatten();
+        let mut terms = terms.filter_map(|term| serde_json::from_value(term.clone()).ok());
+        let catalog = Arc::clone(&self.catalog.read());
+        if terms.all(|term| catalog.scope(&kind_of(&term)) != KindScope::Unknown) {
+            return;
+        }
+        match Catalog::read(&self.hub).await {
+            Ok(catalog) => *self.catalog.write() = Arc::new(catalog),
+            Err(error) => warn!(
+                problem = chain(&error),
+                "cannot discover the kinds of the hub"
+            ),
+        }
+    }
+}
+
+fn kind_of(term: &ResourceSelectorTerm) -> Gvk {
+    Gvk::new(&term.group, &term.version, &term.kind)
+}
+
+impl Reviewer for HubReviewer {
+    fn review<'a>(&'a self, path: &'a str, given: Value) -> BoxFuture<'a, Option<Value>> {
+        async move {
+            let kind = Reviewed::of_path(path)?;
+            let verdict = self.verdict(kind, &given["request"]).await;
+            Some(answer(&given, verdict))
+        }
+        .boxed()
+    }
+}

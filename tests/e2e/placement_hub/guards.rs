@@ -1,0 +1,435 @@
+//! What guards a fleet: the webhook, budgets of disruption, and more than one hub.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testbed::ports::Port;
+use testbed::{SOON, eventually};
+
+use super::world::{
+    CLUSTER, PLACEMENT, World, crp, namespace_selector, reasons, until_count, works,
+};
+use super::{affinity, bindings, names};
+
+const EVICTIONS: &str =
+    "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacementevictions";
+const BUDGETS: &str =
+    "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacementdisruptionbudgets";
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/default/leases/136224848560.hub.fleet.azure.com";
+
+fn of(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind,
+           "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_refused_before_it_is_stored() -> Result<()> {
+    let port = Port::reserve()?;
+    let at = format!("127.0.0.1:{}", port.number());
+    let world = World::start_with(&[
+        "--enable-webhook=true".to_owned(),
+        format!("--webhook-bind-address={at}"),
+        format!("--webhook-url=https://{at}"),
+    ])
+    .await?;
+    let way = world.way()?;
+    let dry = |all: &str| format!("{all}?dryRun=All");
+    let placements = format!("{PLACEMENT}/clusterresourceplacements");
+    let refused = async |all: &str, object: &Value, said: &str| -> Result<()> {
+        eventually(SOON, said, async || -> Result<()> {
+            let answer = way.create(&dry(all), object).await;
+            let problem = format!("{:#}", answer.err().context("it was accepted")?);
+            ensure!(
+                problem.contains(said) && problem.contains("denied"),
+                "{problem}"
+            );
+            Ok(())
+        })
+        .await;
+        Ok(())
+    };
+    let placement = |selectors: Value, policy: Value| {
+        of(
+            "ClusterResourcePlacement",
+            "wrong",
+            &json!({"resourceSelectors": selectors, "policy": policy}),
+        )
+    };
+    let namespace = || namespace_selector("app");
+    let unknown =
+        json!([{"group": "none.example.com", "version": "v1", "kind": "Nothing", "name": "a"}]);
+    let all = || json!({"placementType": "PickAll"});
+    for (object, said) in [
+        (
+            placement(unknown, all()),
+            "failed to get GVR of the selector",
+        ),
+        (
+            placement(
+                json!([{"group": "", "version": "v1", "kind": "ConfigMap", "name": "a"}]),
+                all(),
+            ),
+            "not cluster scoped",
+        ),
+        (
+            placement(
+                namespace(),
+                json!({"placementType": "PickFixed", "clusterNames": ["a", "a"]}),
+            ),
+            "must be unique",
+        ),
+        (
+            placement(
+                namespace(),
+                json!({"placementType": "PickAll", "affinity": {"clusterAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [{
+                    "propertySelector": {"matchExpressions": [
+                        {"name": "resources.kubernetes-fleet.io/some-cpu", "operator": "Gt", "values": ["1"]}]}}]}}}}),
+            ),
+            "resources.kubernetes-fleet.io/",
+        ),
+    ] {
+        refused(&placements, &object, said).await?;
+    }
+    let tolerant = json!({
+        "placementType": "PickN", "numberOfClusters": 1,
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+    });
+    world
+        .place(
+            "tolerant",
+            json!({"resourceSelectors": namespace(), "policy": tolerant}),
+        )
+        .await?;
+    let fewer = json!({"spec": {"policy": {"tolerations": null}}});
+    let answer = way.patch(&crp("tolerant"), &fewer).await;
+    let problem = format!("{:#}", answer.err().context("it was accepted")?);
+    ensure!(
+        problem.contains("only additions to tolerations are allowed"),
+        "{problem}"
+    );
+
+    // Overrides, budgets and evictions know the other objects.
+    let overrides = format!("{PLACEMENT}/clusterresourceoverrides");
+    let rule = |path: &str| {
+        json!({
+            "clusterResourceSelectors": namespace(),
+            "policy": {"overrideRules": [{"clusterSelector": {"clusterSelectorTerms": []},
+                "jsonPatchOverrides": [{"op": "add", "path": path, "value": "v"}]}]},
+        })
+    };
+    let wrong = of("ClusterResourceOverride", "one", &rule("/status/phase"));
+    refused(&overrides, &wrong, "cannot override status fields").await?;
+    let one = of(
+        "ClusterResourceOverride",
+        "one",
+        &rule("/metadata/labels/a"),
+    );
+    way.create(&overrides, &one).await?;
+    let two = of(
+        "ClusterResourceOverride",
+        "two",
+        &rule("/metadata/labels/b"),
+    );
+    refused(&overrides, &two, "selected by both this override and one").await?;
+    world
+        .place(
+            "everywhere",
+            json!({"resourceSelectors": namespace(), "policy": all()}),
+        )
+        .await?;
+    let budget = of(
+        "ClusterResourcePlacementDisruptionBudget",
+        "everywhere",
+        &json!({"maxUnavailable": 1}),
+    );
+    refused(BUDGETS, &budget, "PickAll").await?;
+    let fixed = json!({"placementType": "PickFixed", "clusterNames": ["a"]});
+    world
+        .place(
+            "fixed",
+            json!({"resourceSelectors": namespace(), "policy": fixed}),
+        )
+        .await?;
+    let eviction = of(
+        "ClusterResourcePlacementEviction",
+        "e",
+        &json!({"placementName": "fixed", "clusterName": "a"}),
+    );
+    refused(EVICTIONS, &eviction, "PickFixed").await?;
+    let member = json!({
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster",
+        "metadata": {"name": "m"},
+        "spec": {"identity": {"kind": "User", "name": "u"},
+                 "taints": [{"key": "not a key", "value": "v", "effect": "NoSchedule"}]},
+    });
+    let members = format!("{CLUSTER}/memberclusters");
+    refused(&members, &member, "invalid taint").await?;
+    Ok(())
+}
+
+/// Waits until an eviction is over; returns the condition at its end as reason and message.
+async fn evict(world: &World, name: &str, placement: &str, cluster: &str) -> Result<String> {
+    let way = world.way()?;
+    let spec = json!({"placementName": placement, "clusterName": cluster});
+    way.create(
+        EVICTIONS,
+        &of("ClusterResourcePlacementEviction", name, &spec),
+    )
+    .await?;
+    let is_over = |eviction: &Value| {
+        let all = eviction["status"]["conditions"].as_array();
+        all.is_some_and(|all| all.len() == 2 || all.iter().any(|one| one["status"] == "False"))
+    };
+    let over = way.until(&format!("{EVICTIONS}/{name}"), is_over).await;
+    let conditions = over["status"]["conditions"]
+        .as_array()
+        .context("conditions")?;
+    let last = conditions.last().context("a condition")?;
+    Ok(format!(
+        "{} {}",
+        last["reason"].as_str().unwrap_or_default(),
+        last["message"].as_str().unwrap_or_default()
+    ))
+}
+
+#[tokio::test]
+async fn evictions_are_executed_within_the_budget_of_the_placement() -> Result<()> {
+    let world = World::shared().await?;
+    let way = world.way()?;
+    let members = ["evict-1", "evict-2", "evict-3"];
+    world.join(&members, json!({"of": "evict"})).await?;
+    world.application("evict", "c").await?;
+    world
+        .place(
+            "evict",
+            json!({
+                "policy": {"placementType": "PickN", "numberOfClusters": 2,
+                           "affinity": affinity(&json!({"of": "evict"}))},
+                "resourceSelectors": namespace_selector("evict"),
+            }),
+        )
+        .await?;
+    let placed = world.until_available("evict").await?;
+    let chosen: Vec<String> = names(&placed["status"])
+        .iter()
+        .map(|one| (*one).to_owned())
+        .collect();
+    let other = members
+        .iter()
+        .find(|one| !chosen.iter().any(|name| name == *one));
+    let (first, other) = (&chosen[0], other.context("one is left")?);
+    let said = evict(world, "evict-none", "evict-nothing", first).await?;
+    ensure!(
+        said.contains("EvictionInvalid Failed to find ClusterResourcePlacement"),
+        "{said}"
+    );
+    let said = evict(world, "evict-other", "evict", other).await?;
+    ensure!(
+        said.contains("EvictionInvalid Failed to find scheduler decision"),
+        "{said}"
+    );
+
+    let budget = of(
+        "ClusterResourcePlacementDisruptionBudget",
+        "evict",
+        &json!({"minAvailable": 2}),
+    );
+    way.create(BUDGETS, &budget).await?;
+    eventually(SOON, "the budget holds", async || -> Result<()> {
+        // The hub may not have heard of the budget yet, but it never does less than that it says.
+        let name = format!("evict-held-{}", jiff::Timestamp::now().as_microsecond());
+        let said = evict(world, &name, "evict", first).await?;
+        ensure!(
+            said.contains("EvictionNotExecuted")
+                && said.contains("availablePlacements: 2, totalPlacements: 2"),
+            "{said}"
+        );
+        Ok(())
+    })
+    .await;
+    // Nothing comes back to a member with a taint.
+    let taint =
+        json!({"spec": {"taints": [{"key": "drained", "value": "", "effect": "NoSchedule"}]}});
+    way.patch(&format!("{CLUSTER}/memberclusters/{first}"), &taint)
+        .await?;
+    way.patch(
+        &format!("{BUDGETS}/evict"),
+        &json!({"spec": {"minAvailable": 1}}),
+    )
+    .await?;
+    let said = eventually(SOON, "the eviction", async || -> Result<String> {
+        let name = format!("evict-done-{}", jiff::Timestamp::now().as_microsecond());
+        let said = evict(world, &name, "evict", first).await?;
+        ensure!(said.contains("EvictionExecuted"), "{said}");
+        Ok(said)
+    })
+    .await;
+    ensure!(said.contains("allowed by specified"), "{said}");
+    until_count(&way, &works(first), 0).await;
+    way.until(&crp("evict"), |placement| {
+        names(&placement["status"]).contains(other)
+    })
+    .await;
+    until_count(&way, &bindings("evict"), 2).await;
+    eventually(SOON, "the metrics", async || -> Result<()> {
+        let text = world.metrics().await?;
+        ensure!(
+            text.contains("fleet_workload_eviction_complete{name=\"evict-none\",isCompleted=\"true\",isValid=\"false\"}"),
+            "{text}"
+        );
+        Ok(())
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_hub_takes_over_and_a_silent_member_is_let_go_in_time() -> Result<()> {
+    let flags = [
+        "--leader-elect=true",
+        "--leader-election-namespace=default",
+        "--force-delete-wait-time=2s",
+    ];
+    let mut world = World::start_with(&flags.map(str::to_owned)).await?;
+    let way = world.way()?;
+    world.join(&["silent", "well"], json!({})).await?;
+    let held = way.until_there(LEASE).await;
+    let leader = held["spec"]["holderIdentity"].clone();
+    let port = Port::reserve()?;
+    let _second = world.spawn(port.number())?;
+    world.application("app", "c").await?;
+    world
+        .place(
+            "app",
+            json!({"resourceSelectors": namespace_selector("app")}),
+        )
+        .await?;
+    world.until_available("app").await?;
+    world.process.take().context("the hub")?.kill().await?;
+    way.patch(
+        "/api/v1/namespaces/app/configmaps/c",
+        &json!({"data": {"key1": "2"}}),
+    )
+    .await?;
+    way.until(LEASE, |lease| {
+        let holder = &lease["spec"]["holderIdentity"];
+        *holder != leader && holder.as_str().is_some_and(|holder| !holder.is_empty())
+    })
+    .await;
+    way.until(&crp("app"), |placement| {
+        placement["status"]["observedResourceIndex"] == "1" && super::is_available(placement)
+    })
+    .await;
+
+    // The agent of a member that never answers keeps nothing from ending.
+    world.mute("silent", true);
+    let member = format!("{CLUSTER}/memberclusters/silent");
+    way.delete(&member).await?;
+    way.until_gone(&member).await;
+    until_count(&way, &works("silent"), 0).await;
+    let left = way
+        .until(&crp("app"), |placement| {
+            names(&placement["status"]) == ["well"]
+        })
+        .await;
+    ensure!(
+        reasons(&left["status"]["conditions"])[0].contains("Scheduled True"),
+        "{left:#}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn envelopes_of_their_own_kinds_are_works_and_large_selections_are_split() -> Result<()> {
+    let world = World::shared().await?;
+    let way = world.way()?;
+    world.join(&["large-1"], json!({"of": "large"})).await?;
+    world.application("large", "c").await?;
+    let near = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope",
+        "metadata": {"name": "near"},
+        "data": {"quota": {"apiVersion": "v1", "kind": "ResourceQuota",
+                           "metadata": {"name": "q", "namespace": "large"}}},
+    });
+    way.create(
+        &format!("{PLACEMENT}/namespaces/large/resourceenvelopes"),
+        &near,
+    )
+    .await?;
+    let wide = json!({
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceEnvelope",
+        "metadata": {"name": "wide"},
+        "data": {"class": {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                           "metadata": {"name": "of-large"}, "value": 1}},
+    });
+    way.create(&format!("{PLACEMENT}/clusterresourceenvelopes"), &wide)
+        .await?;
+    for number in 0..3 {
+        let map = json!({"metadata": {"name": format!("big-{number}")},
+                         "data": {"text": "x".repeat(300 * 1024)}});
+        way.create("/api/v1/namespaces/large/configmaps", &map)
+            .await?;
+    }
+    world
+        .place(
+            "large",
+            json!({
+                "policy": {"placementType": "PickFixed", "clusterNames": ["large-1"]},
+                "resourceSelectors": [
+                    {"group": "", "version": "v1", "kind": "Namespace", "name": "large"},
+                    {"group": "placement.kubernetes-fleet.io", "version": "v1beta1",
+                     "kind": "ClusterResourceEnvelope", "name": "wide"},
+                ],
+            }),
+        )
+        .await?;
+    let placed = world.until_available("large").await?;
+    let selected = placed["status"]["selectedResources"].as_array();
+    assert_eq!(selected.map(Vec::len), Some(7), "{placed:#}");
+    let stored = until_count(&way, &super::snapshots("large"), 2).await;
+    let mut sizes: Vec<usize> = stored
+        .iter()
+        .map(|one| one["spec"].to_string().len())
+        .collect();
+    sizes.sort_unstable();
+    assert!(sizes[1] < 800 * 1024 && sizes[0] > 200 * 1024, "{sizes:?}");
+    let master = stored
+        .iter()
+        .find(|one| one["metadata"]["name"] == "large-0-snapshot");
+    let marks = &master.context("the master")?["metadata"]["annotations"];
+    assert_eq!(
+        marks["kubernetes-fleet.io/number-of-resource-snapshots"],
+        "2"
+    );
+    assert_eq!(marks["kubernetes-fleet.io/number-of-enveloped-object"], "2");
+    // A Work for each part, and one for each envelope.
+    let works = until_count(&way, &works("large-1"), 4).await;
+    let manifests = works.iter().flat_map(|work| {
+        let all = work["spec"]["workload"]["manifests"].as_array();
+        all.cloned().unwrap_or_default()
+    });
+    let mut kinds: Vec<String> = manifests
+        .map(|one| one["kind"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    kinds.sort();
+    assert_eq!(
+        kinds,
+        [
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "Namespace",
+            "PriorityClass",
+            "ResourceQuota"
+        ]
+    );
+    let mut types: Vec<&str> = works
+        .iter()
+        .filter_map(|work| work["metadata"]["labels"]["kubernetes-fleet.io/envelope-type"].as_str())
+        .collect();
+    types.sort_unstable();
+    assert_eq!(types, ["ClusterResourceEnvelope", "ResourceEnvelope"]);
+    Ok(())
+}
