@@ -9,6 +9,10 @@ use super::{Depth, Fair, Outcome, Queue, QueueKey, Take, Urgency};
 /// The middle of the spread of a back-off: 50 ms, 100 ms, 200 ms …
 const MIDDLE: u64 = 200;
 
+fn tenant(name: &str) -> Arc<str> {
+    name.into()
+}
+
 fn urgency(word: &str) -> Urgency {
     match word {
         "live" => Urgency::Live,
@@ -436,17 +440,18 @@ async fn workers_that_tenants_hold_at_any_number_of_servers_are_back_once_that_i
         let queue = Queue::new(64);
         for key in 0..crowd * 100 {
             let hanging = tenant(&format!("hanging {}", key % crowd));
-            queue.add(key, &hanging, Urgency::Live);
+            queue.add(Of(hanging, key), Urgency::Live);
         }
-        queue.add(usize::MAX, &tenant("another"), Urgency::Initial);
+        let another = Of(tenant("another"), 0);
+        queue.add(another.clone(), Urgency::Initial);
         let begun = tokio::time::Instant::now();
         let (tell, mut told) = tokio::sync::mpsc::channel(1);
         let mut workers = tokio::task::JoinSet::new();
         for _ in 0..64 {
-            let (queue, tell) = (queue.clone(), tell.clone());
+            let (queue, tell, another) = (queue.clone(), tell.clone(), another.clone());
             workers.spawn(async move {
                 while let Some(work) = queue.next().await {
-                    if work.key == usize::MAX {
+                    if work.key == another {
                         tell.send(()).await.unwrap();
                         queue.done(work, Outcome::Settled);
                     } else {
@@ -458,7 +463,7 @@ async fn workers_that_tenants_hold_at_any_number_of_servers_are_back_once_that_i
         }
         // Live changes come before it only seven times.
         told.recv().await.unwrap();
-        queue.add(usize::MAX, &tenant("another"), Urgency::Live);
+        queue.add(another, Urgency::Live);
         told.recv().await.unwrap();
         let all = Duration::from_secs(4);
         assert!(begun.elapsed() <= all, "{crowd}: {:?}", begun.elapsed());
