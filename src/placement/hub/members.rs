@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -114,22 +115,35 @@ impl HubWorld {
                 "Internal member cluster spec was updated",
             ),
             HubWrite::Status { status, .. } => {
-                for type_ in ["ReadyToJoin", "Joined"] {
+                let said = |type_: &str| {
                     let before = condition(&member.status.conditions, type_);
+                    let before = before.map(|one| one.status);
                     let said = status["conditions"].as_array().into_iter().flatten();
                     let new = said.into_iter().find(|one| one["type"] == type_);
-                    let is_true = new.is_some_and(|new| new["status"] == "True");
-                    if !is_true || before.is_some_and(|one| one.status == Truth::True) {
-                        continue;
-                    }
-                    if type_ == "ReadyToJoin" {
-                        let message = "Member cluster is ready to join";
-                        self.record(KIND, metadata, "MemberClusterReadyToJoin", message);
-                    } else {
+                    let new = new.and_then(|new| Truth::deserialize(&new["status"]).ok());
+                    new.filter(|new| before != Some(*new))
+                        .map(|new| (before, new))
+                };
+                if let Some((_, Truth::True)) = said("ReadyToJoin") {
+                    let message = "Member cluster is ready to join";
+                    self.record(KIND, metadata, "MemberClusterReadyToJoin", message);
+                }
+                match said("Joined") {
+                    Some((_, Truth::True)) => {
                         self.numbers.joined();
                         let message = "Member cluster has joined";
                         self.record(KIND, metadata, "MemberClusterJoined", message);
                     }
+                    Some((_, Truth::False)) => {
+                        let message = "Member cluster has left";
+                        self.record(KIND, metadata, "MemberClusterLeft", message);
+                    }
+                    Some((Some(_), Truth::Unknown)) => {
+                        let message = "Member cluster does not say whether it has joined";
+                        self.record(KIND, metadata, "MemberClusterJoinStateUnknown", message);
+                    }
+                    // A new member has not said anything yet.
+                    Some((None, Truth::Unknown)) | None => {}
                 }
             }
             HubWrite::Delete { .. } => {}

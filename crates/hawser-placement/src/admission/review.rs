@@ -131,7 +131,6 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
     };
     let object = &request["object"];
     match kind {
-        Reviewed::ClusterPlacement | Reviewed::Placement => None,
         Reviewed::ClusterOverride => Some(format!("{group}/clusterresourceoverrides")),
         Reviewed::Override => {
             let namespace = text(&request["namespace"]);
@@ -145,7 +144,7 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
                 "/apis/networking.fleet.azure.com/v1alpha1/namespaces/{namespace}/internalserviceexports"
             ))
         }
-        Reviewed::Member => None,
+        Reviewed::ClusterPlacement | Reviewed::Placement | Reviewed::Member => None,
     }
 }
 
