@@ -174,6 +174,9 @@ impl FederationSettings {
         let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
         let mut config: Value =
             serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        if !config.is_object() {
+            return Err(wrong("it is no object".to_owned()));
+        }
         config["metadata"] = json!({"name": CONFIG, "namespace": namespace});
         Self::of(namespace, config)
     }
@@ -313,6 +316,21 @@ mod tests {
         assert_eq!(settings.limit(), None);
         let limited = config(&json!({"scope": "Namespaced"})).unwrap();
         assert_eq!(limited.limit().as_deref(), Some("ns"));
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_the_object() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text =
+            "apiVersion: core.kubefed.io/v1beta1\nkind: KubeFedConfig\nspec: {scope: Namespaced}\n";
+        std::fs::write(file.path(), text).unwrap();
+        let settings = FederationSettings::read_file("ns", file.path()).unwrap();
+        assert_eq!(settings.limit().as_deref(), Some("ns"));
+        std::fs::write(file.path(), "spec: {scope: All}").unwrap();
+        let refused = FederationSettings::read_file("ns", file.path()).unwrap_err();
+        assert!(!refused.to_string().is_empty(), "{refused}");
+        let missing = FederationSettings::read_file("ns", Path::new("/nowhere/config.yaml"));
+        assert!(matches!(missing, Err(SettingsError::File { .. })));
     }
 
     #[test]

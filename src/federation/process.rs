@@ -107,12 +107,13 @@ pub async fn run(
         }
         None => None,
     };
-    let settings = match &options.config_file {
-        Some(file) => FederationSettings::read_file(&options.namespace, file)?,
-        None => tokio::select! {
+    let settings = if let Some(file) = &options.config_file {
+        FederationSettings::read_file(&options.namespace, file)?
+    } else {
+        tokio::select! {
             () = stop.cancelled() => return Ok(()),
             settings = FederationSettings::read(&aside, &options.namespace, options.scope) => settings?,
-        },
+        }
     };
     let settings = Arc::new(FederationSettings {
         give_up_after: options.give_up_after,

@@ -193,8 +193,6 @@ impl HubEvents {
                     }));
                 }
             }
-            // It is read when an eviction asks for it.
-            "ClusterResourcePlacementDisruptionBudget" => {}
             "Work" => add_parent(object, object.label(names::PARENT_NAMESPACE), &add),
             _ => add_parent(object, object.namespace(), &add),
         }

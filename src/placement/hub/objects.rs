@@ -22,7 +22,7 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions are made of.
-pub const FLEET: [&str; 17] = [
+pub const FLEET: [&str; 16] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
     "ClusterSchedulingPolicySnapshot",
@@ -39,7 +39,6 @@ pub const FLEET: [&str; 17] = [
     "ClusterResourceOverrideSnapshot",
     "ResourceOverrideSnapshot",
     "ClusterResourcePlacementEviction",
-    "ClusterResourcePlacementDisruptionBudget",
 ];
 
 /// A kind by its name.

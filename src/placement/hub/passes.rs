@@ -34,10 +34,10 @@ use hawser_placement::types::placement::Placement;
 use hawser_placement::types::work::Work as FleetWork;
 use hawser_placement::types::{Metadata, Resource};
 use hawser_runtime::cluster::cache::{Cache, FormError, Forms};
-use hawser_runtime::cluster::connection::Connection;
+use hawser_runtime::cluster::connection::{Call, Connection};
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
-use hawser_runtime::cluster::wire::GuardedClient;
+use hawser_runtime::cluster::wire::{GuardedClient, collection};
 use hawser_runtime::controller::{Reconciler, SharedWatch};
 use hawser_runtime::errors::chain;
 use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, Store as _};
@@ -300,8 +300,7 @@ impl HubWorld {
             let placement = self.get(scope.placement(), None, &id.name)?;
             let bindings =
                 self.of_placement(scope.binding(), id, |one| one.namespace().is_none())?;
-            let kind = "ClusterResourcePlacementDisruptionBudget";
-            let budget: Option<DisruptionBudget> = self.get(kind, None, &id.name)?;
+            let budget = self.budget(&id.name).await?;
             let stages = evictions::decide(&EvictionView {
                 eviction,
                 placement: placement.as_ref(),
@@ -320,6 +319,21 @@ impl HubWorld {
         }
         // More of them than a pass takes; the next one goes on.
         Err(Broken::Contested(Duration::ZERO))
+    }
+
+    /// The budget of a placement, read at this moment: one that was made before an eviction holds it back, whichever
+    /// event comes first.
+    async fn budget(&self, placement: &str) -> Result<Option<DisruptionBudget>, Broken> {
+        let kind = "ClusterResourcePlacementDisruptionBudget";
+        let all = collection(&objects::gvk(kind), None, &objects::resource(kind));
+        let found = match self.hub.ask(Call::get(format!("{all}/{placement}"))).await {
+            Err(error) if error.code() == Some(404) => return Ok(None),
+            found => found.map_err(|error| Broken::Failed(chain(&error)))?,
+        };
+        let budget = serde_json::from_value(found);
+        let budget =
+            budget.map_err(|error| Broken::Failed(format!("{kind} {placement}: {error}")))?;
+        Ok(Some(budget))
     }
 
     /// Sends the requests of a stage together. What goes wrong with a Work concerns its binding alone.

@@ -66,6 +66,9 @@ async fn start(host: &ServiceCluster, way: &Way, log: &std::path::Path) -> Resul
     Launch::new("federate", env!("CARGO_BIN_EXE_hawser"))
         .args(args)
         .args(["--v=5", "--log-format=Console"])
+        // Flags of the original that its users may have set.
+        .args(["--rest-config-qps=100", "--rest-config-burst=200"])
+        .args(["--master", &host.url()])
         .arg(format!("--webhook-url=https://{listens}"))
         .arg("--kubeconfig")
         .arg(user.kubeconfig_file())

@@ -319,7 +319,7 @@ async fn works(cluster: &ServiceCluster, scope: &str) -> Result<()> {
         .arg(format!("--secure-port=127.0.0.1:{}", port.number()))
         .arg("--cert-dir")
         .arg(scratch.path())
-        .log(&scratch.path().join("webhook.log"))
+        .log(scratch.path().join("webhook.log"))
         .spawn()?;
     refuses(&host).await;
     webhook.stop(SOON).await?;
