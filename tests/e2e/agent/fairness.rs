@@ -19,7 +19,6 @@ on_the_playground!(
     workspaces_that_do_not_answer_hold_up_nobody_else,
     workspaces_whose_copies_hang_hold_up_nobody_else,
     eight_workspaces_that_hang_at_once_leave_workers_to_another,
-    workspaces_that_hang_at_both_servers_at_once_give_their_workers_back,
     what_waits_for_its_turn_is_not_sent_once_it_is_disabled,
     a_leader_that_was_suspended_sends_nothing_when_it_wakes_up,
 );
@@ -168,42 +167,6 @@ async fn eight_workspaces_that_hang_at_once_leave_workers_to_another(world: &Wor
     lives(&stage, &other).await?;
     // Those that wait behind them give their workers back.
     let told = "not sent: too many requests";
-    stage.agent.await_log(SOON, told).await?;
-    Ok(())
-}
-
-/// Each server has room for all of their requests, so none of them waits for a turn.
-async fn workspaces_that_hang_at_both_servers_at_once_give_their_workers_back(
-    world: &World,
-) -> Result<()> {
-    let stage = world.stage(json!({})).await?;
-    let mut hanging = vec![stage.team.clone()];
-    for number in 1..12 {
-        hanging.push(world.team(&format!("hanging{number}")).await?);
-    }
-    let other = world.team("other").await?;
-    for team in hanging.iter().chain([&other]) {
-        world.await_marker(&stage.kind, team).await;
-    }
-    for (number, team) in hanging.iter().enumerate() {
-        let requests = if number % 2 == 0 {
-            marks_of(&stage, team)
-        } else {
-            copies_of(&stage, Some(team))
-        };
-        world.playground.faults().add(Fault::new(requests, NEVER));
-    }
-    let made = hanging.iter().map(|team| make_many(&stage, team));
-    futures::future::join_all(made).await;
-    await_struck(world, IN_FLIGHT * 3 / 2).await;
-    // More than there are workers left: some of these wait for one.
-    let names: Vec<String> = (0..MANY).map(|number| format!("chair{number}")).collect();
-    let made = names
-        .iter()
-        .map(|name| other.make(&stage.kind, name, json!({"size": 1})));
-    futures::future::join_all(made).await;
-    lives(&stage, &other).await?;
-    let told = "while others wait for a worker";
     stage.agent.await_log(SOON, told).await?;
     Ok(())
 }

@@ -227,7 +227,8 @@ async fn silent(begins: &'static [u8]) -> (Connection, mpsc::UnboundedReceiver<(
 /// Reads, writes, the lease, events, dry runs, lists and watches; whatever asks a server does it by one of these.
 #[tokio::test]
 async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
-    let begun = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+    let begun =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
     for begins in [&b""[..], begun] {
         let (server, mut requests) = silent(begins).await;
         let is_late = |error: &CallError| matches!(error, CallError::Timeout(_));
