@@ -41,10 +41,18 @@ pub struct Troubles {
 
 #[derive(Debug, Default)]
 struct TroubleMemory {
-    /// By subject: a hash of the message, and the time of the last occurrence.
-    troubles: HashMap<u64, (u64, Duration)>,
+    /// By subject.
+    troubles: HashMap<u64, KnownTrouble>,
     tenants: HashMap<Arc<str>, TenantBudget>,
     swept: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownTrouble {
+    /// Hashes of the last two messages: a write that is found otherwise and then put off has both in turns.
+    prints: [u64; 2],
+    /// The time of the last occurrence.
+    met: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -102,13 +110,16 @@ impl TroubleMemory {
             }
         };
         self.sweep(now);
-        if let Some((known, met)) = self.troubles.get_mut(&about)
-            && *known == print
+        let known = self.troubles.get_mut(&about);
+        let before = known.as_ref().map_or(print, |known| known.prints[0]);
+        let is_new = known.is_none();
+        if let Some(known) = known
+            && known.prints.contains(&print)
         {
-            *met = now;
+            known.met = now;
             return None;
         }
-        let full = self.troubles.len() >= MOST && !self.troubles.contains_key(&about);
+        let full = is_new && self.troubles.len() >= MOST;
         let tenant = self.tenants.entry(Arc::clone(tenant)).or_default();
         let full_at = tenant.full_at.max(now) + REFILL;
         if full_at.saturating_sub(now) > REFILL * BURST {
@@ -118,7 +129,9 @@ impl TroubleMemory {
         tenant.full_at = full_at;
         let left_out = std::mem::take(&mut tenant.left_out);
         if !full {
-            self.troubles.insert(about, (print, now));
+            let prints = [print, before];
+            self.troubles
+                .insert(about, KnownTrouble { prints, met: now });
         }
         Some(DueTrouble { left_out })
     }
@@ -129,7 +142,7 @@ impl TroubleMemory {
         }
         self.swept = now;
         self.troubles
-            .retain(|_, (_, met)| now.saturating_sub(*met) < KEPT);
+            .retain(|_, known| now.saturating_sub(known.met) < KEPT);
         self.tenants
             .retain(|_, tenant| tenant.full_at > now || tenant.left_out > 0);
     }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -198,6 +201,79 @@ async fn a_call_that_hangs_is_given_up_for_a_tenant_that_waits() {
     let given_up = hanging.join_next().await.unwrap().unwrap();
     let timeout = |after: Duration| after < REQUEST_TIMEOUT;
     assert!(matches!(given_up, Err(CallError::Timeout(after)) if timeout(after)));
+}
+
+/// A server that accepts connections and requests, sends the beginning of a response, and says nothing more.
+async fn silent(begins: &'static [u8]) -> (Connection, mpsc::UnboundedReceiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (accepted, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
+            socket.write_all(begins).await.unwrap();
+            open.push(socket);
+            if accepted.send(()).is_err() {
+                break;
+            }
+        }
+    });
+    let config = kube::Config::new(url.parse().unwrap());
+    let silent = Connection::new(config, Limits::default()).unwrap();
+    (silent, requests)
+}
+
+/// Reads, writes, the lease, events, dry runs, lists and watches; whatever asks a server does it by one of these.
+#[tokio::test]
+async fn every_request_to_a_server_that_does_not_answer_ends_in_time() {
+    let begun =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+    for begins in [&b""[..], begun] {
+        let (server, mut requests) = silent(begins).await;
+        let is_late = |error: &CallError| matches!(error, CallError::Timeout(_));
+        let mut under_way = JoinSet::new();
+        let document = json!({});
+        for call in [
+            Call::get("/read"),
+            Call::post("/write", &document),
+            Call::put("/write", &document),
+            Call::merge_patch("/write", &document),
+            Call::delete("/write", &document),
+            Call::put("/lease", &document).class(CallClass::Lease),
+            Call::post("/event", &document).class(CallClass::Event),
+            Call::post("/trial", &document).class(CallClass::DryRun),
+        ] {
+            let server = server.clone();
+            under_way.spawn(async move { server.call(call).await.is_err_and(|e| is_late(&e)) });
+        }
+        let list = server.clone();
+        under_way.spawn(async move {
+            match list.page(Call::get("/list"), REQUEST_TIMEOUT).await {
+                Ok(mut page) => page.item().await.is_err_and(|error| is_late(&error)),
+                Err(error) => matches!(error, AskError::Call(error) if is_late(&error)),
+            }
+        });
+        // Whether a watch that began falls silent is for its reader to notice.
+        if begins.is_empty() {
+            let watch = server.clone();
+            under_way.spawn(async move {
+                let opened = watch.stream(Call::get("/watch")).await;
+                opened.is_err_and(|error| is_late(&error))
+            });
+        }
+        for _ in 0..under_way.len() {
+            requests.recv().await.unwrap();
+        }
+        // From here on time passes as soon as everybody waits.
+        tokio::time::pause();
+        let begun = Instant::now();
+        while let Some(ended) = under_way.join_next().await {
+            assert!(ended.unwrap());
+        }
+        assert!(begun.elapsed() <= REQUEST_TIMEOUT + Duration::from_secs(1));
+        tokio::time::resume();
+    }
 }
 
 #[tokio::test]

@@ -433,10 +433,11 @@ fn tenants_that_want_all_workers_at_once_leave_some_to_another() {
     }
 }
 
-/// As many servers hang as it takes: none of them can tell that all workers wait.
+/// Of fewer tenants each leaves a worker to others. As many servers hang as it takes: none of them can tell that all
+/// workers wait.
 #[tokio::test(start_paused = true)]
 async fn workers_that_tenants_hold_at_any_number_of_servers_are_back_once_that_is_noticed() {
-    for crowd in [4, 7, 14, 32] {
+    for crowd in [64, 100] {
         let queue = Queue::new(64);
         for key in 0..crowd * 100 {
             let hanging = tenant(&format!("hanging {}", key % crowd));
@@ -465,8 +466,8 @@ async fn workers_that_tenants_hold_at_any_number_of_servers_are_back_once_that_i
         told.recv().await.unwrap();
         queue.add(another, Urgency::Live);
         told.recv().await.unwrap();
-        let all = Duration::from_secs(4);
-        assert!(begun.elapsed() <= all, "{crowd}: {:?}", begun.elapsed());
+        let twice = Duration::from_secs(5);
+        assert!(begun.elapsed() <= twice, "{crowd}: {:?}", begun.elapsed());
         // Nobody waits any more, and nobody has to end.
         let running = queue.busy();
         tokio::time::sleep(Duration::from_secs(20)).await;

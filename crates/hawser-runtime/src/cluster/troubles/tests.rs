@@ -121,6 +121,22 @@ fn a_trouble_is_logged_once_until_it_is_another_one() {
     assert!(note(Code::NoAnswer, "reset", 360));
 }
 
+/// As a status whose field is pruned: it is written, found otherwise, and then put off.
+#[test]
+fn two_troubles_that_take_turns_are_logged_once_each() {
+    let (mut known, tenant) = (TroubleMemory::default(), Arc::from("a"));
+    let mut logged = 0;
+    for now in 0..20 {
+        let reason = if now % 2 == 0 {
+            Reason::new(Code::StoredOtherwise, "lamp")
+        } else {
+            Reason::new(Code::Contested, "status.extra of lamp")
+        };
+        logged += usize::from(known.note(1, &tenant, &reason, at(now * 300)).is_some());
+    }
+    assert_eq!(logged, 2);
+}
+
 #[test]
 fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
     let mut known = TroubleMemory::default();
