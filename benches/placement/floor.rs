@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 type Wanted = Arc<Mutex<HashMap<String, ConfigMap>>>;
 
 /// Works until it is dropped.
-pub(crate) async fn run(fleet: &Fleet) -> Result<Vec<AbortOnDropHandle<()>>> {
+pub(crate) fn run(fleet: &Fleet) -> Result<Vec<AbortOnDropHandle<()>>> {
     let hub = fleet.hub.admin().client()?;
     let mut members = Vec::new();
     for member in &fleet.members {

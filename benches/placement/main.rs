@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         if floor {
             let fleet = Fleet::start().await?;
-            let running = floor::run(&fleet).await?;
+            let running = floor::run(&fleet)?;
             println!("the floor");
             singles(&fleet, single, false).await?;
             burst(&fleet, placements).await?;

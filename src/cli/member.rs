@@ -61,7 +61,7 @@ pub(super) struct MemberArgs {
 
     /// Limit, in MiB, for the cached objects of one kind in the member; what does not fit is read from the server; 0 is
     /// unlimited
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    #[arg(long, value_name = "MIB", default_value_t = 0)]
     member_cache_mib: usize,
 }
 

@@ -9,12 +9,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use hawser_placement::apply::report::{self, Finding};
@@ -392,7 +393,10 @@ impl<'a> WorkPass<'a> {
         let key = MemberSides::applied_work(self.name);
         match self.at.cache.get(&key) {
             Seen::Present(object) if !object.is_fragment() => return Ok(object),
-            Seen::Present(_) => return self.found(&Request::Read { key }).await,
+            Seen::Present(_) => {
+                let whole = self.look(&key).await?;
+                return whole.ok_or_else(|| Failure::NotFound.into());
+            }
             Seen::Absent | Seen::Unknown => {}
         }
         let object = json!({
@@ -473,11 +477,8 @@ impl<'a> WorkPass<'a> {
         let Some((key, _)) = placed else {
             return Ok(());
         };
-        let object = match self.send(&Request::Read { key: key.clone() }).await? {
-            Answer::Object(object) => object,
-            Answer::Gone => return Ok(()),
-            Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
+        let Some(object) = self.look(&key).await? else {
+            return Ok(());
         };
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());

@@ -76,12 +76,7 @@ pub(super) fn on(members: &[&str]) -> Value {
 
 impl Way {
     pub(super) async fn at(place: &Place) -> Result<Self> {
-        // Told apart from the control plane in logs of requests.
-        let limits = Limits {
-            agent: "e2e",
-            ..Limits::default()
-        };
-        Ok(Self(Connection::new(place.config().await?, limits)?))
+        Self::by(place.config().await?)
     }
 
     pub(crate) fn to(cluster: &ServiceCluster) -> Result<Self> {
@@ -89,7 +84,12 @@ impl Way {
     }
 
     pub(crate) fn by(config: kube::Config) -> Result<Self> {
-        Ok(Self(Connection::new(config, Limits::default())?))
+        // Told apart from what is tested in logs of requests.
+        let limits = Limits {
+            agent: "e2e",
+            ..Limits::default()
+        };
+        Ok(Self(Connection::new(config, limits)?))
     }
 
     pub(crate) async fn create(&self, all: &str, object: &Value) -> Result<Value> {
