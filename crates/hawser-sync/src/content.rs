@@ -74,6 +74,12 @@ pub(super) fn content(
     let stored = match patch {
         None => Stored::AsWritten,
         Some(request) if pass.done(&request) => Stored::Otherwise,
+        // The status of what is there is told all the same.
+        Some(request) if matches!(pass.failure(&request), Some(Failure::Paused(_))) => {
+            let mut turn = Turn::step(request, Effect::Synced).of(key);
+            copying.status(&mut turn)?;
+            return Ok(turn);
+        }
         Some(request) => {
             return Ok(match before {
                 Some(entry) => Turn {

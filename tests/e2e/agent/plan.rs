@@ -207,10 +207,6 @@ async fn generated_changes_do_what_was_planned(world: &World) -> Result<()> {
         "object": {"reference": {"path": "spec.up"}}}]});
     let mut stage = world.stage(all).await?;
     let kind = stage.kind.clone();
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "up"},
-        "stringData": {"k": "v"}});
-    let secrets = "/api/v1/namespaces/default/secrets";
-    stage.team.plane.create(secrets, &secret).await?;
     let mut names: BTreeSet<String> = (0..MADE).map(|number| format!("g-{number}")).collect();
     for (number, name) in names.iter().enumerate() {
         make(&stage, name, number).await;
@@ -310,7 +306,13 @@ fn difference<'a>(
 async fn make(stage: &Stage<'_>, name: &str, number: usize) {
     let mut spec = json!({"size": number, "note": "n"});
     if number % 3 == 0 {
-        spec["up"] = "up".into();
+        // What several objects share goes with the last, which no pass on its own foresees.
+        let up = format!("up-{name}");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": up},
+            "stringData": {"k": "v"}});
+        let secrets = "/api/v1/namespaces/default/secrets";
+        stage.team.make_at(secrets, &secret).await;
+        spec["up"] = up.into();
     }
     let mut object = stage.kind.object(name, spec);
     object["metadata"]["labels"] = json!({"tier": (number % 3).to_string()});

@@ -42,7 +42,7 @@ async fn published(world: &World) -> Result<(Kind, String, Value)> {
     let entry = |identifier: &str, origin: &str| {
         let path = format!("spec.{identifier}");
         json!({"identifier": identifier, "origin": origin, "kind": "Secret",
-            "object": {"reference": {"path": path}}})
+            "cleanup": true, "object": {"reference": {"path": path}}})
     };
     let more = json!({"related": [entry("down", "service"), entry("up", "kcp")]});
     let name = testbed::unique("pr");
@@ -146,6 +146,9 @@ async fn misses(world: &World) -> Result<()> {
                 let mut less = rules.clone();
                 let verbs = less[number]["verbs"].as_array_mut().context("no verbs")?;
                 verbs.retain(|one| one != verb);
+                if verbs.is_empty() {
+                    less.remove(number);
+                }
                 world.service.merge(&path, json!({"rules": less})).await?;
                 let what = format!("{verb} {resource} of a {prefix}Role is missed");
                 eventually(SOON, &what, async || {

@@ -249,9 +249,17 @@ fn no_detail_of_any_other_refusal_is_ever_told() {
 fn what_waits_or_is_tried_again_is_no_refusal() {
     for code in Code::ALL
         .iter()
-        .filter(|code| code.class() != Class::Refused)
+        .filter(|code| code.class() != Class::Refused && **code != Code::Paused)
     {
         let report = report(&[], &[(PRIMARY, *code, "detail")]);
         assert_eq!(consumer_event(&report, &own()), None, "{code}");
     }
+}
+
+#[test]
+fn changes_that_a_pause_holds_are_told_without_who_paused() {
+    let report = report(&[], &[(PRIMARY, Code::Paused, "until tomorrow by anna")]);
+    let event = consumer_event(&report, &own()).unwrap();
+    assert_eq!(event.reason, Reason::Paused);
+    assert!(!event.message.contains("anna"), "{}", event.message);
 }
