@@ -72,7 +72,11 @@ const VALUES: &[&str] = &[
 ///
 /// Accepts the flags of KubeFleet's hub agent.
 #[derive(Debug, Args)]
-#[allow(clippy::doc_markdown)] // These comments are the help.
+#[allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "these comments are the help, and these flags are KubeFleet's"
+)]
 #[command(args_override_self = true)]
 pub(super) struct HubArgs {
     /// Kubeconfig of the hub cluster [default: $KUBECONFIG, else the Pod's service account, else ~/.kube/config]

@@ -100,7 +100,7 @@ fn plan(args: PlanArgs) -> Result<ChangePlan, PlanFailed> {
     })
 }
 
-/// The PublishedResources of the files.
+/// The `PublishedResource`s of the files.
 fn changed(files: &[PathBuf]) -> Result<Vec<Value>, PlanFailed> {
     let documents = check::read_all(files)?;
     let published = documents

@@ -226,31 +226,21 @@ async fn provider(servers: &Servers) -> Result<(Reviewers, Option<String>), Rbac
         planes, options, ..
     } = servers;
     let service = planes.service.clone();
-    Ok(
-        match timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await {
-            Ok(located) => {
-                let located = located?;
-                let provider = located.export_workspace.connection;
-                let slices = located.slice_workspace.connection;
-                let reviewers = Reviewers {
-                    service,
-                    provider,
-                    slices,
-                };
-                (reviewers, Some(located.export))
-            }
-            Err(_) => {
-                let provider = planes.kcp.clone();
-                let slices = provider.clone();
-                let reviewers = Reviewers {
-                    service,
-                    provider,
-                    slices,
-                };
-                (reviewers, None)
-            }
-        },
-    )
+    if let Ok(located) = timeout(PATIENCE, locate(&planes.kcp, &options.slice)).await {
+        let located = located?;
+        let reviewers = Reviewers {
+            service,
+            provider: located.export_workspace.connection,
+            slices: located.slice_workspace.connection,
+        };
+        return Ok((reviewers, Some(located.export)));
+    }
+    let reviewers = Reviewers {
+        service,
+        provider: planes.kcp.clone(),
+        slices: planes.kcp.clone(),
+    };
+    Ok((reviewers, None))
 }
 
 async fn published(
@@ -316,7 +306,7 @@ fn assumed(spec: PublishedResourceSpec) -> PublishedKindNeeds {
         io::stderr(),
         "hawser: the plural of {kind} is assumed to be {plural}: add its CRD to the files"
     );
-    PublishedKindNeeds { plural, spec }
+    PublishedKindNeeds { spec, plural }
 }
 
 fn manifests(args: &RbacArgs, needed: &[Right]) -> String {

@@ -1,6 +1,7 @@
 //! What the hub of a fleet decides, without a server: as many placements as members, each from its creation until
 //! nothing is left to be written. `cargo bench -p hawser-placement` prints the time that decisions take.
 #![allow(
+    clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "what a benchmark finds is for its terminal, and a broken one may end"
@@ -48,7 +49,7 @@ fn member(number: usize) -> MemberCluster {
     let member = json!({
         "metadata": {
             "name": format!("member-{number:04}"), "uid": number.to_string(),
-            "labels": {"region": format!("r{}", number % 5), "tier": if number % 4 == 0 { "test" } else { "work" }},
+            "labels": {"region": format!("r{}", number % 5), "tier": if number.is_multiple_of(4) { "test" } else { "work" }},
         },
         "spec": {"identity": {"kind": "User", "name": "u"}},
         "status": {

@@ -172,7 +172,7 @@ impl Explained {
 }
 
 impl Explainer {
-    /// Connects to both sides, and lists everything that the agent with these options watches. PublishedResources in
+    /// Connects to both sides, and lists everything that the agent with these options watches. `PublishedResource`s in
     /// `changed` stand in for the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;

@@ -16,7 +16,7 @@ fn kind(spec: Value) -> PublishedKindNeeds {
     }
 }
 
-fn things(more: Value) -> PublishedKindNeeds {
+fn things(more: &Value) -> PublishedKindNeeds {
     let mut spec = json!({"resource": {"apiGroup": "example.com", "kind": "Thing"}});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -39,9 +39,9 @@ fn originals_on_the_service_cluster_are_only_read() {
         json!({"related": [{"identifier": "a", "origin": origin, "kind": "ConfigMap",
             "object": {"reference": {"path": "spec.a"}}}]})
     };
-    let rights = needed(&agent(true), &[things(related("service"))]);
+    let rights = needed(&agent(true), &[things(&related("service"))]);
     assert_eq!(verbs(&rights, "configmaps", None), ["get", "list", "watch"]);
-    let rights = needed(&agent(true), &[things(related("kcp"))]);
+    let rights = needed(&agent(true), &[things(&related("kcp"))]);
     assert_eq!(
         verbs(&rights, "configmaps", None),
         ["create", "delete", "get", "list", "patch", "watch"]
@@ -50,14 +50,14 @@ fn originals_on_the_service_cluster_are_only_read() {
 
 #[test]
 fn secrets_are_open_in_the_agents_namespace_only_unless_they_are_related() {
-    let rights = needed(&agent(true), &[things(json!({}))]);
+    let rights = needed(&agent(true), &[things(&json!({}))]);
     assert_eq!(verbs(&rights, "secrets", None), [""; 0]);
     assert_eq!(verbs(&rights, "secrets", Some("hawser")).len(), 6);
 }
 
 #[test]
 fn a_kind_that_is_not_synchronized_needs_no_rights() {
-    let off = things(json!({"synchronization": {"enabled": false}}));
+    let off = things(&json!({"synchronization": {"enabled": false}}));
     let rights = needed(&agent(true), &[off]);
     assert_eq!(verbs(&rights, "things", None), [""; 0]);
 }
@@ -74,7 +74,7 @@ fn without_leader_election_no_lease_is_touched() {
 
 #[test]
 fn roles_have_exactly_the_rights() {
-    let rights = needed(&agent(true), &[things(json!({}))]);
+    let rights = needed(&agent(true), &[things(&json!({}))]);
     let mut granted = 0;
     for grantor in [Grantor::Service, Grantor::Provider] {
         let subject = json!({"kind": "User", "name": "agent"});

@@ -249,7 +249,7 @@ async fn generated_changes_do_what_was_planned(world: &World) -> Result<()> {
         let document = changed(&stage, &spec).await?;
         let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
         let planned = planned(&answer, &kind);
-        ensure!((code == 2) == !planned.is_empty(), "{code}: {answer:#}");
+        ensure!((code == 2) != planned.is_empty(), "{code}: {answer:#}");
 
         let mark = world.requests().mark();
         apply(&stage, &document).await?;
@@ -305,7 +305,7 @@ fn difference<'a>(
 
 async fn make(stage: &Stage<'_>, name: &str, number: usize) {
     let mut spec = json!({"size": number, "note": "n"});
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         // What several objects share goes with the last, which no pass on its own foresees.
         let up = format!("up-{name}");
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": up},
@@ -419,7 +419,7 @@ async fn a_new_resource_is_planned_with_its_schema(world: &World) -> Result<()> 
     let ropes = world.install(&crd).await?;
     let name = testbed::unique("pr");
     let document = world.published(&name, &ropes, json!({}));
-    let (code, answer) = plan(world, &[document.clone()]).await?;
+    let (code, answer) = plan(world, std::slice::from_ref(&document)).await?;
     ensure!(code == 2, "{code}: {answer:#}");
     let planned = &answer["publishedResources"][0];
     ensure!(planned["isNew"] == true, "{answer:#}");

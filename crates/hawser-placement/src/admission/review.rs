@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    fn placement(policy: Value) -> Value {
+    fn placement(policy: &Value) -> Value {
         json!({"metadata": {"name": "p"}, "spec": {"policy": policy, "resourceSelectors": [
             {"group": "", "version": "v1", "kind": "Namespace", "name": "app"}]}})
     }
@@ -293,7 +293,7 @@ mod tests {
     fn a_placement_may_only_gain_tolerations_and_metadata_is_its_own() {
         let tolerating = |tolerations: Value| {
             placement(
-                json!({"placementType": "PickN", "numberOfClusters": 1, "tolerations": tolerations}),
+                &json!({"placementType": "PickN", "numberOfClusters": 1, "tolerations": tolerations}),
             )
         };
         let one = tolerating(json!([{"key": "k", "operator": "Exists"}]));
@@ -307,7 +307,7 @@ mod tests {
             problem.contains("only additions to tolerations are allowed"),
             "{problem}"
         );
-        let invalid = placement(json!({"placementType": "PickN"}));
+        let invalid = placement(&json!({"placementType": "PickN"}));
         let mut marked = invalid.clone();
         marked["metadata"]["finalizers"] = json!(["f"]);
         assert_eq!(update(&invalid, &marked), "");
@@ -340,8 +340,8 @@ mod tests {
 
     #[test]
     fn evictions_and_budgets_fit_the_policy_of_their_placement() {
-        let fixed = placement(json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
-        let all = placement(json!({"placementType": "PickAll"}));
+        let fixed = placement(&json!({"placementType": "PickFixed", "clusterNames": ["a"]}));
+        let all = placement(&json!({"placementType": "PickAll"}));
         let create = |object: Value| json!({"operation": "CREATE", "object": object});
         let eviction = create(json!({"metadata": {"name": "e"},
             "spec": {"placementName": "p", "clusterName": "a"}}));

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::fixtures::member;
 
-    fn placement(policy: Value, scheduled: &str, generation: i64) -> Placement {
+    fn placement(policy: &Value, scheduled: &str, generation: i64) -> Placement {
         let placement = json!({
             "metadata": {"name": "p", "generation": 2},
             "spec": {"resourceSelectors": [], "policy": policy},
@@ -130,7 +130,7 @@ mod tests {
             (sorted.clone(), "False", 2, News::Measures),
             (sorted, "True", 2, News::Identity),
         ] {
-            let placement = placement(policy, scheduled, generation);
+            let placement = placement(&policy, scheduled, generation);
             assert_eq!(interest(&placement), expected, "{placement:?}");
         }
     }
