@@ -58,11 +58,6 @@ pub(super) struct MemberArgs {
     /// How long the objects of a deleted Work may take to go, before those with other owners no longer keep it
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     deletion_wait_time: Duration,
-
-    /// Limit, in MiB, for the cached objects of one kind in the member; what does not fit is read from the server; 0 is
-    /// unlimited
-    #[arg(long, value_name = "MIB", default_value_t = 0)]
-    member_cache_mib: usize,
 }
 
 /// How the hub is reached without a kubeconfig.
@@ -186,7 +181,6 @@ pub(super) fn run(args: MemberArgs) -> ExitCode {
         metrics_address: args.service.metrics_bind_address,
         tracks_jobs: args.track_jobs,
         deletion_wait: args.deletion_wait_time,
-        cache_mib: args.member_cache_mib,
     };
     let options = match given.check() {
         Ok(options) => options,

@@ -167,7 +167,6 @@ fn member_options(files: &Files) -> MemberOptions {
         rules: MemberRules {
             jobs: Jobs::Tracked,
             deletion_wait: Duration::from_mins(5),
-            cache: None,
         },
     }
 }

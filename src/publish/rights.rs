@@ -87,7 +87,7 @@ pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right
             of_kind(agent, kind, &mut needs);
         }
     }
-    needs.0.into_values().collect()
+    needs.least()
 }
 
 /// The rights by what they allow: several purposes are one right.
@@ -95,6 +95,26 @@ pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right
 struct Collected(BTreeMap<(Grantor, Option<String>, RightResource, &'static str), Right>);
 
 impl Collected {
+    /// The rights, without those in a namespace that are needed in all of them.
+    fn least(self) -> Vec<Right> {
+        let everywhere = |right: &Right| {
+            let resource = match right.resource.clone() {
+                RightResource::Object {
+                    group, resource, ..
+                } => RightResource::Object {
+                    group,
+                    resource,
+                    name: None,
+                },
+                path @ RightResource::Path(_) => path,
+            };
+            let key = (right.grantor, None, resource, right.verb);
+            right.namespace.is_some() && self.0.contains_key(&key)
+        };
+        let needed = self.0.values().filter(|right| !everywhere(right));
+        needed.cloned().collect()
+    }
+
     fn add(
         &mut self,
         (grantor, namespace): (Grantor, Option<&str>),

@@ -120,7 +120,7 @@ pub struct Applier {
 
 impl Applier {
     pub fn new(sides: &Arc<MemberSides>, shared: &Shared) -> Arc<Self> {
-        let cache = MemberSides::cache(shared.rules.cache);
+        let cache = MemberSides::cache();
         let events = Arc::new(WorkEvents {
             queue: Queue::new(WORKERS),
             placed: RwLock::default(),

@@ -25,7 +25,6 @@ pub struct GivenMember {
     pub metrics_address: String,
     pub tracks_jobs: bool,
     pub deletion_wait: Duration,
-    pub cache_mib: usize,
 }
 
 /// How the hub is reached.
@@ -73,8 +72,6 @@ pub struct MemberRules {
     pub jobs: Jobs,
     /// How long the garbage collector is waited for before objects with other owners no longer keep a Work.
     pub deletion_wait: Duration,
-    /// Bytes of the placed objects of a kind in the caches; no limit if there is none.
-    pub cache: Option<usize>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -83,10 +80,6 @@ pub enum MemberOptionsError {
     Name,
     #[error("--kubeconfig-secrets acts for the members of Secrets: {0} has no meaning with it")]
     Both(&'static str),
-    #[error(
-        "--member-cache-mib must be 0 (no limit) or at least 2, because one object may have 1.5 MiB"
-    )]
-    Cache,
     #[error("the hub is not known: set HUB_SERVER_URL or --hub-kubeconfig")]
     Hub,
     #[error("IDENTITY_CERT and IDENTITY_KEY have to be set with --use-ca-auth")]
@@ -118,11 +111,6 @@ impl GivenMember {
                 kubeconfig: self.kubeconfig,
             },
         };
-        let cache = match self.cache_mib {
-            0 => None,
-            1 => return Err(MemberOptionsError::Cache),
-            mib => Some(mib << 20),
-        };
         if self.hub.kubeconfig.is_none() && self.hub.url.is_empty() {
             return Err(MemberOptionsError::Hub);
         }
@@ -142,7 +130,6 @@ impl GivenMember {
                     Jobs::NotTracked
                 },
                 deletion_wait: self.deletion_wait,
-                cache,
             },
         })
     }
@@ -236,12 +223,6 @@ mod tests {
         let without = given.clone().check();
         assert!(matches!(without, Err(MemberOptionsError::Identity)));
         given.hub.uses_identity = false;
-        given.cache_mib = 1;
-        assert!(matches!(
-            given.clone().check(),
-            Err(MemberOptionsError::Cache)
-        ));
-        given.cache_mib = 64;
         given.secrets = Some("fleet".to_owned());
         assert!(matches!(
             given.clone().check(),
@@ -249,7 +230,6 @@ mod tests {
         ));
         given.name = String::new();
         let options = given.check().unwrap();
-        assert_eq!(options.rules.cache, Some(64 << 20));
         let namespace = "fleet".to_owned();
         assert_eq!(options.acts_for, ActsFor::Secrets { namespace });
     }

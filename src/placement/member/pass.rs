@@ -393,10 +393,7 @@ impl<'a> WorkPass<'a> {
         let key = MemberSides::applied_work(self.name);
         match self.at.cache.get(&key) {
             Seen::Present(object) if !object.is_fragment() => return Ok(object),
-            Seen::Present(_) => {
-                let whole = self.look(&key).await?;
-                return whole.ok_or_else(|| Failure::NotFound.into());
-            }
+            Seen::Present(_) => return self.found(&Request::Read { key }).await,
             Seen::Absent | Seen::Unknown => {}
         }
         let object = json!({
@@ -477,8 +474,11 @@ impl<'a> WorkPass<'a> {
         let Some((key, _)) = placed else {
             return Ok(());
         };
-        let Some(object) = self.look(&key).await? else {
-            return Ok(());
+        let object = match self.send(&Request::Read { key: key.clone() }).await? {
+            Answer::Object(object) => object,
+            Answer::Gone => return Ok(()),
+            Answer::Failed(failure) => return Err(failure.into()),
+            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
         };
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());

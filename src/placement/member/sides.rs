@@ -57,12 +57,9 @@ impl MemberSides {
         })
     }
 
-    /// A cache for the objects of both, with at most these bytes of each kind of the member.
-    pub fn cache(most: Option<usize>) -> Arc<Cache> {
-        let cache = match most {
-            Some(most) => Cache::limited(&MEMBER, most),
-            None => Cache::new(),
-        };
+    /// A cache for the objects of both.
+    pub fn cache() -> Arc<Cache> {
+        let cache = Cache::new();
         for side in [&*HUB, &*MEMBER] {
             cache.route(side, "", &side.0);
         }

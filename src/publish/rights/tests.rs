@@ -53,6 +53,12 @@ fn secrets_are_open_in_the_agents_namespace_only_unless_they_are_related() {
     let rights = needed(&agent(true), &[things(&json!({}))]);
     assert_eq!(verbs(&rights, "secrets", None), [""; 0]);
     assert_eq!(verbs(&rights, "secrets", Some("hawser")).len(), 6);
+    let related = json!({"related": [{"identifier": "a", "origin": "kcp", "kind": "Secret",
+        "object": {"reference": {"path": "spec.a"}}}]});
+    let rights = needed(&agent(true), &[things(&related)]);
+    assert_eq!(verbs(&rights, "secrets", None).len(), 6);
+    // The update of the state's content has no other user.
+    assert_eq!(verbs(&rights, "secrets", Some("hawser")), ["update"]);
 }
 
 #[test]

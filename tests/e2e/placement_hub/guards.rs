@@ -416,7 +416,7 @@ async fn envelopes_of_their_own_kinds_are_works_and_large_selections_are_split()
     );
     let mut types: Vec<&str> = works
         .iter()
-        .filter_map(|work| work["metadata"]["labels"]["kubernetes-fleet.io/envelope-type"].as_str())
+        .filter_map(|work| work["metadata"]["labels"]["kubernetes-fleet.io/envelope-work"].as_str())
         .collect();
     types.sort_unstable();
     assert_eq!(types, ["ClusterResourceEnvelope", "ResourceEnvelope"]);

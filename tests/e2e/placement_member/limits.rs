@@ -92,38 +92,3 @@ async fn a_work_with_ten_thousand_manifests_says_why_it_is_not_applied_while_oth
     member.until_gone(&format!("{path}-0")).await;
     Ok(())
 }
-
-#[tokio::test]
-async fn drift_is_undone_of_objects_that_the_caches_have_no_room_for() -> Result<()> {
-    let mut world = World::new().await?;
-    let (hub, member) = (world.hub()?, world.member()?);
-    world.start_with(&["--member-cache-mib=2"])?;
-    let name = unique("roomy");
-    let of = |number: usize| format!("{name}-{number}");
-    let filling = "x".repeat(600_000);
-    for number in 0..6 {
-        let data = json!({"a": "1", "filling": filling});
-        let manifest = config_map("default", &of(number), &data);
-        hub.create(WORKS, &work(&of(number), &[manifest], &json!(null)))
-            .await?;
-    }
-    for number in 0..6 {
-        hub.until_work(&of(number), "Applied", "AllManifestsApplied")
-            .await;
-    }
-    for number in 0..6 {
-        let path = format!("{}/{}", config_maps("default"), of(number));
-        member.patch(&path, &json!({"data": {"a": "2"}})).await?;
-        member.until(&path, |live| live["data"]["a"] == "1").await;
-    }
-    // An agent that starts with them knows all of them.
-    world.kill().await?;
-    let path = format!("{}/{}", config_maps("default"), of(5));
-    member.patch(&path, &json!({"data": {"a": "3"}})).await?;
-    hub.delete(&format!("{WORKS}/{}", of(4))).await?;
-    world.start_with(&["--member-cache-mib=2"])?;
-    member.until(&path, |live| live["data"]["a"] == "1").await;
-    hub.until_gone(&format!("{WORKS}/{}", of(4))).await;
-    assert_eq!(member.get(&format!("{APPLIED}/{}", of(4))).await?, None);
-    Ok(())
-}

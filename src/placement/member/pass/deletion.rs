@@ -25,10 +25,15 @@ impl WorkPass<'_> {
             return Ok(Progress::Done);
         }
         let key = MemberSides::applied_work(self.name);
-        let Some(applied) = self.look(&key).await? else {
-            self.write_finalizer(work, false).await?;
-            self.at.forget(self.name);
-            return Ok(Progress::Done);
+        let applied = match self.send(&Request::Read { key: key.clone() }).await? {
+            Answer::Object(applied) => applied,
+            Answer::Gone => {
+                self.write_finalizer(work, false).await?;
+                self.at.forget(self.name);
+                return Ok(Progress::Done);
+            }
+            Answer::Failed(failure) => return Err(failure.into()),
+            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
         };
         if work.as_value()["metadata"]["annotations"][PROPAGATION] == "Abandon" {
             self.each_owned(work, &applied, |object, owner| {

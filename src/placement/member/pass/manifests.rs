@@ -187,18 +187,8 @@ impl WorkPass<'_> {
         }
     }
 
-    /// An object by a live read, whole even if the caches have no room for it.
     pub(super) async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {
         match self.send(&Request::Read { key: key.clone() }).await? {
-            Answer::Object(object) if object.is_fragment() => {
-                let whole = self.at.sides.whole(key).await;
-                let whole = whole.map_err(|error| Stuck(error.to_string()))?;
-                if whole.is_null() {
-                    return Ok(None);
-                }
-                let whole = Object::new(whole).map_err(|error| Stuck(error.to_string()))?;
-                Ok(Some(Arc::new(whole)))
-            }
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone => Ok(None),
             Answer::Failed(failure) => Err(failure.into()),
