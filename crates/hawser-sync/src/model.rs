@@ -62,6 +62,8 @@ struct State {
     /// What an admission webhook puts into every write of the agent to an object.
     admitted: HashMap<Key, Value>,
     crashed: bool,
+    /// Reads are not answered.
+    unreadable: bool,
     sent: usize,
     log: Vec<Request>,
     /// What the agent must never do, and did.
@@ -128,6 +130,11 @@ impl World {
         self.0.lock().faults = faults;
     }
 
+    /// No read is answered from now on; writes are.
+    pub(super) fn hide(&self) {
+        self.0.lock().unreadable = true;
+    }
+
     /// Every write to this object is refused from now on.
     pub(super) fn refuse(&self, key: &Key, failure: Failure) {
         self.0.lock().refused.insert(key.clone(), failure);
@@ -182,6 +189,9 @@ impl Cluster for World {
         let mut state = self.0.lock();
         let dead = Answer::Failed(Failure::Unavailable("no answer".into()));
         if state.crashed {
+            return dead;
+        }
+        if state.unreadable && !request.writes() {
             return dead;
         }
         let n = state.sent;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use kcp_playground::server::{Action, Fault, Matcher, When};
 use serde_json::json;
-use testbed::eventually;
+use testbed::{Port, eventually};
 
 use super::SOON;
+use super::process::page;
 use super::stage::Stage;
 use super::world::{Counted as _, PUBLISHED, World};
 
@@ -266,7 +267,11 @@ async fn a_kind_that_cannot_be_watched_in_kcp_is_told_by_the_condition(
         let (code, when) = (500, When::Before);
         faults.add(Fault::new(matcher, Action::Status { code, when }));
     }
-    let _agent = world.start_agent()?;
+    let health = Port::reserve()?;
+    let _agent = world
+        .launch()?
+        .arg(format!("--health-address=127.0.0.1:{}", health.number()))
+        .spawn()?;
     let at = format!("{PUBLISHED}/{}", stage.published);
     eventually(SOON, "the owner is told", async || {
         let found = world.service.get(&at).await?;
@@ -278,6 +283,13 @@ async fn a_kind_that_cannot_be_watched_in_kcp_is_told_by_the_condition(
                 && message.contains("Gadget in kcp"),
             "{ready}"
         );
+        Ok(())
+    })
+    .await;
+    // It is as ready as it can be.
+    eventually(SOON, "it is ready", async || {
+        let (code, text) = page(&health, "/readyz").await?;
+        ensure!(code == 200, "{code}: {text}");
         Ok(())
     })
     .await;

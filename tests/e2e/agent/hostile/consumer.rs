@@ -1,6 +1,6 @@
 //! What a consumer may do with objects of the published kind.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::Scene;
@@ -59,6 +59,12 @@ async fn shapes(scene: &mut Scene<'_>) -> Result<()> {
             scene
                 .put("words", json!({"text": text, "items": [{"image": text}]}))
                 .await;
+            // They are values, whatever they look like.
+            let words = scene.bad.of("words");
+            let copy = scene.world().await_copy(scene.kind(), words).await;
+            ensure!(copy["spec"]["text"] == text, "{copy}");
+            let image = format!("registry.example/{text}");
+            ensure!(copy["spec"]["items"][0]["image"] == image, "{copy}");
             Ok(())
         })
         .await?;
