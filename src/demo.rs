@@ -104,7 +104,7 @@ pub async fn run(
     let agent = Performer::start("the agent", |end| process::run(options, end));
     let client = story.service_client().await?;
     let _operator = AbortOnDropHandle::new(tokio::spawn(operator::run(client)));
-    let shown = Shown {
+    let shown = DemoOutput {
         files,
         listed: next::FILES,
         commands: next::COMMANDS,
@@ -113,7 +113,7 @@ pub async fn run(
 }
 
 /// What is left to the user when the steps are over.
-struct Shown<'a> {
+struct DemoOutput<'a> {
     files: &'a Files,
     /// The files with their purposes.
     listed: &'a [(&'a str, &'a str)],
@@ -152,7 +152,7 @@ impl Performer {
         mut self,
         stop: CancellationToken,
         steps: impl Future<Output = Result<(), DemoError>>,
-        shown: &Shown<'_>,
+        shown: &DemoOutput<'_>,
         told: impl Fn(DemoEvent<'_>),
     ) -> Result<(), DemoError> {
         let played = async {

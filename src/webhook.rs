@@ -278,13 +278,13 @@ impl<R: Reviewer> HttpsEndpoint for Reviews<R> {
             if path == "/readyz" {
                 return (StatusCode::OK, "{}".to_owned());
             }
+            if method != Method::POST {
+                return (StatusCode::METHOD_NOT_ALLOWED, "{}".to_owned());
+            }
             // What is no JSON is no review either, and is answered like one without a request.
             let given: Value = serde_json::from_slice(body).unwrap_or_default();
             match self.0.review(path, given).await {
                 None => (StatusCode::NOT_FOUND, "{}".to_owned()),
-                Some(_) if method != Method::POST => {
-                    (StatusCode::METHOD_NOT_ALLOWED, "{}".to_owned())
-                }
                 Some(answer) => (StatusCode::OK, answer.to_string()),
             }
         }

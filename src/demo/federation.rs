@@ -5,7 +5,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::files::Files;
-use super::{DemoError, DemoEvent, Performer, Shown, nodes};
+use super::{DemoError, DemoEvent, DemoOutput, Performer, nodes};
 use crate::federation::options::FederationOptions;
 use crate::federation::process;
 use hawser_federation::check::CheckSettings;
@@ -109,7 +109,7 @@ pub async fn run(
         prepared = story.prepare(&tell) => prepared?,
     }
     let control_plane = Performer::start("the control plane", |end| process::run(options, end));
-    let shown = Shown {
+    let shown = DemoOutput {
         files,
         listed: FILES,
         commands: COMMANDS,

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
 use super::files::Files;
-use super::{DemoError, DemoEvent, Performer, Shown, nodes};
+use super::{DemoError, DemoEvent, DemoOutput, Performer, nodes};
 use crate::placement::hub::passes::HubRules;
 use crate::placement::hub::process::{self as hub, HubError, HubOptions};
 use crate::placement::hub::selectable::SelectionRules;
@@ -118,7 +118,7 @@ pub async fn run(
         let members = async { Ok(member::run(of_members, end.clone()).await?) };
         tokio::try_join!(hub, members).map(drop)
     });
-    let shown = Shown {
+    let shown = DemoOutput {
         files,
         listed: FILES,
         commands: COMMANDS,

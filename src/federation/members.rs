@@ -214,10 +214,10 @@ impl MemberController {
             connection: record.connection.clone(),
         };
         self.publish(|known| known.insert(Arc::clone(name), member));
-        if is_ready {
-            self.locate(&object, &mut record).await;
-        }
         self.records.lock().insert(Arc::clone(name), record);
+        if is_ready {
+            self.locate(&object, name).await;
+        }
         outcome
     }
 
@@ -294,21 +294,30 @@ impl MemberController {
     }
 
     /// Finds out where the nodes of a member are: when it has become ready, and now and then. The next probe writes it.
-    async fn locate(&self, object: &Object, record: &mut MemberRecord) {
-        let epoch = record.epoch;
-        let is_known =
-            (record.located).is_some_and(|(at, of)| of == epoch && at.elapsed() < LOCATED);
-        let Some(connection) = record.connection.as_ref().filter(|_| !is_known) else {
+    async fn locate(&self, object: &Object, name: &Arc<str>) {
+        let connection = self.records.lock().get_mut(name).and_then(|record| {
+            let epoch = record.epoch;
+            let located = record.located;
+            if located.is_some_and(|(at, of)| of == epoch && at.elapsed() < LOCATED) {
+                return None;
+            }
+            record.located = Some((Instant::now(), epoch));
+            record.connection.clone()
+        });
+        let Some(connection) = connection else {
             return;
         };
-        record.located = Some((Instant::now(), epoch));
         let limit = self.settings.probe_timeout;
-        let found = match timeout(limit, nodes(connection)).await {
+        let found = match timeout(limit, nodes(&connection)).await {
             Ok(found) => found.map_err(|error| error.to_string()),
             Err(_) => Err(format!("no answer within {limit:?}")),
         };
         match found {
-            Ok(at) => record.health.located(&at),
+            Ok(at) => {
+                if let Some(record) = self.records.lock().get_mut(name) {
+                    record.health.located(&at);
+                }
+            }
             Err(problem) => {
                 let message = format!("Failed to get zones and region for the cluster: {problem}");
                 let reason = "RetrievingRegionZonesFailed";

@@ -31,12 +31,12 @@ const KEY: &str = "maintenance";
 
 pub(super) struct FleetStory {
     hub: Place,
-    members: Vec<PlayedMember>,
+    members: Vec<PlayedFleetMember>,
     application: Vec<Value>,
     placement: Value,
 }
 
-struct PlayedMember {
+struct PlayedFleetMember {
     place: Place,
     nodes: Nodes,
     kubeconfig: Value,
@@ -56,7 +56,7 @@ impl FleetStory {
         for (name, playground) in MEMBERS.iter().zip(playgrounds) {
             let kubeconfig = playground.service_kubeconfig();
             files.kubeconfig(&format!("{name}.kubeconfig"), &kubeconfig)?;
-            members.push(PlayedMember {
+            members.push(PlayedFleetMember {
                 nodes: Nodes::of(Place::connect(&kubeconfig).await?),
                 place: Place::connect(&kubeconfig).await?,
                 kubeconfig,

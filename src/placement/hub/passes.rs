@@ -300,7 +300,11 @@ impl HubWorld {
             let placement = self.get(scope.placement(), None, &id.name)?;
             let bindings =
                 self.of_placement(scope.binding(), id, |one| one.namespace().is_none())?;
-            let budget = self.budget(&id.name).await?;
+            // Without a placement, the name is whatever somebody wrote into an eviction.
+            let budget = match &placement {
+                Some(_) => self.budget(&id.name).await?,
+                None => None,
+            };
             let stages = evictions::decide(&EvictionView {
                 eviction,
                 placement: placement.as_ref(),

@@ -2,16 +2,19 @@
 //! it, and only one has caches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_schema::admission::{Verdict, WebhookAddress, answer};
 use parking_lot::RwLock;
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tracing::warn;
 
 use hawser_placement::admission::KindScope;
-use hawser_placement::admission::review::{Reviewed, Surroundings, configuration, judge, needs};
+use hawser_placement::admission::review::{ReviewContext, Reviewed, configuration, judge, needs};
 use hawser_placement::types::policy::ResourceSelectorTerm;
 use hawser_runtime::cluster::connection::{Call, Connection};
 use hawser_runtime::errors::chain;
@@ -57,9 +60,14 @@ impl HubWebhook {
 }
 
 /// Answers reviews of the fleet's objects.
+/// The least time between two discoveries.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+
 pub struct HubReviewer {
     hub: Connection,
     catalog: RwLock<Arc<Catalog>>,
+    /// The time of the last discovery.
+    learned: Mutex<Option<Instant>>,
 }
 
 impl HubReviewer {
@@ -67,6 +75,7 @@ impl HubReviewer {
         Self {
             hub,
             catalog: RwLock::default(),
+            learned: Mutex::default(),
         }
     }
 
@@ -90,7 +99,7 @@ impl HubReviewer {
             },
         };
         let catalog = Arc::clone(&self.catalog.read());
-        let around = Surroundings {
+        let around = ReviewContext {
             scope_of: &|term| catalog.scope(&kind_of(term)),
             found: &found,
         };
@@ -101,11 +110,22 @@ impl HubReviewer {
     async fn learn(&self, request: &Value) {
         let selectors = request["object"]["spec"]["resourceSelectors"].as_array();
         let terms = selectors.into_iter().flatten();
-        let mut terms = terms.filter_map(|term| serde_json::from_value(term.clone()).ok());
-        let catalog = Arc::clone(&self.catalog.read());
-        if terms.all(|term| catalog.scope(&kind_of(&term)) != KindScope::Unknown) {
+        let terms = terms.filter_map(|term| serde_json::from_value(term.clone()).ok());
+        let kinds: Vec<Gvk> = terms.map(|term| kind_of(&term)).collect();
+        let is_known = || {
+            let catalog = self.catalog.read();
+            let mut kinds = kinds.iter();
+            kinds.all(|kind| catalog.scope(kind) != KindScope::Unknown)
+        };
+        if is_known() {
             return;
         }
+        // One at a time: another review may just have asked.
+        let mut learned = self.learned.lock().await;
+        if is_known() || learned.is_some_and(|at| at.elapsed() < LEAST_PAUSE) {
+            return;
+        }
+        *learned = Some(Instant::now());
         match Catalog::read(&self.hub).await {
             Ok(catalog) => *self.catalog.write() = Arc::new(catalog),
             Err(error) => warn!(

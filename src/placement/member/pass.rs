@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -51,8 +52,14 @@ pub struct WorkPass<'a> {
     put_off: Mutex<Option<Duration>>,
 }
 
+/// An object as its type. Nothing may follow from one that cannot be read.
+fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, Stuck> {
+    let read = T::deserialize(object.as_value());
+    read.map_err(|error| Stuck(format!("reading {}: {error}", object.name())))
+}
+
 /// What a pass came to.
-enum Progress {
+enum WorkProgress {
     Done,
     Unfinished,
     /// There is something to be done after a while.
@@ -129,11 +136,11 @@ impl<'a> WorkPass<'a> {
         };
         let put_off = *self.put_off.lock();
         match (done, put_off) {
-            (Ok(Progress::Done), _) => Outcome::Settled,
-            (Ok(Progress::Later(wait)), _) | (Ok(Progress::Unfinished), Some(wait)) => {
+            (Ok(WorkProgress::Done), _) => Outcome::Settled,
+            (Ok(WorkProgress::Later(wait)), _) | (Ok(WorkProgress::Unfinished), Some(wait)) => {
                 Outcome::Again(wait)
             }
-            (Ok(Progress::Unfinished), None) => Outcome::Failed(None),
+            (Ok(WorkProgress::Unfinished), None) => Outcome::Failed(None),
             (Err(Stuck(problem)), _) => {
                 debug!(work = &**self.name, problem, "a Work is tried again");
                 Outcome::Failed(None)
@@ -142,15 +149,15 @@ impl<'a> WorkPass<'a> {
     }
 
     /// The member leaves: what is placed stays, and nobody waits for this agent.
-    async fn release(&self, work: &Object) -> Result<Progress, Stuck> {
+    async fn release(&self, work: &Object) -> Result<WorkProgress, Stuck> {
         if work.has_finalizer(WORK_FINALIZER) {
             self.write_finalizer(work, false).await?;
         }
         self.at.forget(self.name);
-        Ok(Progress::Done)
+        Ok(WorkProgress::Done)
     }
 
-    async fn apply(&self, work: Arc<Object>, begun: Instant) -> Result<Progress, Stuck> {
+    async fn apply(&self, work: Arc<Object>, begun: Instant) -> Result<WorkProgress, Stuck> {
         let work = if work.has_finalizer(WORK_FINALIZER) {
             work
         } else {
@@ -160,16 +167,15 @@ impl<'a> WorkPass<'a> {
             Ok(read) => read,
             Err(error) => {
                 warn!(work = &**self.name, %error, "a Work cannot be read");
-                return Ok(Progress::Done);
+                return Ok(WorkProgress::Done);
             }
         };
         let mut applied_work = self.applied_work().await?;
         if applied_work.in_deletion() {
             // Its end leads here again.
-            return Ok(Progress::Done);
+            return Ok(WorkProgress::Done);
         }
-        let applied: AppliedWork =
-            serde_json::from_value(applied_work.as_value().clone()).unwrap_or_default();
+        let applied: AppliedWork = typed(&applied_work)?;
         let strategy = read.spec.apply_strategy.clone().unwrap_or_default();
         let reports = strategy.type_ == ApplyStrategyType::ReportDiff;
         let items = self.items(&read.spec.workload.manifests).await;
@@ -185,7 +191,7 @@ impl<'a> WorkPass<'a> {
             if status != read.status {
                 self.write_status(work, &status).await?;
             }
-            return Ok(Progress::Done);
+            return Ok(WorkProgress::Done);
         }
         let keys = items
             .iter()
@@ -253,9 +259,9 @@ impl<'a> WorkPass<'a> {
         let (status, is_done) = self.report(at, &items, results, known).await?;
         self.at.numbers.processed(&status, begun.elapsed());
         Ok(if is_done {
-            Progress::Done
+            WorkProgress::Done
         } else {
-            Progress::Unfinished
+            WorkProgress::Unfinished
         })
     }
 
@@ -468,10 +474,9 @@ impl<'a> WorkPass<'a> {
 
     /// Deletes an object that belongs to this Work alone; one with other owners loses this one.
     async fn remove(&self, resource: &AppliedResource, owner: &Owner<'_>) -> Result<(), Stuck> {
-        let placed = self.at.sides.place(&resource.identifier).await;
-        let placed = placed.map_err(|error| Stuck(error.to_string()))?;
-        // What is not served does not exist.
-        let Some((key, _)) = placed else {
+        let placed = self.at.sides.find(&resource.identifier).await;
+        // A kind that the member does not serve has no objects.
+        let Some(key) = placed.map_err(|error| Stuck(error.to_string()))? else {
             return Ok(());
         };
         let object = match self.send(&Request::Read { key: key.clone() }).await? {

@@ -12,7 +12,7 @@ use hawser_placement::types::work::WorkResourceIdentifier;
 use hawser_placement::types::{CLUSTER_GROUP, PLACEMENT_GROUP, STORED_VERSION};
 use hawser_runtime::cluster::cache::{Cache, Coverage};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
-use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError};
+use hawser_runtime::cluster::discovery::{Discovery, DiscoveryError, Kind};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
 use hawser_runtime::cluster::wire::{Endpoint, Router, collection};
 use hawser_runtime::controller::WatchSpec;
@@ -96,13 +96,39 @@ impl MemberSides {
         if !versions.any(|version| version.name == identifier.version) {
             return Ok(None);
         }
-        let gvk = Arc::new(Gvk::new(group, &identifier.version, kind));
-        let resource: Arc<str> = found.plural.into();
+        Ok(Some(self.place_in(identifier, &identifier.version, &found)))
+    }
+
+    /// The place of an object that may exist, by its version or another one that is served. `None` if the member does
+    /// not serve the kind.
+    pub async fn find(
+        &self,
+        identifier: &WorkResourceIdentifier,
+    ) -> Result<Option<Key>, DiscoveryError> {
+        let (group, kind) = (&identifier.group, &identifier.kind);
+        let Some(found) = self.discovery.kind(group, kind).await? else {
+            return Ok(None);
+        };
+        let mut versions = found.versions.iter().map(|version| &version.name);
+        let first = versions.clone().next();
+        let same = versions.find(|version| **version == identifier.version);
+        let place = |version: &String| self.place_in(identifier, version, &found).0;
+        Ok(same.or(first).map(place))
+    }
+
+    fn place_in(
+        &self,
+        identifier: &WorkResourceIdentifier,
+        version: &str,
+        found: &Kind,
+    ) -> (Key, Arc<str>) {
+        let gvk = Arc::new(Gvk::new(&identifier.group, version, &identifier.kind));
+        let resource: Arc<str> = found.plural.as_str().into();
         let namespace = found.namespaced.then_some(&*identifier.namespace);
         let key = Scope::new(&MEMBER, &gvk, "").key(namespace, &identifier.name);
         let mut resources = self.resources.write();
         resources.insert(gvk, Arc::clone(&resource));
-        Ok(Some((key, resource)))
+        (key, resource)
     }
 
     /// An object in the member with all that the server says of it. What is gone is null.

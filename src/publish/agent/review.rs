@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The time after which a missing right is asked for again.
 const AGAIN: Duration = Duration::from_mins(1);
 
+/// The time after which all rights are asked for again.
+const CONFIRM: Duration = Duration::from_hours(1);
+
 /// The reason why a server does not say which rights the caller has.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReviewError {
@@ -137,8 +140,20 @@ pub async fn served(
 /// What the servers said about the rights for one published resource.
 struct Reviewed {
     needed: Vec<Right>,
+    lacking: Vec<Right>,
     at: Instant,
-    lacks: bool,
+}
+
+impl Reviewed {
+    /// Whether the answer is still taken for true.
+    fn holds(&self, needed: &[Right]) -> bool {
+        let longest = if self.lacking.is_empty() {
+            CONFIRM
+        } else {
+            AGAIN
+        };
+        self.needed == needed && self.at.elapsed() < longest
+    }
 }
 
 /// Asks for the rights that running published resources need, when they begin and when they change, and notes the answer
@@ -148,11 +163,11 @@ pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
     let mut reviewed: HashMap<String, Reviewed> = HashMap::new();
     loop {
         sleep(LOOK).await;
-        for (uid, name, needed) in needs(&publishing) {
-            let is_settled = reviewed.get(&uid).is_some_and(|before| {
-                before.needed == needed && !(before.lacks && before.at.elapsed() >= AGAIN)
-            });
-            if is_settled {
+        let running = needs(&publishing);
+        reviewed.retain(|known, _| running.iter().any(|(uid, ..)| uid == known));
+        for (uid, name, needed) in running {
+            let before = reviewed.get(&uid);
+            if before.is_some_and(|before| before.holds(&needed)) {
                 continue;
             }
             let lacking = match reviewers.lacking(&needed).await {
@@ -162,15 +177,19 @@ pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
                     continue;
                 }
             };
-            for right in &lacking {
+            let is_known = |right| before.is_some_and(|before| before.lacking.contains(right));
+            for right in lacking.iter().filter(|right| !is_known(right)) {
                 let purpose = &*right.purpose;
                 warn!(publishedresource = %name, %right, purpose, "the agent lacks a right");
             }
             let told = lacking.iter().map(ToString::to_string).collect();
             publishing.note(&name, |known| known.facts.lacking = Some(told));
-            let lacks = !lacking.is_empty();
-            let at = Instant::now();
-            reviewed.insert(uid, Reviewed { needed, at, lacks });
+            let reviewed_now = Reviewed {
+                needed,
+                lacking,
+                at: Instant::now(),
+            };
+            reviewed.insert(uid, reviewed_now);
         }
     }
 }

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use testbed::unique;
 
 use super::world::{
-    APPLIED, AwaitWork as _, WORKS, World, condition, config_map, config_maps, manifest_reason,
-    work,
+    AwaitWork as _, WORKS, World, condition, config_map, config_maps, manifest_reason, work,
 };
 
 #[tokio::test]

@@ -41,7 +41,7 @@ const ALL: [Reviewed; 7] = [
 ];
 
 /// What a verdict depends on besides the request. What is not asked for is empty.
-pub struct Surroundings<'a> {
+pub struct ReviewContext<'a> {
     pub scope_of: &'a dyn Fn(&ResourceSelectorTerm) -> KindScope,
     /// What was found at the path that [`needs`] names.
     pub found: &'a [Value],
@@ -127,20 +127,21 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let placement = |name: &Value| {
         let name = text(name);
-        (!name.is_empty()).then(|| format!("{group}/clusterresourceplacements/{name}"))
+        is_name(&name).then(|| format!("{group}/clusterresourceplacements/{name}"))
     };
     let object = &request["object"];
     match kind {
         Reviewed::ClusterOverride => Some(format!("{group}/clusterresourceoverrides")),
         Reviewed::Override => {
             let namespace = text(&request["namespace"]);
-            Some(format!("{group}/namespaces/{namespace}/resourceoverrides"))
+            is_name(&namespace).then(|| format!("{group}/namespaces/{namespace}/resourceoverrides"))
         }
         Reviewed::Eviction => placement(&object["spec"]["placementName"]),
         Reviewed::Budget => placement(&object["metadata"]["name"]),
         Reviewed::Member if request["operation"] == "DELETE" => {
-            let namespace = crate::names::member_namespace(&text(&request["name"]));
-            Some(format!(
+            let name = text(&request["name"]);
+            let namespace = crate::names::member_namespace(&name);
+            is_name(&name).then(|| format!(
                 "/apis/networking.fleet.azure.com/v1alpha1/namespaces/{namespace}/internalserviceexports"
             ))
         }
@@ -148,8 +149,17 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
     }
 }
 
+/// Whether a text is like the names of objects: nothing else becomes part of a path, whoever sent the review.
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().next().is_some_and(allowed)
+        && text
+            .bytes()
+            .all(|byte| allowed(byte) || byte == b'-' || byte == b'.')
+}
+
 /// The verdict on a request.
-pub fn judge(kind: Reviewed, request: &Value, around: &Surroundings<'_>) -> Verdict {
+pub fn judge(kind: Reviewed, request: &Value, around: &ReviewContext<'_>) -> Verdict {
     let judged = match request["operation"].as_str() {
         Some("CREATE" | "UPDATE") => problems(kind, request, around),
         Some("DELETE") if kind == Reviewed::Member => leaving(request, around),
@@ -166,7 +176,7 @@ pub fn judge(kind: Reviewed, request: &Value, around: &Surroundings<'_>) -> Verd
 fn problems(
     kind: Reviewed,
     request: &Value,
-    around: &Surroundings<'_>,
+    around: &ReviewContext<'_>,
 ) -> Result<Problems, String> {
     let object = &request["object"];
     // Metadata alone is nobody's mistake: the hub, too, adds finalizers to what was made before it watched.
@@ -207,7 +217,7 @@ fn problems(
 }
 
 /// The problems of a member that is deleted.
-fn leaving(request: &Value, around: &Surroundings<'_>) -> Result<Problems, String> {
+fn leaving(request: &Value, around: &ReviewContext<'_>) -> Result<Problems, String> {
     let member: MemberCluster = read(&request["oldObject"])?;
     let options = member.spec.delete_options.as_ref();
     let is_skipped = options.is_some_and(|options| json!(options)["validationMode"] == "Skip");
@@ -227,14 +237,14 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 }
 
 /// The placement that was found.
-fn placement(around: &Surroundings<'_>) -> Result<Option<Placement>, String> {
+fn placement(around: &ReviewContext<'_>) -> Result<Option<Placement>, String> {
     around.found.first().map(read).transpose()
 }
 
 /// What was found, without the object itself.
 fn others<T: DeserializeOwned>(
     object: &Value,
-    around: &Surroundings<'_>,
+    around: &ReviewContext<'_>,
 ) -> Result<Vec<T>, String> {
     let others = around.found.iter();
     let others = others.filter(|other| other["metadata"]["name"] != object["metadata"]["name"]);
@@ -250,7 +260,7 @@ mod tests {
             "Namespace" => KindScope::Cluster,
             _ => KindScope::Unknown,
         };
-        let around = Surroundings {
+        let around = ReviewContext {
             scope_of: &scope_of,
             found,
         };

@@ -14,15 +14,15 @@ use hawser_sync::{Answer, Failure, Key, Request};
 use kube_lang::object::Object;
 
 use super::super::sides::MemberSides;
-use super::{ManifestIdentity, PARALLEL, Progress, Stuck, WorkPass, identity, owned_by};
+use super::{ManifestIdentity, PARALLEL, Stuck, WorkPass, WorkProgress, identity, owned_by, typed};
 
 /// How often objects with other owners are looked at again while they keep a Work.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl WorkPass<'_> {
-    pub(super) async fn delete(&self, work: &Object) -> Result<Progress, Stuck> {
+    pub(super) async fn delete(&self, work: &Object) -> Result<WorkProgress, Stuck> {
         if !work.has_finalizer(WORK_FINALIZER) {
-            return Ok(Progress::Done);
+            return Ok(WorkProgress::Done);
         }
         let key = MemberSides::applied_work(self.name);
         let applied = match self.send(&Request::Read { key: key.clone() }).await? {
@@ -30,7 +30,7 @@ impl WorkPass<'_> {
             Answer::Gone => {
                 self.write_finalizer(work, false).await?;
                 self.at.forget(self.name);
-                return Ok(Progress::Done);
+                return Ok(WorkProgress::Done);
             }
             Answer::Failed(failure) => return Err(failure.into()),
             Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
@@ -54,13 +54,13 @@ impl WorkPass<'_> {
         match self.send(&request).await? {
             Answer::Failed(failure) => Err(failure.into()),
             // Its end is heard of, unless it was the answer.
-            Answer::Gone => Ok(Progress::Unfinished),
-            _ => Ok(Progress::Later(self.at.rules.deletion_wait)),
+            Answer::Gone => Ok(WorkProgress::Unfinished),
+            _ => Ok(WorkProgress::Later(self.at.rules.deletion_wait)),
         }
     }
 
     /// The garbage collector is at work. An object with other owners does not keep the Work for ever.
-    async fn wait(&self, work: &Object, applied: &Object) -> Result<Progress, Stuck> {
+    async fn wait(&self, work: &Object, applied: &Object) -> Result<WorkProgress, Stuck> {
         let since = applied.as_value()["metadata"]["deletionTimestamp"].as_str();
         let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
         let waited = since.map(|since| Timestamp::now().duration_since(since));
@@ -69,14 +69,14 @@ impl WorkPass<'_> {
         if let Some(left) = left.checked_sub(waited.unwrap_or_default())
             && !left.is_zero()
         {
-            return Ok(Progress::Later(left));
+            return Ok(WorkProgress::Later(left));
         }
         self.each_owned(work, applied, |object, owner| {
             owner.without_me(object.as_value())?;
             owner.unblocked(object.as_value())
         })
         .await?;
-        Ok(Progress::Later(AGAIN))
+        Ok(WorkProgress::Later(AGAIN))
     }
 
     /// Gives other owners to the objects that belong to this Work, where there is something to change.
@@ -93,10 +93,10 @@ impl WorkPass<'_> {
             is_work: &is_work,
         };
         let (owner, owners) = (&owner, &owners);
-        let changed = listed(work, applied).into_values().map(|one| async move {
-            let placed = self.at.sides.place(&one).await;
-            // What is not served does not exist.
-            let Some((key, _)) = placed.map_err(|error| Stuck(error.to_string()))? else {
+        let changed = listed(work, applied)?.into_values().map(|one| async move {
+            let placed = self.at.sides.find(&one).await;
+            // A kind that the member does not serve has no objects.
+            let Some(key) = placed.map_err(|error| Stuck(error.to_string()))? else {
                 return Ok(());
             };
             self.disown(key, owner, owners).await
@@ -131,16 +131,17 @@ impl WorkPass<'_> {
 }
 
 /// Every object that may have been placed.
-fn listed(work: &Object, applied: &Object) -> BTreeMap<ManifestIdentity, WorkResourceIdentifier> {
-    let work: Work = serde_json::from_value(work.as_value().clone()).unwrap_or_default();
-    let applied: AppliedWork =
-        serde_json::from_value(applied.as_value().clone()).unwrap_or_default();
+fn listed(
+    work: &Object,
+    applied: &Object,
+) -> Result<BTreeMap<ManifestIdentity, WorkResourceIdentifier>, Stuck> {
+    let work: Work = typed(work)?;
+    let applied: AppliedWork = typed(applied)?;
     let from_work = work.status.manifest_conditions.into_iter();
     let applied = applied.status.applied_resources.into_iter();
     let all = from_work
         .map(|one| one.identifier)
         .chain(applied.map(|one| one.identifier));
-    all.filter(|one| !one.name.is_empty())
-        .map(|one| (identity(&one), one))
-        .collect()
+    let all = all.filter(|one| !one.name.is_empty());
+    Ok(all.map(|one| (identity(&one), one)).collect())
 }

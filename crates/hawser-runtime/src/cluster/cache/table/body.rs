@@ -4,12 +4,14 @@
 //! text of an earlier one as dictionary, the *pattern*. It stays in memory as long as a body needs it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
 /// A pattern is used for so many bodies at least, so that all patterns together take little memory beside them.
 const LEAST_USES: usize = 64;
+/// The number of patterns at a time. Each stays while a body needs it.
+const MOST_PATTERNS: usize = 64;
 /// The largest text that becomes a pattern.
 const LARGEST_PATTERN: usize = 16 << 10;
 
@@ -17,8 +19,10 @@ const LARGEST_PATTERN: usize = 16 << 10;
 #[derive(Default)]
 pub(super) struct Packer {
     pattern: Option<Arc<Box<[u8]>>>,
-    /// The number of bodies that have the pattern.
+    /// The number of bodies since it was chosen.
     uses: usize,
+    /// The patterns that bodies need.
+    needed: Vec<Weak<Box<[u8]>>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,10 +49,19 @@ impl Packer {
         };
         let is_outdated = pattern.is_none() || self.uses > LEAST_USES;
         if is_outdated && text.len() <= LARGEST_PATTERN && body.len() > text.len() / 3 {
-            self.pattern = Some(Arc::new(text.into()));
-            self.uses = 0;
+            self.choose(text);
         }
         body
+    }
+
+    fn choose(&mut self, text: Vec<u8>) {
+        self.uses = 0;
+        self.needed.retain(|pattern| pattern.strong_count() > 0);
+        if self.needed.len() < MOST_PATTERNS {
+            let pattern = Arc::new(text.into());
+            self.needed.push(Arc::downgrade(&pattern));
+            self.pattern = Some(pattern);
+        }
     }
 }
 
@@ -135,6 +148,12 @@ mod tests {
         for (n, body) in (0..).zip(&bodies) {
             assert_eq!(&*body.text(), noise(n));
         }
+        let pinned = (1_000..10_000).filter_map(|n| {
+            let body = packer.pack(noise(n));
+            (n % 32 == 0).then_some(body)
+        });
+        let pinned: Vec<Body> = pinned.collect();
+        assert!(pinned.len() > 2 * MOST_PATTERNS && packer.needed.len() <= MOST_PATTERNS);
     }
 
     proptest! {

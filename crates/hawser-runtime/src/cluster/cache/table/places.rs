@@ -37,7 +37,7 @@ impl Places {
         self.relabel(key, &[], object)
     }
 
-    /// Updates the labels of an object; returns its positions by label.
+    /// Updates the labels of an object; returns its positions by label, sorted.
     pub(super) fn relabel(
         &mut self,
         key: &Key,
@@ -48,14 +48,18 @@ impl Places {
             return Box::default();
         }
         let place = |(name, value): (&str, &str)| self.place(&key.cluster, name, value);
-        let now: Box<[Labelled]> = object.labels().map(place).collect();
+        let mut now: Vec<Labelled> = object.labels().map(place).collect();
+        now.sort_unstable();
         if *now != *before {
-            self.unlabel(key, before);
             let (id, shared) = (self.random.hash_one(key), Arc::new(key.clone()));
-            let places = now.iter().map(|place| ((*place, id), Arc::clone(&shared)));
-            self.labelled.extend(places);
+            for gone in before.iter().filter(|one| now.binary_search(one).is_err()) {
+                self.labelled.remove(&(*gone, id));
+            }
+            let new = now.iter().filter(|one| before.binary_search(one).is_err());
+            let new = new.map(|place| ((*place, id), Arc::clone(&shared)));
+            self.labelled.extend(new);
         }
-        now
+        now.into()
     }
 
     pub(super) fn remove(&mut self, key: &Key, labelled: &[Labelled]) {
