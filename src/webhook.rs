@@ -39,13 +39,13 @@ pub enum WebhookError {
     Serve(#[from] ServeError),
     #[error("making a certificate for the webhook")]
     Issue(#[from] rcgen::Error),
-    #[error("Secret {0} contains no certificate that can be used: delete it")]
+    #[error("Secret {0} contains no usable certificate: delete the Secret")]
     Tls(&'static str, #[source] TlsProblem),
     #[error("{0} Secret {1}")]
     Secret(&'static str, &'static str, #[source] Box<AskError>),
     #[error("{0} {1}")]
     Configure(&'static str, String, #[source] Box<AskError>),
-    #[error("writing Secret {0}: others write it as well")]
+    #[error("writing Secret {0}: another process keeps writing it")]
     Contested(&'static str),
 }
 

@@ -66,7 +66,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     rest_config_qps: f32,
 
-    /// No effect: what --rest-config-qps allows may be sent at once
+    /// No effect; bursts are not limited
     #[arg(
         long,
         value_name = "COUNT",
@@ -93,7 +93,7 @@ pub(super) struct FederateArgs {
     #[cfg(feature = "webhook")]
     #[command(flatten)]
     webhook: WebhookArgs,
-    /// How often replicas are checked that are not where the preferences want them
+    /// Time between checks of replicas that differ from the preferences
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_check_period: i64,
 

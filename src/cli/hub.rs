@@ -146,13 +146,13 @@ pub(super) struct HubArgs {
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     enable_workload: bool,
 
-    /// Members have joined when the agents of the fleet's networking have joined, too
+    /// Count a member as joined only when the agents of the fleet's networking have joined too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     networking_agents_enabled: bool,
 
-    /// Have API servers ask the hub about placements, overrides, evictions and members before they store them. Without
-    /// a Pod (POD_NAMESPACE), --webhook-url has to say where they find it
+    /// Serve an admission webhook that validates placements, overrides, evictions and members. Outside a Pod (without
+    /// POD_NAMESPACE), --webhook-url is required
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
     enable_webhook: bool,
@@ -162,7 +162,7 @@ pub(super) struct HubArgs {
     #[arg(allow_hyphen_values = true)]
     webhook_bind_address: String,
 
-    /// How API servers reach the webhook: url or service
+    /// Way in which API servers reach the webhook: url or service
     #[arg(long, value_name = "TYPE", default_value = "url", value_parser = ["url", "service"])]
     webhook_client_connection_type: String,
 

@@ -54,7 +54,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "hawser explain placement shop --kubeconfig hub.kubeconfig",
     ),
     (
-        "what somebody changes in a member is undone",
+        "the member's agent reverts changes by others",
         r#"kubectl --kubeconfig cluster1.kubeconfig patch deployment web --namespace shop --type=merge --patch='{"spec":{"replicas":7}}'"#,
     ),
     (
@@ -62,7 +62,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "kubectl --kubeconfig cluster1.kubeconfig wait deployment web --namespace shop --for=jsonpath='{.spec.replicas}'=2",
     ),
     (
-        "without the placement, its copies go",
+        "deleting the placement deletes its copies",
         "kubectl --kubeconfig hub.kubeconfig delete clusterresourceplacement shop",
     ),
     (

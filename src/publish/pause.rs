@@ -39,9 +39,11 @@ pub struct Pause {
 pub enum PauseProblem {
     #[error("the annotation {0} is missing")]
     Missing(&'static str),
-    #[error("the annotation syncagent.kcp.io/pause-until is no time such as 2030-01-31T18:00:00Z")]
+    #[error(
+        "the annotation syncagent.kcp.io/pause-until must be a time such as 2030-01-31T18:00:00Z"
+    )]
     Until,
-    #[error("the annotation syncagent.kcp.io/pause-direction is neither spec nor status")]
+    #[error("the annotation syncagent.kcp.io/pause-direction must be spec or status")]
     Direction,
 }
 

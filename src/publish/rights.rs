@@ -69,11 +69,14 @@ pub struct PublishedKindNeeds {
 }
 
 const READ: [(&str, &str); 3] = [
-    ("list", "they are not known, and nothing is synchronized"),
-    ("watch", "they are not known, and nothing is synchronized"),
+    ("list", "the agent cannot see them and synchronizes nothing"),
+    (
+        "watch",
+        "the agent cannot see them and synchronizes nothing",
+    ),
     (
         "get",
-        "what a request met is not read again, and stays as it is",
+        "the agent cannot read an object again after a conflict",
     ),
 ];
 
@@ -137,7 +140,7 @@ fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
         ("syncagent.kcp.io", "publishedresources/status", None),
         &[(
             "patch",
-            "neither the name of the schema nor conditions are recorded",
+            "the status lacks the name of the schema and the conditions",
         )],
     );
     needs.add(
@@ -246,11 +249,11 @@ fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut Collected)
             READ[2],
             (
                 "create",
-                "no object is synchronized: its last known state is not kept",
+                "no object is synchronized, because its last known state cannot be stored",
             ),
             (
                 "update",
-                "no change is synchronized: the last known state is not kept",
+                "no change is synchronized, because the last known state cannot be stored",
             ),
             ("delete", "state Secrets of deleted objects stay"),
         ],

@@ -24,7 +24,7 @@ pub enum GivenWebhookError {
     Serve(#[from] ServeError),
     #[error("cannot read {}", .0.display())]
     File(PathBuf, #[source] io::Error),
-    #[error("{} and tls.key are no certificate that can be used", .0.join("tls.crt").display())]
+    #[error("{} and tls.key are not a usable certificate", .0.join("tls.crt").display())]
     Tls(PathBuf, #[source] TlsProblem),
 }
 
@@ -78,7 +78,10 @@ pub async fn run(
             });
             // Whoever writes one file after the other is waited for.
             if let Err(error) = renewed {
-                warn!(error = chain(&error), "keeping the former certificate");
+                warn!(
+                    error = chain(&error),
+                    "cannot load the new certificate; keeping the old one"
+                );
             }
         }
     };

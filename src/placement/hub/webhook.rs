@@ -84,7 +84,7 @@ impl HubReviewer {
                 Err(error) if error.code() == Some(404) => Vec::new(),
                 Err(error) => {
                     let error = chain(&error);
-                    warn!(error, path, "cannot judge an object");
+                    warn!(error, path, "cannot validate an object");
                     return Verdict::Unavailable(format!("reading {path}: {error}"));
                 }
             },

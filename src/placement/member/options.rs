@@ -81,7 +81,7 @@ pub struct MemberRules {
 pub enum MemberOptionsError {
     #[error("the name of the member is not known: set MEMBER_CLUSTER_NAME")]
     Name,
-    #[error("--kubeconfig-secrets acts for the members of Secrets: {0} has no meaning with it")]
+    #[error("--kubeconfig-secrets cannot be combined with {0}")]
     Both(&'static str),
     #[error(
         "--member-cache-mib must be 0 (no limit) or at least 2, because one object may have 1.5 MiB"

@@ -35,7 +35,7 @@ pub enum PushedError {
     #[error("the kubeconfig cannot be read")]
     Unreadable,
     #[error(
-        "the kubeconfig names {0}, which a Secret may not: it has to hold certificates, keys and tokens itself"
+        "the kubeconfig in the Secret uses {0}: it must contain its certificates, keys and tokens itself"
     )]
     Outside(&'static str),
     #[error("using the kubeconfig")]
@@ -88,7 +88,7 @@ pub async fn follow(
         for name in gone {
             info!(
                 member = name,
-                "its Secret is gone; nothing is done for it any more"
+                "the Secret of the member is gone; its agent has stopped"
             );
             reached.remove(&name);
             at_work.end(&name).await;
@@ -98,7 +98,7 @@ pub async fn follow(
                 reach(&name, kubeconfig, &mut reached, (at_work, shared), &connect).await
             {
                 let problem = chain(&error);
-                warn!(member = name, problem, "a member cannot be acted for");
+                warn!(member = name, problem, "cannot run the agent of a member");
             }
         }
         changes.0.notified().await;
@@ -131,7 +131,11 @@ async fn reach(
         // Another cluster: nothing that is known holds there.
         at_work.end(name).await;
     }
-    info!(member = name, url = connection.url(), "acting for a member");
+    info!(
+        member = name,
+        url = connection.url(),
+        "running the agent of a member"
+    );
     at_work.start(name, connection.clone(), shared);
     let now = Reached {
         kubeconfig,
@@ -179,9 +183,9 @@ async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
         let given = [
             ("a command", exec.is_some()),
             ("an auth provider", auth_provider.is_some()),
-            ("the file of a token", token_file.is_some()),
-            ("the file of a certificate", client_certificate.is_some()),
-            ("the file of a key", client_key.is_some()),
+            ("a token file", token_file.is_some()),
+            ("a certificate file", client_certificate.is_some()),
+            ("a key file", client_key.is_some()),
         ];
         given.into_iter().find(|(_, is)| *is).map(|(what, _)| what)
     });
@@ -190,7 +194,7 @@ async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
         return Err(PushedError::Outside(what));
     }
     if clusters.any(|cluster| cluster.certificate_authority.is_some()) {
-        return Err(PushedError::Outside("the file of an authority"));
+        return Err(PushedError::Outside("a certificate authority file"));
     }
     let current = KubeConfigOptions::default();
     kube::Config::from_custom_kubeconfig(read, &current)

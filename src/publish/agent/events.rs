@@ -87,7 +87,7 @@ impl Reason {
             Self::Placed => "The object was passed to the service.",
             Self::Cleanup => "The service is deleting its copy of the object.",
             Self::Deleted => "The service has deleted its copy of the object.",
-            Self::Paused => "The object has changes that wait, because it is paused.",
+            Self::Paused => "The object is paused, and its latest changes wait.",
             Self::StatusMissing => "A status cannot be copied.",
             Self::Refused => "The object could not be processed.",
         }

@@ -232,7 +232,7 @@ impl Explainer {
                 None
             }
             SchemaFact::Pending => {
-                problems.push("its kind was not found in time".to_owned());
+                problems.push("the service cluster did not report the kind in time".to_owned());
                 None
             }
         };
@@ -316,7 +316,9 @@ fn in_turn(objects: &mut [Explained]) {
                 made.insert(write.object.clone(), object.clone());
                 return true;
             };
-            write.refusal = Some(format!("{first} would make an object of this name"));
+            write.refusal = Some(format!(
+                "{first} would create an object with this name first"
+            ));
             write.object.kind != namespace_kind()
         });
     }
