@@ -37,7 +37,7 @@ const TRIES: usize = 5;
 pub enum WebhookError {
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("making a certificate for the webhook")]
+    #[error("creating a certificate for the webhook")]
     Issue(#[from] rcgen::Error),
     #[error("Secret {0} contains no usable certificate: delete the Secret")]
     Tls(&'static str, #[source] TlsProblem),
@@ -255,7 +255,7 @@ async fn certificate(
             Err(error) if error.code() == Some(409) => {}
             written => {
                 written.map_err(failed("writing"))?;
-                info!("made a certificate for the webhook");
+                info!("created a certificate for the webhook");
                 return Ok(issued);
             }
         }

@@ -36,7 +36,7 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
 
-    /// URL of the host cluster, in place of the kubeconfig's
+    /// URL of the host cluster, instead of the kubeconfig's
     #[arg(
         long,
         value_name = "URL",
@@ -46,7 +46,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     master: String,
 
-    /// KubeFedConfig in a file, in place of the one in the host cluster
+    /// File with the KubeFedConfig, instead of the one in the host cluster
     #[arg(
         long,
         value_name = "FILE",

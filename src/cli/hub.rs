@@ -115,7 +115,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     resource_changes_collection_duration: Duration,
 
-    /// How long a member that leaves may take before it is let go
+    /// Time that the hub waits for the agent of a leaving member
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
     force_delete_wait_time: Duration,
 
@@ -141,7 +141,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     skipped_propagating_namespaces: Vec<String>,
 
-    /// The hub runs workloads of its own: what controllers make of them is not placed
+    /// Run workloads on the hub: objects that controllers create for them are not placed
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     enable_workload: bool,

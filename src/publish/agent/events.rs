@@ -206,7 +206,7 @@ fn refusal_text(code: Code) -> &'static str {
         Code::Forbidden => "cannot be processed: the service does not allow it",
         Code::TooLarge => "is too large",
         Code::TooDeep => {
-            "cannot be processed: it, or what the service made of it, is nested deeper than 127 levels"
+            "cannot be processed: the object or its copy is nested deeper than 127 levels"
         }
         Code::CacheLimitExceeded => {
             "cannot be processed: the objects of its workspace exceed the size that the service accepts"
