@@ -83,7 +83,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
 
-    /// Work only while holding a Lease, so that several hubs can run
+    /// Elect a leader among several hubs, by a Lease
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     leader_elect: bool,
@@ -244,7 +244,7 @@ pub(super) fn run(mut args: HubArgs) -> ExitCode {
     if !ignored.is_empty() {
         warn!(
             flags = ignored,
-            "flags of the original that mean nothing here are ignored"
+            "ignoring flags of KubeFleet that have no effect here"
         );
     }
     service::run("the hub stopped", |stop| process::run(options, stop))

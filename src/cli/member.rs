@@ -129,7 +129,7 @@ struct HubAccessArgs {
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)]
 struct MemberServiceArgs {
-    /// Let one of several agents work, by a Lease in the member
+    /// Elect a leader among several agents, by a Lease in the member
     #[arg(long)]
     leader_elect: bool,
 

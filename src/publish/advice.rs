@@ -19,7 +19,7 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::Paused => {
             "wait until the pause ends, or remove its annotations syncagent.kcp.io/pause-…"
         }
-        Code::WaitingForOthers => "solve the problems of the other links first",
+        Code::WaitingForOthers => "solve the problems of the object that this one waits for",
         Code::SourceNotQuiet => "wait until the object has not been changed for a moment",
         Code::NotSeen => {
             "check that the server is reachable, and that the agent may read the object"

@@ -69,11 +69,9 @@ pub enum ExplainError {
         "the agent does not serve the PublishedResource {0}: its labels do not match --published-resource-selector"
     )]
     NotSelected(String),
-    #[error("no PublishedResource that runs has the kind {kind} on either side; kinds: {known}")]
+    #[error("no active PublishedResource has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
-    #[error(
-        "no object of a bound workspace, and no copy on the service cluster, is a {kind} {name}"
-    )]
+    #[error("{kind} {name} is neither in a bound workspace nor on the service cluster")]
     NotFound { kind: String, name: String },
 }
 
