@@ -1,5 +1,5 @@
-//! The webhook by which API servers have objects of a control plane validated and completed: its certificate, and the
-//! configurations by which it is called. All replicas serve it. A dialect says what is answered and configured.
+//! The admission webhook that validates and completes objects of a control plane, with its certificate and its webhook
+//! configurations. All replicas serve it. A dialect supplies the answers and the configurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ pub mod given;
 
 use certificates::WebhookCertificate;
 
-/// How often certificate and configurations are looked at.
+/// The interval for checking the certificate and the configurations.
 const EVERY: Duration = Duration::from_mins(1);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
-/// API servers know a new configuration by then.
+/// The time until API servers know a new configuration.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Attempts to write the Secret beside other replicas.
 const TRIES: usize = 5;
@@ -49,7 +49,7 @@ pub enum WebhookError {
     Contested(&'static str),
 }
 
-/// What the webhooks of dialects differ in.
+/// The properties in which the webhooks of dialects differ.
 #[derive(Clone, Debug)]
 pub struct WebhookSite {
     /// The flag that says where it listens.
@@ -64,7 +64,7 @@ pub struct WebhookSite {
     pub subject: &'static str,
 }
 
-/// How API servers are told of a webhook.
+/// The webhook configurations that API servers read.
 pub struct Configured<F> {
     /// The `ClusterRole` that the configurations belong to, if it exists: without the webhook they would stop all
     /// writes, so that they end with it.
@@ -79,7 +79,7 @@ pub trait Reviewer: Send + Sync + 'static {
     fn review<'a>(&'a self, path: &'a str, given: Value) -> BoxFuture<'a, Option<Value>>;
 }
 
-/// See the module.
+/// An admission webhook with its certificate and configurations.
 pub struct WebhookServer {
     host: Connection,
     site: WebhookSite,

@@ -1,4 +1,4 @@
-//! `hawser plan`: what changed `PublishedResources`, or another version of the agent, would do to every object.
+//! `hawser plan`: the effect of changed `PublishedResources`, or of another version of the agent, on every object.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

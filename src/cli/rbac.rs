@@ -1,4 +1,4 @@
-//! `hawser rbac`: the least roles of an agent on both sides, and whether it has these rights.
+//! `hawser rbac`: the minimal roles of an agent on both sides, and a check whether it has these rights.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 
-/// The time within which kcp has to show slice and export. Without the right to read them it never does.
+/// The time limit for reading slice and export from kcp. Without the right to read them, kcp never shows them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Print the minimal roles of an agent on both sides, or check its rights.
@@ -220,7 +220,7 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
     })
 }
 
-/// Whom to ask, and the name of the export.
+/// The servers to ask, and the name of the export.
 async fn provider(servers: &Servers) -> Result<(Reviewers, Option<String>), RbacFailed> {
     let Servers {
         planes, options, ..

@@ -1,7 +1,6 @@
-//! The least rights of an agent on both sides, and what does not work without each of them.
+//! The minimal rights of an agent on both sides, and what does not work without each of them.
 //!
-//! Consumers grant what concerns the objects in their workspaces, by accepting permission claims; these are no rights
-//! of the agent.
+//! This list does not contain rights on objects in workspaces: consumers grant these by accepting permission claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,11 +29,11 @@ impl Grantor {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub grantor: Grantor,
-    /// Where it is needed; `None` for all namespaces.
+    /// The namespace of the right; `None` for all namespaces.
     pub namespace: Option<String>,
     pub resource: RightResource,
     pub verb: &'static str,
-    /// What does not work without it.
+    /// What does not work without the right.
     pub purpose: String,
 }
 
@@ -43,15 +42,15 @@ pub struct Right {
 pub enum RightResource {
     Object {
         group: String,
-        /// With the subresource behind a slash.
+        /// The resource, with its subresource after a slash.
         resource: String,
-        /// The only object that is meant.
+        /// The name of the object, if the right is for one object only.
         name: Option<String>,
     },
     Path(&'static str),
 }
 
-/// An agent, as far as its rights depend on it.
+/// The properties of an agent that its rights depend on.
 #[derive(Clone, Debug)]
 pub struct AgentNeeds {
     pub namespace: String,
@@ -60,7 +59,7 @@ pub struct AgentNeeds {
     pub elects_leader: bool,
 }
 
-/// A published kind, as far as rights depend on it.
+/// The properties of a published kind that rights depend on.
 #[derive(Clone, Debug)]
 pub struct PublishedKindNeeds {
     pub spec: PublishedResourceSpec,
@@ -93,7 +92,7 @@ pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right
     needs.0.into_values().collect()
 }
 
-/// The rights by what they allow: several purposes are one right.
+/// The rights by what they allow; a right with several purposes is kept once.
 #[derive(Default)]
 struct Collected(BTreeMap<(Grantor, Option<String>, RightResource, &'static str), Right>);
 
@@ -300,7 +299,7 @@ fn of_related(entry: &RelatedSpec, needs: &mut Collected) {
     }
 }
 
-/// The verbs for the objects that the agent makes.
+/// The verbs for objects that the agent creates.
 fn copied() -> [(&'static str, &'static str); 6] {
     [
         READ[0],
@@ -359,7 +358,7 @@ impl std::fmt::Display for Right {
 }
 
 impl Right {
-    /// The review by which a server says whether the caller has the right.
+    /// The access review that asks a server whether the caller has the right.
     pub fn review(&self) -> Value {
         let mut spec = json!({});
         match &self.resource {

@@ -1,4 +1,4 @@
-//! The webhook as a process of its own, with a certificate that somebody else makes: KubeFed's chart runs it so.
+//! The webhook as a process of its own, with a certificate from outside, as in KubeFed's chart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use hawser_runtime::process::serve::{self, ServeError, TlsProblem, server_config
 
 use super::{Reviewer, Reviews};
 
-/// How often the files are looked at.
+/// The interval for checking the files.
 const EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Members that the process acts for from outside: each has a Secret on the hub with its kubeconfig.
+//! Agents for members that this process runs from outside: a Secret on the hub has the kubeconfig of each member.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ const KUBECONFIG: &str = "kubeconfig";
 
 static SIDE: LazyLock<Side> = LazyLock::new(|| Side::new("secrets"));
 
-/// Why a Secret leads to no member. No text quotes the kubeconfig.
+/// The reason why a Secret cannot be used. No text quotes the kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum PushedError {
     #[error("the Secret has no kubeconfig in its key {KUBECONFIG}")]
@@ -44,7 +44,7 @@ pub enum PushedError {
     Connect(#[from] ConnectError),
 }
 
-/// A member that is acted for, and how it is reached.
+/// A member whose agent runs here, and its connection.
 struct Reached {
     kubeconfig: Vec<u8>,
     connection: Connection,
@@ -62,7 +62,7 @@ impl EventHandler for Changes {
     }
 }
 
-/// Acts for the members that have a Secret in this namespace of the hub, until dropped.
+/// Runs the agents of the members that have a Secret in this namespace of the hub, until dropped.
 pub async fn follow(
     at_work: &AtWork,
     shared: &Shared,
@@ -105,7 +105,7 @@ pub async fn follow(
     }
 }
 
-/// Begins to act for a member, or reaches it by its new kubeconfig. One that cannot be used changes nothing.
+/// Starts the agent of a member, or gives it the new kubeconfig. An unusable kubeconfig changes nothing.
 async fn reach(
     name: &str,
     kubeconfig: Result<Vec<u8>, PushedError>,
