@@ -30,7 +30,7 @@ const PROBE: Duration = Duration::from_secs(10);
 /// How long it is until a heartbeat that could not be written is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Joins, sends heartbeats and leaves.
 pub struct Membership {
     applier: Arc<Applier>,
     random: RandomState,
