@@ -32,7 +32,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 /// How often it looks.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The toy nodes of a member. It ends when it is dropped.
+/// The toy nodes of a member. They end when dropped.
 pub(super) struct Nodes {
     room: Arc<AtomicUsize>,
     _playing: AbortOnDropHandle<()>,
