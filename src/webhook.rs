@@ -1,5 +1,5 @@
-//! The webhook by which API servers have objects of a control plane validated and completed: its certificate, and the
-//! configurations by which it is called. All replicas serve it. A dialect says what is answered and configured.
+//! The admission webhook that validates and completes objects of a control plane, with its certificate and its webhook
+//! configurations. All replicas serve it. A dialect supplies the answers and the configurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ pub mod given;
 
 use certificates::WebhookCertificate;
 
-/// How often certificate and configurations are looked at.
+/// The interval for checking the certificate and the configurations.
 const EVERY: Duration = Duration::from_mins(1);
 /// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
-/// API servers know a new configuration by then.
+/// The time until API servers know a new configuration.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Attempts to write the Secret beside other replicas.
 const TRIES: usize = 5;
@@ -37,19 +37,19 @@ const TRIES: usize = 5;
 pub enum WebhookError {
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("making a certificate for the webhook")]
+    #[error("creating a certificate for the webhook")]
     Issue(#[from] rcgen::Error),
-    #[error("Secret {0} contains no certificate that can be used: delete it")]
+    #[error("Secret {0} contains no usable certificate: delete the Secret")]
     Tls(&'static str, #[source] TlsProblem),
     #[error("{0} Secret {1}")]
     Secret(&'static str, &'static str, #[source] Box<AskError>),
     #[error("{0} {1}")]
     Configure(&'static str, String, #[source] Box<AskError>),
-    #[error("writing Secret {0}: others write it as well")]
+    #[error("writing Secret {0}: another process keeps writing it")]
     Contested(&'static str),
 }
 
-/// What the webhooks of dialects differ in.
+/// The properties in which the webhooks of dialects differ.
 #[derive(Clone, Debug)]
 pub struct WebhookSite {
     /// The flag that says where it listens.
@@ -64,7 +64,7 @@ pub struct WebhookSite {
     pub subject: &'static str,
 }
 
-/// How API servers are told of a webhook.
+/// The webhook configurations that API servers read.
 pub struct Configured<F> {
     /// The `ClusterRole` that the configurations belong to, if it exists: without the webhook they would stop all
     /// writes, so that they end with it.
@@ -79,7 +79,7 @@ pub trait Reviewer: Send + Sync + 'static {
     fn review<'a>(&'a self, path: &'a str, given: Value) -> BoxFuture<'a, Option<Value>>;
 }
 
-/// See the module.
+/// An admission webhook with its certificate and configurations.
 pub struct WebhookServer {
     host: Connection,
     site: WebhookSite,
@@ -255,7 +255,7 @@ async fn certificate(
             Err(error) if error.code() == Some(409) => {}
             written => {
                 written.map_err(failed("writing"))?;
-                info!("made a certificate for the webhook");
+                info!("created a certificate for the webhook");
                 return Ok(issued);
             }
         }

@@ -43,7 +43,7 @@ pub(super) struct CheckArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("none of the files contains a PublishedResource: add the file that does")]
+#[error("none of the files contains a PublishedResource: add a file with one")]
 struct NothingToCheck;
 
 /// One problem of a document.

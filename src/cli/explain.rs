@@ -23,10 +23,10 @@ mod placement;
 
 use placement::{PlacementArgs, PlacementFailed};
 
-/// Explain why objects are in step or not.
+/// Explain why objects are in sync or not.
 ///
-/// Runs the agent's passes against both servers, with dry runs in place of writes. Changes nothing. Without NAME, lists
-/// the objects that are not in step.
+/// Runs the agent's passes against both servers, with dry runs instead of writes. Changes nothing. Without NAME, lists
+/// the objects that are out of sync.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -34,7 +34,7 @@ pub(super) struct ExplainArgs {
     #[command(subcommand)]
     other: Option<OtherDialect>,
 
-    /// Kind or plural name, as consumers see it or as the service cluster has it
+    /// Kind or plural name, in the workspace or on the service cluster
     kind: Option<String>,
 
     /// Name of the object in its workspace, or of its copy on the service cluster

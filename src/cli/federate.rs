@@ -36,7 +36,7 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
 
-    /// URL of the host cluster, in place of the kubeconfig's
+    /// URL of the host cluster, instead of the kubeconfig's
     #[arg(
         long,
         value_name = "URL",
@@ -46,7 +46,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     master: String,
 
-    /// KubeFedConfig in a file, in place of the one in the host cluster
+    /// File with the KubeFedConfig, instead of the one in the host cluster
     #[arg(
         long,
         value_name = "FILE",
@@ -66,7 +66,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     rest_config_qps: f32,
 
-    /// No effect: what --rest-config-qps allows may be sent at once
+    /// No effect; bursts are not limited
     #[arg(
         long,
         value_name = "COUNT",
@@ -93,7 +93,7 @@ pub(super) struct FederateArgs {
     #[cfg(feature = "webhook")]
     #[command(flatten)]
     webhook: WebhookArgs,
-    /// How often replicas are checked that are not where the preferences want them
+    /// Time between checks of replicas that differ from the preferences
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_check_period: i64,
 

@@ -83,7 +83,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     kubeconfig: Option<String>,
 
-    /// Work only while holding a Lease, so that several hubs can run
+    /// Elect a leader among several hubs, by a Lease
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     leader_elect: bool,
@@ -115,7 +115,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     resource_changes_collection_duration: Duration,
 
-    /// How long a member that leaves may take before it is let go
+    /// Time that the hub waits for the agent of a leaving member
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
     force_delete_wait_time: Duration,
 
@@ -141,18 +141,18 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     skipped_propagating_namespaces: Vec<String>,
 
-    /// The hub runs workloads of its own: what controllers make of them is not placed
+    /// Run workloads on the hub: objects that controllers create for them are not placed
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     enable_workload: bool,
 
-    /// Members have joined when the agents of the fleet's networking have joined, too
+    /// Count a member as joined only when the agents of the fleet's networking have joined too
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "false", default_missing_value = "true")]
     networking_agents_enabled: bool,
 
-    /// Have API servers ask the hub about placements, overrides, evictions and members before they store them. Without
-    /// a Pod (POD_NAMESPACE), --webhook-url has to say where they find it
+    /// Serve an admission webhook that validates placements, overrides, evictions and members. Outside a Pod (without
+    /// POD_NAMESPACE), --webhook-url is required
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(action = ArgAction::Set, default_value = "true", default_missing_value = "true")]
     enable_webhook: bool,
@@ -162,7 +162,7 @@ pub(super) struct HubArgs {
     #[arg(allow_hyphen_values = true)]
     webhook_bind_address: String,
 
-    /// How API servers reach the webhook: url or service
+    /// Way in which API servers reach the webhook: url or service
     #[arg(long, value_name = "TYPE", default_value = "url", value_parser = ["url", "service"])]
     webhook_client_connection_type: String,
 
@@ -244,7 +244,7 @@ pub(super) fn run(mut args: HubArgs) -> ExitCode {
     if !ignored.is_empty() {
         warn!(
             flags = ignored,
-            "flags of the original that mean nothing here are ignored"
+            "ignoring flags of KubeFleet that have no effect here"
         );
     }
     service::run("the hub stopped", |stop| process::run(options, stop))

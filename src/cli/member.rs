@@ -40,8 +40,8 @@ pub(super) struct MemberArgs {
     #[arg(long, value_name = "FILE")]
     hub_kubeconfig: Option<PathBuf>,
 
-    /// Act for the members whose kubeconfigs are in Secrets of this namespace of the hub, each with the label
-    /// hawser.dev/member=NAME and the key kubeconfig
+    /// Namespace of the hub with Secrets for several members; this process runs the agents of all of them. Each Secret has
+    /// the label hawser.dev/member=NAME and the key kubeconfig
     #[arg(long, value_name = "NAMESPACE")]
     kubeconfig_secrets: Option<String>,
 
@@ -51,11 +51,11 @@ pub(super) struct MemberArgs {
     #[command(flatten)]
     service: MemberServiceArgs,
 
-    /// Whether a Job is available once one of its Pods is ready or has succeeded; otherwise Jobs are not tracked
+    /// Treat a Job as available once one of its Pods is ready or has succeeded; false does not track Jobs
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     track_jobs: bool,
 
-    /// How long the objects of a deleted Work may take to go, before those with other owners no longer keep it
+    /// How long a deleted Work waits for objects that have other owners
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     deletion_wait_time: Duration,
 }
@@ -124,7 +124,7 @@ struct HubAccessArgs {
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)]
 struct MemberServiceArgs {
-    /// Let one of several agents work, by a Lease in the member
+    /// Elect a leader among several agents, by a Lease in the member
     #[arg(long)]
     leader_elect: bool,
 

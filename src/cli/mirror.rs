@@ -15,7 +15,7 @@ use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use super::service;
 
-/// Keep custom resources in sync between a cloud and the robot that this runs on, as annotations on their CRDs say.
+/// Keep custom resources in sync between a cloud and the robot that this runs on, as annotations on the CRDs define.
 ///
 /// Accepts the flags of cr-syncer. `hawser` runs this command when it is called by that name.
 #[derive(Debug, Args)]

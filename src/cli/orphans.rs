@@ -151,7 +151,7 @@ fn listed(found: &Found) -> String {
         }
         let _ = writeln!(
             text,
-            "{} copies of these workspaces have no state Secret: their objects are gone, or somebody made them with the \
+            "{} copies of these workspaces have no state Secret: their objects are gone, or somebody created them with the \
              labels of a copy. They are not removed; delete those that nobody needs",
             found.without_state.len()
         );

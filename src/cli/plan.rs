@@ -1,4 +1,4 @@
-//! `hawser plan`: what changed `PublishedResources`, or another version of the agent, would do to every object.
+//! `hawser plan`: the effect of changed `PublishedResources`, or of another version of the agent, on every object.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -22,20 +22,20 @@ use hawser_sync::reason::Class;
 /// The exit code if something would change.
 const CHANGES: u8 = 2;
 
-/// Show what changed PublishedResources would do to every object.
+/// Show how every object would change under changed PublishedResources.
 ///
-/// Runs the agent's passes over all objects with the PublishedResources of the files in place of the stored ones, and
-/// sends dry runs in place of writes. Changes nothing. Without files, shows what an agent of this version would do.
+/// Runs the agent's passes over all objects with the PublishedResources of the files instead of the stored ones. Sends
+/// dry runs instead of writes, so nothing changes. Without files, shows what an agent of this version would do.
 ///
 /// Exits with 0 if nothing would change, with 2 if something would, and with 1 after errors.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(after_help = "Examples:
-  # What a changed PublishedResource would do
+  # Show the effect of a changed PublishedResource
   hawser plan -f databases.yaml --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
     --namespace hawser --apiexportendpointslice-ref databases.example.org
 
-  # The numbers by workspace
+  # Show the totals of each workspace
   hawser plan -f databases.yaml -o json … | jq .workspaces")]
 pub(super) struct PlanArgs {
     /// YAML file with changed or new PublishedResources; - is stdin. May be repeated
@@ -53,7 +53,7 @@ pub(super) struct PlanArgs {
 enum PlanFailed {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    #[error("none of the files contains a PublishedResource: add the file that does")]
+    #[error("none of the files contains a PublishedResource: add a file with one")]
     Nothing,
     #[error("{0}; hawser check shows where")]
     Invalid(String),
@@ -209,7 +209,7 @@ fn of_resource(text: &mut String, resource: &ResourceChange) {
         };
         let _ = writeln!(
             text,
-            "  not all of its objects can be planned{count}; not listed: {}",
+            "  the plan leaves out some of its objects{count}, because these cannot be listed: {}",
             unlisted.join("; ")
         );
     }

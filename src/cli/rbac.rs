@@ -1,4 +1,4 @@
-//! `hawser rbac`: the least roles of an agent on both sides, and whether it has these rights.
+//! `hawser rbac`: the minimal roles of an agent on both sides, and a check whether it has these rights.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -26,14 +26,14 @@ use hawser_runtime::process::dedicated_thread::DedicatedThread;
 use hawser_runtime::process::lease::Fence;
 use hawser_runtime::process::metrics::Metrics;
 
-/// The time within which kcp has to show slice and export. Without the right to read them it never does.
+/// The time limit for reading slice and export from kcp. Without the right to read them, kcp never shows them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Print the least roles of an agent on both sides, or check its rights.
+/// Print the minimal roles of an agent on both sides, or check its rights.
 ///
 /// The roles are for the PublishedResources of the files, or for those of the service cluster. With --check, asks both
-/// servers which of these rights the credentials lack, and says what does not work without them; exits with 1 if one is
-/// missing.
+/// servers which of these rights the credentials lack, prints what does not work without them, and exits with 1 if one
+/// is missing.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(after_help = "Examples:
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
   hawser rbac -f databases.yaml -f crd.yaml --namespace hawser --service-account hawser \\
     --apiexportendpointslice-ref databases.example.org --side service | kubectl apply -f -
 
-  # Whether the agent has every right that it needs
+  # Check whether the agent has every right that it needs
   hawser rbac --check --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \\
     --namespace hawser --apiexportendpointslice-ref databases.example.org")]
 pub(super) struct RbacArgs {
@@ -50,23 +50,23 @@ pub(super) struct RbacArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Ask the servers which rights are missing, with the credentials of the kubeconfigs
+    /// Check which rights the credentials of the kubeconfigs lack
     #[arg(long)]
     check: bool,
 
-    /// Only roles for one side
+    /// Print roles for one side only
     #[arg(long, value_enum)]
     side: Option<RoleSide>,
 
-    /// Service account in the agent's namespace to bind the roles of the service cluster to
+    /// Service account in the agent's namespace that gets the roles of the service cluster
     #[arg(long, value_name = "NAME")]
     service_account: Option<String>,
 
-    /// User to bind the role in kcp to
+    /// User that gets the role in kcp
     #[arg(long, value_name = "NAME")]
     kcp_user: Option<String>,
 
-    /// Leave out what leader election needs
+    /// Leave out the rights for leader election
     #[arg(long)]
     without_leader_election: bool,
 
@@ -102,7 +102,7 @@ pub(super) struct RbacArgs {
     output: Output,
 }
 
-/// The side of roles.
+/// The side that roles are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RoleSide {
     Service,
@@ -113,7 +113,7 @@ enum RoleSide {
 enum RbacFailed {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    #[error("none of the files contains a PublishedResource: add the file that does")]
+    #[error("none of the files contains a PublishedResource: add a file with one")]
     Nothing,
     #[error("{0}; hawser check shows where")]
     Invalid(String),
@@ -220,7 +220,7 @@ fn connect(args: &RbacArgs) -> Result<Servers, RbacFailed> {
     })
 }
 
-/// Whom to ask, and the name of the export.
+/// The servers to ask, and the name of the export.
 async fn provider(servers: &Servers) -> Result<(Reviewers, Option<String>), RbacFailed> {
     let Servers {
         planes, options, ..
@@ -349,7 +349,7 @@ fn in_words(lacking: &[Right], asked: usize) -> String {
         let _ = writeln!(text, "missing: {right}\n  without it: {}", right.purpose);
     }
     let _ = match lacking.len() {
-        0 => writeln!(text, "all {asked} rights are there"),
+        0 => writeln!(text, "none of {asked} rights is missing"),
         missing => writeln!(text, "{missing} of {asked} rights are missing"),
     };
     text

@@ -13,13 +13,13 @@ use super::service;
 
 /// Validate objects of KubeFed for API servers, with a given certificate.
 ///
-/// Accepts the flags of KubeFed's webhook. `hawser federate --webhook-addr` serves the same and makes its certificate
-/// itself.
+/// Accepts the flags of KubeFed's webhook. `hawser federate --webhook-addr` serves the same webhook and creates its
+/// certificate.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_override_self = true, version)]
 pub(super) struct WebhookProgramArgs {
-    /// Port to listen on, on all interfaces; or an address
+    /// Port on all interfaces, or address, to listen on
     #[arg(
         long,
         value_name = "PORT",

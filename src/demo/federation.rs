@@ -45,7 +45,7 @@ const COMMANDS: &[(&str, &str)] = &[
         r#"kubectl --kubeconfig host.kubeconfig patch federateddeployment web --namespace shop --type=merge --patch='{"spec":{"template":{"spec":{"replicas":12}}}}'"#,
     ),
     (
-        "what somebody changes in a member is undone",
+        "the control plane reverts changes by others in a member",
         r#"kubectl --kubeconfig cluster1.kubeconfig patch deployment web --namespace shop --type=merge --patch='{"spec":{"template":{"spec":{"containers":[]}}}}'"#,
     ),
     (

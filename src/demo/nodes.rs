@@ -1,5 +1,5 @@
-//! What a member is beside its API server, as a toy: a Deployment has its Pods at once, and as many of them run as there is
-//! room for.
+//! A toy scheduler, kubelet and Deployment controller for a member: a Deployment has its Pods at once, and as many run as
+//! there is room for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 /// How often it looks.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// See the module. It ends when it is dropped.
+/// The toy nodes of a member. They end when dropped.
 pub(super) struct Nodes {
     room: Arc<AtomicUsize>,
     _playing: AbortOnDropHandle<()>,

@@ -1,6 +1,7 @@
 //! The demonstration of a fleet: a hub, three members, and the agents of all of them in one process.
 //!
-//! Each cluster is a playground of its own. The agent acts for the members by the kubeconfigs in Secrets of the hub.
+//! Each cluster is a playground of its own. One process runs the agents of all members, with kubeconfigs from Secrets of
+//! the hub.
 
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "hawser explain placement shop --kubeconfig hub.kubeconfig",
     ),
     (
-        "what somebody changes in a member is undone",
+        "the member's agent reverts changes by others",
         r#"kubectl --kubeconfig cluster1.kubeconfig patch deployment web --namespace shop --type=merge --patch='{"spec":{"replicas":7}}'"#,
     ),
     (
@@ -62,7 +63,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "kubectl --kubeconfig cluster1.kubeconfig wait deployment web --namespace shop --for=jsonpath='{.spec.replicas}'=2",
     ),
     (
-        "without the placement, its copies go",
+        "deleting the placement deletes its copies",
         "kubectl --kubeconfig hub.kubeconfig delete clusterresourceplacement shop",
     ),
     (

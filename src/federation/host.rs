@@ -136,7 +136,7 @@ impl FederationSettings {
         {
             info!(
                 scope,
-                "making KubeFedConfig \"{namespace}/{CONFIG}\" anew with another scope"
+                "replacing KubeFedConfig \"{namespace}/{CONFIG}\" to change its scope"
             );
             let uid = &old["metadata"]["uid"];
             let gone = Call::delete(&*path, &json!({"preconditions": {"uid": uid}}));
@@ -175,7 +175,7 @@ impl FederationSettings {
         let mut config: Value =
             serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if !config.is_object() {
-            return Err(wrong("it is no object".to_owned()));
+            return Err(wrong("the document is not an object".to_owned()));
         }
         config["metadata"] = json!({"name": CONFIG, "namespace": namespace});
         Self::of(namespace, config)

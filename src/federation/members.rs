@@ -1,5 +1,5 @@
-//! Members: a `KubeFedCluster` each, with a client by its spec and Secret, probed in turn. Nothing but probes is sent
-//! to a member that is not ready.
+//! Members: each is a `KubeFedCluster`, with a client by its spec and Secret. A member that is not ready receives only
+//! probes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -89,7 +89,7 @@ struct MemberRecord {
     epoch: u64,
 }
 
-/// See the module.
+/// Probes the members and publishes their states.
 pub struct MemberController {
     host: Connection,
     settings: Arc<FederationSettings>,

@@ -70,7 +70,7 @@ impl FederationNumbers {
             )),
             connections: Family::new(name(
                 "cluster_client_connection_duration_seconds",
-                "Time until there is a client for a member, in seconds.",
+                "Time to create a client for a member, in seconds.",
                 &[],
             )),
             operations: Family::new(name(

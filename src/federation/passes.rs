@@ -1,6 +1,5 @@
-//! The work on one federated object: finalizer, placement, a decision for each member, requests, and what is written
-//! down of them. Each pass could be the first after a restart; what was written is stored after the write, and what is
-//! lost of that costs a repeated write.
+//! The pass over one federated object: finalizer, placement, a decision for each member, requests, versions. Each pass
+//! could be the first after a restart. Versions are stored after the write; a lost version costs a repeated write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +41,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Namespaces that are never propagated, nor removed; beside that of the control plane.
 const SYSTEM: [&str; 3] = ["kube-system", "kube-public", "default"];
 
-/// See the module.
+/// The pass over one federated object.
 pub struct FederatedPass<'a> {
     at: &'a Propagation,
     of: &'a Arc<FederatedType>,

@@ -1,5 +1,5 @@
-//! The types at work: what is watched for each, on the host and in each member that is ready; the queue of federated
-//! objects, and the workers.
+//! The running types, with their watches on the host and in each ready member; the queue of federated objects, and its
+//! workers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -300,7 +300,7 @@ impl EventHandler for FederationEvents {
     }
 }
 
-/// See the module.
+/// The running types and their workers.
 pub struct Propagation {
     pub host: Connection,
     pub settings: Arc<FederationSettings>,

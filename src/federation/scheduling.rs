@@ -1,8 +1,8 @@
 //! Replicas of federated workloads, by a `ReplicaSchedulingPreference` of the workload's name or by the preferences
-//! in its annotation: what is known of the workload in each member, and the placement and overrides that follow.
+//! in its annotation: the state of the workload in each member, and the placement and overrides that follow.
 //!
-//! Pods are listed when not all replicas of a member are ready. They are not watched: whatever happens to them changes
-//! the status of the workload in the member.
+//! Pods are listed when not all replicas of a member are ready. They are not watched, because every change of a Pod
+//! changes the status of the workload in the member.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -90,7 +90,7 @@ impl Checks {
     }
 }
 
-/// See the module.
+/// Schedules the replicas of federated workloads.
 pub struct Scheduler {
     at: Arc<Propagation>,
     checks: Checks,

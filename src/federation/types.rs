@@ -1,4 +1,4 @@
-//! `FederatedTypeConfig`s: which types are at work by them, and what they are told of it.
+//! `FederatedTypeConfig`s: starts and stops types by them, and writes their status.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const SERVICES: &str = "services";
 /// Keeps a type configuration until its type is no longer propagated.
 const FINALIZER: &str = "core.kubefed.io/federated-type-config";
 
-/// See the module.
+/// Starts and stops types by their `FederatedTypeConfig`s.
 pub struct TypeController {
     host: Connection,
     settings: Arc<FederationSettings>,

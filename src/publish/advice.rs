@@ -19,7 +19,7 @@ pub fn advice(code: Code) -> Option<&'static str> {
         Code::Paused => {
             "wait until the pause ends, or remove its annotations syncagent.kcp.io/pause-…"
         }
-        Code::WaitingForOthers => "solve the problems of the other links first",
+        Code::WaitingForOthers => "solve the problems of the object that this one waits for",
         Code::SourceNotQuiet => "wait until the object has not been changed for a moment",
         Code::NotSeen => {
             "check that the server is reachable, and that the agent may read the object"
@@ -50,9 +50,7 @@ pub fn advice(code: Code) -> Option<&'static str> {
         }
         Code::StateNotKept => "change the value that the message names",
         Code::MutationFailed => "correct spec.mutation, and try it with hawser render",
-        Code::NotLinked => {
-            "let the object carry what the related entry asks for, or change the entry"
-        }
+        Code::NotLinked => "add what the related entry requires to the object, or change the entry",
         Code::NamespaceClosed => "use another namespace in spec.naming or in the related entry",
         Code::ReferenceInvalid => "correct the reference in the object, or the related entry",
         Code::TooManyRelated => "refer to fewer objects, or raise maxObjects of the related entry",

@@ -1,6 +1,6 @@
 //! Pauses: annotations that hold the writes of an object, of its copy, or of all objects of a published resource.
 //!
-//! Whoever pauses says who they are, why, and until when. A pause that does not is none, and is reported.
+//! A pause names its author, its reason and its end. An incomplete pause holds nothing and is reported.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ pub const BY: &str = "syncagent.kcp.io/pause-by";
 pub const REASON: &str = "syncagent.kcp.io/pause-reason";
 pub const DIRECTION: &str = "syncagent.kcp.io/pause-direction";
 
-/// The number of characters of an author or a reason that are shown.
+/// The maximum number of characters shown of an author or a reason.
 const SHOWN: usize = 200;
 
-/// The way of a write.
+/// The direction of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// To the service cluster, with all that prepares it.
+    /// To the service cluster, including the writes that prepare it.
     Spec,
     /// To the workspace.
     Status,
@@ -30,18 +30,20 @@ pub struct Pause {
     pub until: Timestamp,
     pub by: String,
     pub reason: String,
-    /// The only way that is paused.
+    /// The direction that is paused; `None` for both.
     pub only: Option<Way>,
 }
 
-/// The reason why annotations are no pause.
+/// The reason why annotations are not a valid pause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PauseProblem {
     #[error("the annotation {0} is missing")]
     Missing(&'static str),
-    #[error("the annotation syncagent.kcp.io/pause-until is no time such as 2030-01-31T18:00:00Z")]
+    #[error(
+        "the annotation syncagent.kcp.io/pause-until must be a time such as 2030-01-31T18:00:00Z"
+    )]
     Until,
-    #[error("the annotation syncagent.kcp.io/pause-direction is neither spec nor status")]
+    #[error("the annotation syncagent.kcp.io/pause-direction must be spec or status")]
     Direction,
 }
 
@@ -72,7 +74,7 @@ impl Pause {
         }))
     }
 
-    /// Whether it holds writes of this way.
+    /// Whether the pause holds writes in this direction.
     pub fn holds(&self, way: Way, now: Timestamp) -> bool {
         now < self.until && self.only.is_none_or(|only| only == way)
     }

@@ -210,8 +210,8 @@ fn paused(facts: &Facts) -> Vec<String> {
     }
     match facts.paused {
         0 => {}
-        1 => sentences.push("1 object has changes that a pause holds".to_owned()),
-        count => sentences.push(format!("{count} objects have changes that a pause holds")),
+        1 => sentences.push("a pause holds changes of 1 object".to_owned()),
+        count => sentences.push(format!("a pause holds changes of {count} objects")),
     }
     sentences
 }

@@ -1,7 +1,6 @@
-//! The least rights of an agent on both sides, and what does not work without each of them.
+//! The minimal rights of an agent on both sides, and what does not work without each of them.
 //!
-//! Consumers grant what concerns the objects in their workspaces, by accepting permission claims; these are no rights
-//! of the agent.
+//! This list does not contain rights on objects in workspaces: consumers grant these by accepting permission claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,11 +29,11 @@ impl Grantor {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub grantor: Grantor,
-    /// Where it is needed; `None` for all namespaces.
+    /// The namespace of the right; `None` for all namespaces.
     pub namespace: Option<String>,
     pub resource: RightResource,
     pub verb: &'static str,
-    /// What does not work without it.
+    /// What does not work without the right.
     pub purpose: String,
 }
 
@@ -43,15 +42,15 @@ pub struct Right {
 pub enum RightResource {
     Object {
         group: String,
-        /// With the subresource behind a slash.
+        /// The resource, with its subresource after a slash.
         resource: String,
-        /// The only object that is meant.
+        /// The name of the object, if the right is for one object only.
         name: Option<String>,
     },
     Path(&'static str),
 }
 
-/// An agent, as far as its rights depend on it.
+/// The properties of an agent that its rights depend on.
 #[derive(Clone, Debug)]
 pub struct AgentNeeds {
     pub namespace: String,
@@ -60,7 +59,7 @@ pub struct AgentNeeds {
     pub elects_leader: bool,
 }
 
-/// A published kind, as far as rights depend on it.
+/// The properties of a published kind that rights depend on.
 #[derive(Clone, Debug)]
 pub struct PublishedKindNeeds {
     pub spec: PublishedResourceSpec,
@@ -69,11 +68,14 @@ pub struct PublishedKindNeeds {
 }
 
 const READ: [(&str, &str); 3] = [
-    ("list", "they are not known, and nothing is synchronized"),
-    ("watch", "they are not known, and nothing is synchronized"),
+    ("list", "the agent cannot see them and synchronizes nothing"),
+    (
+        "watch",
+        "the agent cannot see them and synchronizes nothing",
+    ),
     (
         "get",
-        "what a request met is not read again, and stays as it is",
+        "the agent cannot read an object again after a conflict",
     ),
 ];
 
@@ -90,7 +92,7 @@ pub fn needed(agent: &AgentNeeds, published: &[PublishedKindNeeds]) -> Vec<Right
     needs.least()
 }
 
-/// The rights by what they allow: several purposes are one right.
+/// The rights by what they allow; a right with several purposes is kept once.
 #[derive(Default)]
 struct Collected(BTreeMap<(Grantor, Option<String>, RightResource, &'static str), Right>);
 
@@ -157,7 +159,7 @@ fn of_agent(agent: &AgentNeeds, needs: &mut Collected) {
         ("syncagent.kcp.io", "publishedresources/status", None),
         &[(
             "patch",
-            "neither the name of the schema nor conditions are recorded",
+            "the status lacks the name of the schema and the conditions",
         )],
     );
     needs.add(
@@ -266,11 +268,11 @@ fn of_kind(agent: &AgentNeeds, kind: &PublishedKindNeeds, needs: &mut Collected)
             READ[2],
             (
                 "create",
-                "no object is synchronized: its last known state is not kept",
+                "no object is synchronized, because its last known state cannot be stored",
             ),
             (
                 "update",
-                "no change is synchronized: the last known state is not kept",
+                "no change is synchronized, because the last known state cannot be stored",
             ),
             ("delete", "state Secrets of deleted objects stay"),
         ],
@@ -317,7 +319,7 @@ fn of_related(entry: &RelatedSpec, needs: &mut Collected) {
     }
 }
 
-/// The verbs for the objects that the agent makes.
+/// The verbs for objects that the agent creates.
 fn copied() -> [(&'static str, &'static str); 6] {
     [
         READ[0],
@@ -376,7 +378,7 @@ impl std::fmt::Display for Right {
 }
 
 impl Right {
-    /// The review by which a server says whether the caller has the right.
+    /// The access review that asks a server whether the caller has the right.
     pub fn review(&self) -> Value {
         let mut spec = json!({});
         match &self.resource {

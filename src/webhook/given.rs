@@ -1,4 +1,4 @@
-//! The webhook as a process of its own, with a certificate that somebody else makes: KubeFed's chart runs it so.
+//! The webhook as a process of its own, with a certificate from outside, as in KubeFed's chart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use hawser_runtime::process::serve::{self, ServeError, TlsProblem, server_config
 
 use super::{Reviewer, Reviews};
 
-/// How often the files are looked at.
+/// The interval for checking the files.
 const EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum GivenWebhookError {
     Serve(#[from] ServeError),
     #[error("cannot read {}", .0.display())]
     File(PathBuf, #[source] io::Error),
-    #[error("{} and tls.key are no certificate that can be used", .0.join("tls.crt").display())]
+    #[error("{} and tls.key are not a usable certificate", .0.join("tls.crt").display())]
     Tls(PathBuf, #[source] TlsProblem),
 }
 
@@ -78,7 +78,10 @@ pub async fn run(
             });
             // Whoever writes one file after the other is waited for.
             if let Err(error) = renewed {
-                warn!(error = chain(&error), "keeping the former certificate");
+                warn!(
+                    error = chain(&error),
+                    "cannot load the new certificate; keeping the old one"
+                );
             }
         }
     };

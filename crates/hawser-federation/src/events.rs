@@ -190,7 +190,7 @@ impl fmt::Display for Event<'_> {
             Self::EnsureFinalizerFailed(error) => write!(f, "Failed to ensure finalizer: {error}"),
             Self::InvalidDeleteOptions(error) => write!(
                 f,
-                "annotation {DELETE_OPTIONS} is no JSON object of DeleteOptions: {error}; correct or remove it"
+                "annotation {DELETE_OPTIONS} is not a JSON object of DeleteOptions: {error}; correct or remove it"
             ),
             Self::InvalidName => f.write_str(
                 "The name of a federated namespace must match the name of its containing namespace.",

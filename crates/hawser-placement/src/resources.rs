@@ -86,7 +86,7 @@ pub struct ApiPattern {
 /// A pattern of `--skipped-propagating-apis` or `--allowed-propagating-apis` that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no API: write group, group/version, group/version/Kind,Kind or v1/Kind, separated by ;"
+    "\"{0}\" is not an API: write group, group/version, group/version/Kind,Kind or v1/Kind, separated by ;"
 )]
 pub struct ApiPatternError(String);
 

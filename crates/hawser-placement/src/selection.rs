@@ -45,7 +45,7 @@ pub enum SelectionError {
     ClusterScoped(Gvk),
     #[error("namespace {0} belongs to Kubernetes or to the fleet and is not placed")]
     Reserved(String),
-    #[error("namespace {0}, of which parts are selected, does not exist")]
+    #[error("namespace {0} of selected objects does not exist")]
     NoNamespace(String),
     #[error("{kind} {namespace}/{name} is selected by more than one selector")]
     Twice {

@@ -33,7 +33,7 @@ pub enum WorksError {
     #[error("master resource snapshot {0} is not found")]
     NoMaster(String),
     #[error(
-        "resource snapshot {master} has {found} of {wanted} parts: wait until the others are made"
+        "resource snapshot {master} has {found} of {wanted} parts: wait until the others exist"
     )]
     Incomplete {
         master: String,

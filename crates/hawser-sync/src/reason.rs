@@ -126,7 +126,7 @@ codes! {
     ReferenceInvalid: Refused, "the reference could not be resolved";
     TooManyRelated: Refused, "the object refers to too many others";
     KindNotServed: Refused, "the kind of a related object is not served";
-    Contested: Refused, "another writer undoes each change, so it is written ever less often";
+    Contested: Refused, "another writer undoes each change, so it is written less and less often";
     RulesInvalid: Refused, "the rules of this resource are invalid";
 }
 

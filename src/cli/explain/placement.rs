@@ -28,7 +28,7 @@ const PAGE: usize = 500;
 
 /// Explain for each cluster of a fleet why a placement picks it or not.
 ///
-/// Runs the scheduler over what the hub has. Changes nothing.
+/// Runs the scheduler over the objects of the hub. Changes nothing.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 pub(super) struct PlacementArgs {

@@ -39,7 +39,7 @@ pub(super) struct EnableArgs {
     )]
     version: String,
 
-    /// Print what would be written, and write nothing: yaml
+    /// Print the objects in this format instead of writing them: yaml
     #[arg(
         short,
         long,

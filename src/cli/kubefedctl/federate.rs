@@ -46,7 +46,7 @@ pub(super) struct FederateObjectArgs {
     )]
     namespace: String,
 
-    /// Print what would be created, and create nothing: yaml
+    /// Print the objects in this format instead of creating them: yaml
     #[arg(
         short,
         long,

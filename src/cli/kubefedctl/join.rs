@@ -44,7 +44,7 @@ pub(super) struct JoinArgs {
     )]
     secret_name: String,
 
-    /// Fail if something of the cluster exists already; otherwise, update it
+    /// Fail if objects of the cluster already exist; false updates them
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "true")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     error_on_existing: bool,

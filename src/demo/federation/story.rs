@@ -165,7 +165,7 @@ impl FederationStory {
         tell("cluster2: dies");
         self.tell_when(&tell, false, |ready| ready[0] + ready[2] == 9)
             .await?;
-        tell("host: what runs in cluster2 is unknown; if it returns, its replicas are still there");
+        tell("host: cluster2 cannot be reached; if it returns, it still has its replicas");
         Ok(())
     }
 

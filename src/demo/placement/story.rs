@@ -199,7 +199,7 @@ impl FleetStory {
         failing.set_room(0);
         let failed = |found: &Value| said(found, "Available", "False");
         self.hub.until(PLACEMENT, failed).await?;
-        tell("cluster2: has no room for Pods any more");
+        tell("cluster2: has no more room for Pods");
         let image = json!([{"name": "web", "image": "registry.example.org/web:2.0"}]);
         let patch = json!({"spec": {"template": {"spec": {"containers": image}}}});
         self.hub.patch(WEB, &patch).await?;
@@ -211,7 +211,7 @@ impl FleetStory {
         });
         let why = stopped.await?;
         tell(&format!(
-            "hub: the roll-out has stopped: {}",
+            "hub: the rollout has stopped: {}",
             why.as_str().unwrap_or_default()
         ));
         self.tell_versions(&tell).await?;

@@ -67,7 +67,7 @@ impl HubWorld {
                 if view.is_overdue {
                     warn!(
                         member = &**name,
-                        "the member did not leave in time; its Works are let go"
+                        "the member did not leave in time; deleting its Works"
                     );
                 }
                 self.let_go(&by, &member).await?;
@@ -139,7 +139,7 @@ impl HubWorld {
                         self.record(KIND, metadata, "MemberClusterLeft", message);
                     }
                     Some((Some(_), Truth::Unknown)) => {
-                        let message = "Member cluster does not say whether it has joined";
+                        let message = "Member cluster does not report whether it has joined";
                         self.record(KIND, metadata, "MemberClusterJoinStateUnknown", message);
                     }
                     // A new member has not said anything yet.

@@ -75,7 +75,7 @@ impl HubNumbers {
             last: Mutex::default(),
             evictions: Family::unused(name(
                 "fleet_workload_eviction_complete",
-                "Time at which an eviction came to its end.",
+                "Time at which an eviction ended.",
                 &["name", "isCompleted", "isValid"],
                 SECONDS,
             )),

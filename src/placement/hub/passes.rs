@@ -472,7 +472,7 @@ impl HubWorld {
         let (answer, changes) = match sent.await {
             Ok(sent) => sent,
             Err(Contest { place, wait }) => {
-                warn!(place, about = ?by, "somebody else undoes each write; waiting");
+                warn!(place, about = ?by, "another writer undoes each write; waiting");
                 return Err(Broken::Contested(wait));
             }
         };

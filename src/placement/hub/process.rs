@@ -68,7 +68,7 @@ pub enum HubError {
     #[cfg(feature = "webhook")]
     #[error(transparent)]
     Webhook(#[from] WebhookError),
-    #[error("the hub does not serve {0}: install the definitions, which are in {PATH}")]
+    #[error("the hub does not serve {0}: install the CRDs in {PATH}")]
     Definitions(String),
     #[error("lost the leadership: another hub may lead now")]
     LeadershipLost,

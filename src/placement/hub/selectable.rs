@@ -1,4 +1,4 @@
-//! The objects that placements select, watched while they do.
+//! Watches of the objects that placements select.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::catalog::Catalog;
 use super::objects::{self, HUB};
 
-/// What may be selected at all.
+/// The kinds that may be selected.
 #[derive(Clone, Debug)]
 pub struct SelectionRules {
     pub filter: ApiFilter,
@@ -29,7 +29,7 @@ pub struct SelectionRules {
     pub hub_runs_workloads: bool,
 }
 
-/// See the module.
+/// The watches of selected kinds.
 pub struct Selectable {
     hub: Connection,
     cache: Arc<Cache>,
@@ -60,7 +60,7 @@ impl Selectable {
         }
     }
 
-    /// Takes in the kinds that are served; false if they are the same as before.
+    /// Sets the served kinds. Returns false if they are the same as before.
     pub fn learn(&self, catalog: Catalog) -> bool {
         let mut state = self.state.write();
         let is_new = *state.catalog != catalog;

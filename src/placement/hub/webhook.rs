@@ -1,5 +1,5 @@
-//! The admission webhook of the hub. It reads what a verdict depends on at the moment it is asked: every replica serves
-//! it, and only one has caches.
+//! The admission webhook of the hub. It uses live reads, because every replica serves the webhook and only one has
+//! caches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::webhook::{Configured, Reviewer, WebhookSite};
 /// The `ClusterRole` by which the hub writes the configuration.
 const OWNER: &str = "fleet-hub-webhook";
 
-/// Where the webhook listens, and where API servers find it.
+/// The listen address of the webhook, and its address for API servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubWebhook {
     pub listens: String,
@@ -47,7 +47,7 @@ impl HubWebhook {
         }
     }
 
-    /// How API servers are told of it.
+    /// The webhook configurations that API servers read.
     pub fn configured(self) -> Configured<impl Fn(&str) -> Vec<(&'static str, Value)>> {
         Configured {
             owner: OWNER.to_owned(),
@@ -93,7 +93,7 @@ impl HubReviewer {
                 Err(error) if error.code() == Some(404) => Vec::new(),
                 Err(error) => {
                     let error = chain(&error);
-                    warn!(error, path, "cannot judge an object");
+                    warn!(error, path, "cannot validate an object");
                     return Verdict::Unavailable(format!("reading {path}: {error}"));
                 }
             },
@@ -106,7 +106,7 @@ impl HubReviewer {
         judge(kind, request, &around)
     }
 
-    /// Discovers the kinds of the hub if one is selected that is not known.
+    /// Discovers the kinds of the hub if a selected kind is not known.
     async fn learn(&self, request: &Value) {
         let selectors = request["object"]["spec"]["resourceSelectors"].as_array();
         let terms = selectors.into_iter().flatten();

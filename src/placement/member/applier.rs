@@ -1,5 +1,4 @@
-//! The queue of Works, and watches of everything that is placed: whatever happens to a placed object leads to its Work
-//! at once.
+//! The queue of Works, and watches of all placed objects: an event of a placed object queues its Work at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -100,7 +99,7 @@ impl EventHandler for WorkEvents {
 /// What an apply left: the manifest by its hash, and the content of the object.
 type LeftContent = (String, u64);
 
-/// See the module.
+/// The queue of Works and the watches of placed objects.
 pub struct Applier {
     pub sides: Arc<MemberSides>,
     pub cache: Arc<Cache>,

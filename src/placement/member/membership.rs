@@ -30,7 +30,7 @@ const PROBE: Duration = Duration::from_secs(10);
 /// How long it is until a heartbeat that could not be written is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Joins, sends heartbeats and leaves.
 pub struct Membership {
     applier: Arc<Applier>,
     random: RandomState,
@@ -59,7 +59,7 @@ impl Membership {
                     let state = internal.spec.state;
                     let now = (internal.metadata.generation, state);
                     if heard.is_none_or(|(_, before)| before != state) {
-                        info!(?state, "the hub says what this member is to do");
+                        info!(?state, "the hub set the state of this member");
                     }
                     let is_news = heard.replace(now) != Some(now);
                     match state {
@@ -167,7 +167,7 @@ impl Membership {
         let is_written = self.write(object, &status).await;
         if is_written {
             self.record(object, &news);
-            info!("the member has left; what was placed stays");
+            info!("the member has left; the placed objects stay");
         }
         is_written
     }

@@ -78,7 +78,7 @@ pub struct MemberRules {
 pub enum MemberOptionsError {
     #[error("the name of the member is not known: set MEMBER_CLUSTER_NAME")]
     Name,
-    #[error("--kubeconfig-secrets acts for the members of Secrets: {0} has no meaning with it")]
+    #[error("--kubeconfig-secrets cannot be combined with {0}")]
     Both(&'static str),
     #[error("the hub is not known: set HUB_SERVER_URL or --hub-kubeconfig")]
     Hub,

@@ -1,11 +1,11 @@
-//! The work on one Work: finalizer, `AppliedWork`, left-overs, the manifests in waves, status. Each pass could be the
+//! The pass over one Work: finalizer, `AppliedWork`, left-overs, the manifests in waves, status. Each pass could be the
 //! first after a restart.
 //!
 //! | order that survives a crash | reason |
 //! |---|---|
-//! | finalizer, `AppliedWork`, then anything else | what is placed has an owner that goes with the Work |
-//! | left-overs, then the list in the status of the Work, then applies | every object that may exist is on a list, there or in `AppliedWork` |
-//! | `AppliedWork` gone, then the finalizer | the garbage collector has removed what was placed |
+//! | finalizer, `AppliedWork`, then anything else | placed objects have an owner that is deleted with the Work |
+//! | left-overs, then the list in the status of the Work, then applies | every object that may exist is listed there or in `AppliedWork` |
+//! | `AppliedWork` gone, then the finalizer | the garbage collector has removed the placed objects |
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ const PARALLEL: usize = 8;
 /// The kind of definitions of kinds.
 const DEFINITION: &str = "CustomResourceDefinition";
 
-/// See the module.
+/// The pass over one Work.
 pub struct WorkPass<'a> {
     at: &'a Applier,
     name: &'a Arc<str>,

@@ -1,4 +1,4 @@
-//! Members that the process acts for from outside: each has a Secret on the hub with its kubeconfig.
+//! Agents for members that this process runs from outside: a Secret on the hub has the kubeconfig of each member.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ const KUBECONFIG: &str = "kubeconfig";
 
 static SIDE: LazyLock<Side> = LazyLock::new(|| Side::new("secrets"));
 
-/// Why a Secret leads to no member. No text quotes the kubeconfig.
+/// The reason why a Secret cannot be used. No text quotes the kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum PushedError {
     #[error("the Secret has no kubeconfig in its key {KUBECONFIG}")]
@@ -35,7 +35,7 @@ pub enum PushedError {
     #[error("the kubeconfig cannot be read")]
     Unreadable,
     #[error(
-        "the kubeconfig names {0}, which a Secret may not: it has to hold certificates, keys and tokens itself"
+        "the kubeconfig in the Secret uses {0}: it must contain its certificates, keys and tokens itself"
     )]
     Outside(&'static str),
     #[error("using the kubeconfig")]
@@ -44,7 +44,7 @@ pub enum PushedError {
     Connect(#[from] ConnectError),
 }
 
-/// A member that is acted for, and how it is reached.
+/// A member whose agent runs here, and its connection.
 struct Reached {
     kubeconfig: Vec<u8>,
     connection: Connection,
@@ -62,7 +62,7 @@ impl EventHandler for Changes {
     }
 }
 
-/// Acts for the members that have a Secret in this namespace of the hub, until dropped.
+/// Runs the agents of the members that have a Secret in this namespace of the hub, until dropped.
 pub async fn follow(
     at_work: &AtWork,
     shared: &Shared,
@@ -88,7 +88,7 @@ pub async fn follow(
         for name in gone {
             info!(
                 member = name,
-                "its Secret is gone; nothing is done for it any more"
+                "the Secret of the member is gone; its agent has stopped"
             );
             reached.remove(&name);
             at_work.end(&name).await;
@@ -98,14 +98,14 @@ pub async fn follow(
                 reach(&name, kubeconfig, &mut reached, (at_work, shared), &connect).await
             {
                 let problem = chain(&error);
-                warn!(member = name, problem, "a member cannot be acted for");
+                warn!(member = name, problem, "cannot run the agent of a member");
             }
         }
         changes.0.notified().await;
     }
 }
 
-/// Begins to act for a member, or reaches it by its new kubeconfig. One that cannot be used changes nothing.
+/// Starts the agent of a member, or gives it the new kubeconfig. An unusable kubeconfig changes nothing.
 async fn reach(
     name: &str,
     kubeconfig: Result<Vec<u8>, PushedError>,
@@ -131,7 +131,11 @@ async fn reach(
         // Another cluster: nothing that is known holds there.
         at_work.end(name).await;
     }
-    info!(member = name, url = connection.url(), "acting for a member");
+    info!(
+        member = name,
+        url = connection.url(),
+        "running the agent of a member"
+    );
     at_work.start(name, connection.clone(), shared);
     let now = Reached {
         kubeconfig,
@@ -179,9 +183,9 @@ async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
         let given = [
             ("a command", exec.is_some()),
             ("an auth provider", auth_provider.is_some()),
-            ("the file of a token", token_file.is_some()),
-            ("the file of a certificate", client_certificate.is_some()),
-            ("the file of a key", client_key.is_some()),
+            ("a token file", token_file.is_some()),
+            ("a certificate file", client_certificate.is_some()),
+            ("a key file", client_key.is_some()),
         ];
         given.into_iter().find(|(_, is)| *is).map(|(what, _)| what)
     });
@@ -190,7 +194,7 @@ async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
         return Err(PushedError::Outside(what));
     }
     if clusters.any(|cluster| cluster.certificate_authority.is_some()) {
-        return Err(PushedError::Outside("the file of an authority"));
+        return Err(PushedError::Outside("a certificate authority file"));
     }
     let current = KubeConfigOptions::default();
     kube::Config::from_custom_kubeconfig(read, &current)

@@ -32,7 +32,7 @@ fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
     Gvk::new(group, STORED_VERSION, kind).into()
 }
 
-/// See the module.
+/// The connections to the hub and the member.
 pub struct MemberSides {
     /// Of the member.
     pub name: String,

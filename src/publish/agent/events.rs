@@ -87,7 +87,7 @@ impl Reason {
             Self::Placed => "The object was passed to the service.",
             Self::Cleanup => "The service is deleting its copy of the object.",
             Self::Deleted => "The service has deleted its copy of the object.",
-            Self::Paused => "The object has changes that wait, because it is paused.",
+            Self::Paused => "The object is paused, and its latest changes wait.",
             Self::StatusMissing => "A status cannot be copied.",
             Self::Refused => "The object could not be processed.",
         }
@@ -206,7 +206,7 @@ fn refusal_text(code: Code) -> &'static str {
         Code::Forbidden => "cannot be processed: the service does not allow it",
         Code::TooLarge => "is too large",
         Code::TooDeep => {
-            "cannot be processed: it, or what the service made of it, is nested deeper than 127 levels"
+            "cannot be processed: the object or its copy is nested deeper than 127 levels"
         }
         Code::CacheLimitExceeded => {
             "cannot be processed: the objects of its workspace exceed the size that the service accepts"

@@ -1,8 +1,8 @@
 //! Explains objects: what the agent would do about each of them now, and why.
 //!
-//! An [`Explainer`] fills the caches and compiles the rules like an agent that stands by, then runs the agent's passes.
-//! Reads are sent. Each write is sent as a dry run, so that the server's own refusal is the reason; what it would store
-//! is kept in memory, where the rest of the pass finds it. Nothing is changed on either side.
+//! An [`Explainer`] fills the caches and compiles the rules like a standby, then runs the agent's passes. It sends
+//! reads, and sends each write as a dry run, so that a server's refusal becomes the reason. The rest of the pass finds
+//! the result of a dry run in memory. Nothing changes on either side.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use hawser_sync::{
 };
 use kube_lang::object::{Object, merge_patch};
 
-/// The time within which kcp has to be found, and then the time within which the caches have to be filled.
+/// The time limit for finding kcp, and then for filling the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The number of objects that are explained concurrently.
 pub(super) const TOGETHER: usize = 16;
@@ -69,11 +69,9 @@ pub enum ExplainError {
         "the agent does not serve the PublishedResource {0}: its labels do not match --published-resource-selector"
     )]
     NotSelected(String),
-    #[error("no PublishedResource that runs has the kind {kind} on either side; kinds: {known}")]
+    #[error("no active PublishedResource has the kind {kind} on either side; kinds: {known}")]
     KindUnknown { kind: String, known: String },
-    #[error(
-        "no object of a bound workspace, and no copy on the service cluster, is a {kind} {name}"
-    )]
+    #[error("{kind} {name} is neither in a bound workspace nor on the service cluster")]
     NotFound { kind: String, name: String },
 }
 
@@ -100,9 +98,9 @@ pub struct Explained {
     pub pauses: Vec<String>,
     /// The filter that leaves the object out.
     pub left_out_by: Option<&'static str>,
-    /// Its state Secret,
+    /// The state Secret of the object.
     pub state: Option<Key>,
-    /// and whether that exists.
+    /// Whether the state Secret exists.
     pub has_state: bool,
     /// The most serious reason first.
     pub links: Vec<ExplainedLink>,
@@ -141,7 +139,7 @@ pub enum Leader {
     Unknown(String),
 }
 
-/// The part of the agent that looks.
+/// The part of the agent that reads and evaluates.
 pub struct Explainer {
     pub(super) agent: Agent,
     passes: Arc<Passes>,
@@ -463,7 +461,7 @@ impl From<Outcome> for ExplainedLink {
     }
 }
 
-/// The client of a pass whose writes are tried and not made.
+/// The client of a pass that sends writes as dry runs only.
 struct Trial<'a> {
     explainer: &'a Explainer,
     pass: &'a ObjectPass,
@@ -483,7 +481,7 @@ impl Trial<'_> {
         self.state.lock().written.contains(key)
     }
 
-    /// The answer of the server, or of the overlay for what only exists there.
+    /// The answer of the server, or of the overlay for objects that exist only there.
     async fn try_write(&self, request: &Request, key: &Key) -> Answer {
         let is_in_overlay = self.is_written(key)
             || key

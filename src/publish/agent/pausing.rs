@@ -1,4 +1,4 @@
-//! The pauses that hold the writes of a pass: of the published resource, of the copy, of the object itself.
+//! The pauses that hold the writes of a pass: those on the published resource, on the copy and on the object.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use hawser_sync::{Failure, Found, Request, Scope, Seen, Store as _};
 use kube_lang::object::Object;
 
 impl ObjectPass {
-    /// Holds a request that a pause concerns. What an object leaves behind is always cleaned up.
+    /// Holds a request that a pause concerns. Clean-up of deleted objects is never held.
     pub(super) fn check_paused(&self, request: &Request) -> Result<(), Withheld> {
         let Some(key) = request.key().filter(|_| request.writes()) else {
             return Ok(());
@@ -50,7 +50,7 @@ impl ObjectPass {
         .collect()
     }
 
-    /// Those of the published resource and of the copy.
+    /// The pauses of the published resource and of the copy.
     fn pauses_of_owner(&self) -> Vec<Pause> {
         let scope = Scope::new(&self.passes.sides.service, &self.publication.local_kind, "");
         let copies = match self.passes.cache.find(&scope, &self.id.remote().marked()) {
@@ -73,13 +73,13 @@ impl ObjectPass {
     }
 }
 
-/// The pause of an object. Incomplete annotations are none.
+/// The pause of an object, or `None` if its annotations are incomplete.
 fn written(object: &Object) -> Option<Pause> {
     Pause::of(object).ok().flatten()
 }
 
 impl Publication {
-    /// Notes whether writes of an object are held by a pause. Returns whether that is news.
+    /// Records whether a pause holds writes of an object. Returns whether that changed.
     pub(super) fn note_paused(&self, id: &SubjectId, is_paused: bool) -> bool {
         if self.state.read().paused.contains(id) == is_paused {
             return false;

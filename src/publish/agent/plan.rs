@@ -1,7 +1,7 @@
-//! What changed published resources would do: to the export, and to every object.
+//! The effect of changed published resources on the export and on every object.
 //!
-//! It is what [`explain`](super::explain) finds out about all objects, with the changed published resources in place of
-//! the stored ones. One pass does not see what another would write, so what several would write is put in order here.
+//! A plan runs [`explain`](super::explain) over all objects, with the changed published resources instead of the stored
+//! ones. A pass does not see the writes of other passes; this module resolves creates of one object by several of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use hawser_sync::reason::Class;
 use hawser_sync::{Key, Seen, Store as _};
 use kube_lang::object::Object;
 
-/// The time within which the objects of a changed published resource have to be listed. Those that no workspace serves
-/// yet never are.
+/// The time limit for listing the objects of a changed published resource. Objects that no workspace serves yet are
+/// never listed.
 const LISTED: Duration = Duration::from_secs(10);
 
-/// What changed published resources would do.
+/// The effect of changed published resources.
 #[derive(Debug)]
 pub struct ChangePlan {
     pub resources: Vec<ResourceChange>,
@@ -36,19 +36,19 @@ pub struct ChangePlan {
     pub objects: Vec<Explained>,
 }
 
-/// What becomes of a published resource of the files.
+/// The effect on one published resource of the files.
 #[derive(Debug)]
 pub struct ResourceChange {
     pub name: String,
     pub is_new: bool,
-    /// The schema that is recorded,
+    /// The recorded schema.
     pub schema_before: Option<String>,
-    /// and the one that would be published.
+    /// The schema that would be published.
     pub schema: Option<String>,
     /// Why it would not be published or synchronized.
     pub problems: Vec<String>,
     pub warnings: Vec<String>,
-    /// The kinds without which nothing can be said about some objects.
+    /// The unlisted kinds that prevent some objects from being planned.
     pub unlisted: BTreeSet<String>,
     /// The number of these objects, as far as they are known.
     pub unplanned: usize,
@@ -64,7 +64,7 @@ pub struct ExportChange {
     pub problems: Vec<String>,
 }
 
-/// What would be done, in numbers. Writes to state Secrets and of finalizers are left out.
+/// The numbers of planned writes, without writes to state Secrets and of finalizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub made: usize,
@@ -122,7 +122,7 @@ fn stand_in(document: &Value, stored: Option<&Object>) -> Value {
 }
 
 impl Publishing {
-    /// Lets published resources stand in for the stored ones of their names.
+    /// Replaces the stored published resources of the same names.
     pub(super) fn plan(&self, planned: BTreeMap<Arc<str>, Arc<Object>>) {
         let names: Vec<_> = planned.keys().cloned().collect();
         // Nobody plans twice.
@@ -166,7 +166,7 @@ impl Publishing {
 }
 
 impl Explainer {
-    /// What would happen to every object, to the export, and to the published resources that stand in for others.
+    /// The effect on every object, on the export, and on the published resources of the files.
     pub async fn plan(&self) -> Result<ChangePlan, ExplainError> {
         let running = self.agent.dispatch.running();
         let names: Vec<Arc<str>> = self.planned_names();
@@ -232,7 +232,7 @@ impl Explainer {
                 None
             }
             SchemaFact::Pending => {
-                problems.push("its kind was not found in time".to_owned());
+                problems.push("the service cluster did not report the kind in time".to_owned());
                 None
             }
         };
@@ -303,7 +303,7 @@ async fn listed(publications: &[Arc<Publication>]) {
     }
 }
 
-/// The objects that several passes would make: a namespace is made once, and another object belongs to the first.
+/// Resolves creates of one object by several passes: a namespace is created once, another object belongs to the first.
 fn in_turn(objects: &mut [Explained]) {
     let mut made: BTreeMap<Key, Key> = BTreeMap::new();
     for explained in objects {
@@ -316,7 +316,9 @@ fn in_turn(objects: &mut [Explained]) {
                 made.insert(write.object.clone(), object.clone());
                 return true;
             };
-            write.refusal = Some(format!("{first} would make an object of this name"));
+            write.refusal = Some(format!(
+                "{first} would create an object with this name first"
+            ));
             write.object.kind != namespace_kind()
         });
     }

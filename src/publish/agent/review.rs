@@ -25,7 +25,7 @@ const SLICES: &str = "apiexportendpointslices";
 const TOGETHER: usize = 8;
 /// The interval for checking whether other rights are needed.
 const LOOK: Duration = Duration::from_secs(5);
-/// The time after which a missing right is asked for again.
+/// The time after which a missing right is checked again.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// The time after which all rights are asked for again.
@@ -61,7 +61,7 @@ pub struct Reviewers {
 }
 
 impl Reviewers {
-    /// Those of the rights that the caller lacks, in their order.
+    /// The rights that the caller lacks, in the given order.
     pub async fn lacking(&self, rights: &[Right]) -> Result<Vec<Right>, ReviewError> {
         let asked = futures::stream::iter(rights.to_vec())
             .map(|right| async move {
@@ -156,8 +156,8 @@ impl Reviewed {
     }
 }
 
-/// Asks for the rights that running published resources need, when they begin and when they change, and notes the answer
-/// for their owners. Missing rights are asked for again.
+/// Checks the rights that running published resources need, when they begin and when they change. Records the answer for
+/// their owners, and checks missing rights again.
 pub async fn keep(publishing: Arc<Publishing>, reviewers: Reviewers) {
     // By uid.
     let mut reviewed: HashMap<String, Reviewed> = HashMap::new();

@@ -254,8 +254,8 @@ pub fn too_many<'a>(
         return None;
     }
     let message = format!(
-        "the Work has {count} manifests, and the state of each would take {bytes} bytes in all, of {LARGEST_WORK}: \
-         nothing of this generation is applied; place the resources in several parts"
+        "the Work has {count} manifests, and their status would take {bytes} bytes of at most {LARGEST_WORK}: nothing of \
+         this generation is applied; divide the resources among several placements"
     );
     let (type_, reason) = if reports_diff {
         (DIFF_REPORTED, "SomeManifestsHaveNotReportedDiff")

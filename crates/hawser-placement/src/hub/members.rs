@@ -237,7 +237,7 @@ fn joined(status: &MemberClusterStatus, networking: bool) -> (Truth, &'static st
         (
             Truth::Unknown,
             "MemberClusterJoinStateUnknown",
-            "Not all agents of the member say whether they have joined",
+            "Not all agents of the member report whether they have joined",
         )
     }
 }

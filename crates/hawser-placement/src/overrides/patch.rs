@@ -12,7 +12,7 @@ pub enum PatchError {
     Path(String),
     #[error("there is nothing at path \"{0}\"; add the parent first")]
     Missing(String),
-    #[error("path \"{0}\" ends with no index of the list")]
+    #[error("path \"{0}\" must end with an index of the list")]
     Index(String),
 }
 

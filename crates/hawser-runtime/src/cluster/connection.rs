@@ -432,11 +432,13 @@ fn bytes(document: &Value) -> Bytes {
 
 /// The options of a deletion that is only tried.
 fn dry_deletion(options: &[u8]) -> Result<Bytes, CallError> {
-    let unread = |why: String| CallError::Withheld(format!("no dry run of the deletion: {why}"));
+    let unread = |why: String| {
+        CallError::Withheld(format!("the deletion cannot be tried as a dry run: {why}"))
+    };
     let mut options: Value =
         serde_json::from_slice(options).map_err(|error| unread(error.to_string()))?;
     let fields = options.as_object_mut();
-    let fields = fields.ok_or_else(|| unread("its options are no object".to_owned()))?;
+    let fields = fields.ok_or_else(|| unread("its options are not an object".to_owned()))?;
     fields.insert("dryRun".to_owned(), json!(["All"]));
     Ok(bytes(&options))
 }

@@ -113,7 +113,7 @@ metrics! {
     requests: Counter = "rest_client_requests_total" ["code", "method", "host"]
         "Total number of requests, by status, method and server.";
     leading: Gauge = "leader_election_master_status" ["name"]
-        "1 if this process leads, 0 if it stands by.";
+        "1 if this process leads, 0 if it is a standby.";
     build: Gauge = "hawser_build_info" ["version"]
         "Always 1.";
     passes: Counter = "hawser_passes_total" ["outcome", "reason"]

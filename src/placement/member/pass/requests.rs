@@ -82,7 +82,7 @@ impl WorkPass<'_> {
         if self.at.phase() == self.phase {
             Ok(())
         } else {
-            Err("the hub has told the member something else".to_owned())
+            Err("the hub has asked the member for another state".to_owned())
         }
     }
 

@@ -1,4 +1,4 @@
-//! Objects of a table as a type of their own, each parsed once for a version.
+//! The objects of a table parsed into a Rust type, once for each version.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct FormError {
     source: serde_json::Error,
 }
 
-/// All objects of a table as `T`, in a collection that is made anew after a change of the table.
+/// All objects of a table as `T`, in a collection that is rebuilt after a change of the table.
 pub struct Forms<T, All> {
     table: Arc<Table>,
     state: Mutex<FormsState<T, All>>,
@@ -27,7 +27,7 @@ pub struct Forms<T, All> {
 
 struct FormsState<T, All> {
     forms: HashMap<Key, Form<T>>,
-    /// The collection, and the revision of the table that it was made of.
+    /// The collection, and the revision of the table that it was built from.
     all: Option<(u64, All)>,
 }
 
