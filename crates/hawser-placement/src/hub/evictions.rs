@@ -146,9 +146,9 @@ fn target<'a>(view: &EvictionView<'a>) -> Result<&'a Binding, Invalid> {
         return Err(Invalid::Fixed);
     }
     let cluster = &view.eviction.spec.cluster_name;
-    let mut of_cluster = view.bindings.iter();
-    let mut of_cluster = of_cluster
-        .by_ref()
+    let mut of_cluster = view
+        .bindings
+        .iter()
         .filter(|one| one.spec.target_cluster == *cluster);
     let first = of_cluster.next().ok_or(Invalid::NoDecision)?;
     match of_cluster.next() {
