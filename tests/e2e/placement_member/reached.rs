@@ -56,7 +56,7 @@ async fn one_agent_acts_for_the_members_whose_kubeconfigs_are_in_secrets() -> Re
         "the member has joined",
     )
     .await;
-    agent.await_log(SOON, "may not").await?;
+    agent.await_log(SOON, "uses a command").await?;
 
     // Another one comes while it runs.
     let of_hub = std::fs::read_to_string(kubeconfig)?;
