@@ -70,6 +70,7 @@ macro_rules! on_a_slow_kcp {
 
 mod budgets;
 mod canary;
+mod chaos;
 mod contests;
 mod crash;
 mod deep;

@@ -24,7 +24,7 @@ const OBJECTS: usize = 300;
 const DONE: std::time::Duration = std::time::Duration::from_mins(2);
 
 /// The copies of this agent, by workspace and name of their sources.
-async fn copies(stage: &Stage<'_>) -> Result<BTreeMap<(String, String), Vec<Value>>> {
+pub(super) async fn copies(stage: &Stage<'_>) -> Result<BTreeMap<(String, String), Vec<Value>>> {
     let selector = format!("syncagent.kcp.io%2Fagent-name={}", stage.world.agent);
     let path = format!("{}?labelSelector={selector}", stage.kind.everywhere());
     let mut found: BTreeMap<_, Vec<Value>> = BTreeMap::new();
@@ -39,7 +39,7 @@ async fn copies(stage: &Stage<'_>) -> Result<BTreeMap<(String, String), Vec<Valu
 }
 
 /// The names of the state Secrets.
-async fn states(world: &World) -> Result<Vec<String>> {
+pub(super) async fn states(world: &World) -> Result<Vec<String>> {
     let path = format!("/api/v1/namespaces/{}/secrets", world.namespace);
     let found = world.service.list(&path).await?;
     let names = found
@@ -83,7 +83,7 @@ async fn await_one_to_one(stage: &Stage<'_>, teams: &[Team]) {
 }
 
 /// Kills the agent and starts another.
-async fn crash(world: &World, agent: &Mutex<Process>) -> Result<()> {
+pub(super) async fn crash(world: &World, agent: &Mutex<Process>) -> Result<()> {
     let mut agent = agent.lock().await;
     agent.kill().await?;
     *agent = world.start_agent()?;
@@ -137,7 +137,7 @@ async fn stage_in_three(world: &World) -> Result<(Stage<'_>, Vec<Team>, Mutex<Pr
 }
 
 /// Something that runs in an agent's place.
-fn idle() -> Result<Process> {
+pub(super) fn idle() -> Result<Process> {
     testbed::Launch::new("nobody", "/bin/sleep")
         .arg("1000")
         .spawn()

@@ -119,7 +119,7 @@ async fn await_released(plane: &Plane, name: &str) {
 
 impl World {
     /// Gadgets with related Secrets, and the rights for them.
-    async fn related(&self, more: Value) -> Result<Stage<'_>> {
+    pub(super) async fn related(&self, more: Value) -> Result<Stage<'_>> {
         if self.ground != Ground::Playground {
             let rule = json!({"apiGroups": [""], "resources": ["secrets"],
                 "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]});

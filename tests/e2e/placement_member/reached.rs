@@ -87,7 +87,9 @@ async fn one_agent_acts_for_the_members_whose_kubeconfigs_are_in_secrets() -> Re
 
     // One goes; the other does not notice.
     hub.delete(&format!("{secrets}/m2")).await?;
-    agent.await_log(SOON, "the Secret of the member is gone").await?;
+    agent
+        .await_log(SOON, "the Secret of the member is gone")
+        .await?;
     member.patch(&path, &json!({"data": {"a": "2"}})).await?;
     hub.patch(&path, &json!({"data": {"a": "2"}})).await?;
     member.until(&path, |live| live["data"]["a"] == "1").await;
