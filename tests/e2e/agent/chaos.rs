@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use base64::Engine as _;
@@ -560,7 +561,7 @@ impl Life<'_> {
     }
 }
 
-async fn begun<'w>(world: &'w World) -> Result<Life<'w>> {
+async fn begun(world: &World) -> Result<Life<'_>> {
     let entry = |identifier: &str, origin: &str| {
         json!({"identifier": identifier, "origin": origin, "kind": "Secret",
             "object": {"reference": {"path": format!("spec.{identifier}")}}})
@@ -644,8 +645,7 @@ async fn after_the_chaos_of_fresh_seeds_everything_is_in_step() {
     }
     let minutes = asked("HAWSER_CHAOS_MINUTES").unwrap_or_default();
     let (begin, time) = (Instant::now(), Duration::from_mins(minutes));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let mut seed = now.map_or(0, |since| since.as_secs());
+    let mut seed = RandomState::new().hash_one("seed") >> 32;
     loop {
         told(&format!("chaos: seed {seed}"));
         live_by(seed).await;
