@@ -223,6 +223,12 @@ impl<'a> FederatedPass<'a> {
         let mut pass = Pass::new(&federated, &self.of.spec.target, selected, before);
         pass.adopts = self.at.settings.adopts;
         pass.host_namespace = host_namespace.as_deref();
+        if self.at.settings.overrides_all {
+            pass.override_all();
+        }
+        if self.at.settings.federates_annotations {
+            pass.federate_annotations();
+        }
         let outcomes = self.settle_all(&pass, Map::new()).await;
         let mut written = pass.now.clone();
         for (member, outcome) in outcomes {
@@ -242,9 +248,12 @@ impl<'a> FederatedPass<'a> {
         let after = pass
             .before
             .after(written, |member| pass.selected.contains(member));
-        self.store(&federated, stored, &pass.before, &after).await;
-        let is_collected = self.collect_service_status(&federated).await;
-        match self.write_status(&federated, &findings).await {
+        let ((), is_collected, outcome) = tokio::join!(
+            self.store(&federated, stored, &pass.before, &after),
+            self.collect_service_status(&federated),
+            self.write_status(&federated, &findings),
+        );
+        match outcome {
             Outcome::Settled if !is_collected => Outcome::Failed(None),
             outcome => outcome,
         }

@@ -117,6 +117,8 @@ pub async fn run(
     };
     let settings = Arc::new(FederationSettings {
         give_up_after: options.give_up_after,
+        overrides_all: options.overrides_all,
+        federates_annotations: options.federates_annotations,
         ..settings
     });
     health.found("host");

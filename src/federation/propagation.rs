@@ -35,8 +35,9 @@ use super::scheduling::Checks;
 
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
-/// Objects that may be worked on at the same time; those of one type are a quarter of them at most.
-const WORKERS: usize = 64;
+/// Objects that may be worked on at the same time; those of one type are a quarter of them at most, as many as requests
+/// to one server. Then the copies of many new objects do not wait for the records of the first ones.
+const WORKERS: usize = 256;
 /// The one queue of the objects of all types, in metrics.
 const QUEUE: &str = "federated";
 /// What is watched in members: managed objects.
