@@ -209,6 +209,7 @@ impl ControlPlane {
             checks.clone(),
         );
         let types = TypeController::new(host, settings, &cache, &propagation);
+        info!("Starting cluster controller");
         let mut working = JoinSet::new();
         working.spawn(Arc::clone(&members).run());
         if settings.propagates {

@@ -100,11 +100,15 @@ async fn the_life_of_a_federated_object_costs_only_the_requests_that_it_has_to()
             ("create configmaps", 1),
             ("update configmaps", 2),
             ("delete configmaps", 1),
+            // The last look, before the federated object goes.
+            ("get configmaps", 1),
         ]),
         wanted(&[
             ("create configmaps", 1),
             ("update configmaps", 1),
             ("delete configmaps", 1),
+            // The last look, before the federated object goes.
+            ("get configmaps", 1),
         ]),
     ];
     for (server, wanted) in per_server.iter().enumerate() {

@@ -48,7 +48,7 @@ impl Starts {
         let found = host.until_there(&core("kubefedconfigs/kubefed")).await;
         let mut config = json!({
             "apiVersion": found["apiVersion"], "kind": found["kind"], "spec": found["spec"],
-            "metadata": {"name": "kubefed", "labels": {"of": "a test"}},
+            "metadata": {"name": "kubefed", "labels": {"of": "a-test"}},
         });
         config["spec"]["scope"] = "Namespaced".into();
         Ok(Self {
@@ -125,7 +125,7 @@ impl Starts {
         let mut wanted = self.config["spec"].clone();
         wanted["scope"] = "Cluster".into();
         ensure!(config["spec"] == wanted, "{config:#}");
-        ensure!(config["metadata"]["labels"] == json!({"of": "a test"}));
+        ensure!(config["metadata"]["labels"] == json!({"of": "a-test"}));
         let keeper = format!("{}/kubefed-config-replacement", config_maps(SYSTEM));
         let keeper = get(&keeper).await?;
         ensure!(
