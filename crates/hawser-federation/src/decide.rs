@@ -407,7 +407,9 @@ mod tests {
         for (object, verdict) in [(annotated, "Update"), (plain, "in sync")] {
             let there = There::Present(&there);
             assert_eq!(deciding(&object, true, there), "in sync");
-            let said = deciding_with(&object, true, there, |pass| pass.federate_annotations());
+            let said = deciding_with(&object, true, there, |pass| {
+                pass.federate_annotations();
+            });
             assert_eq!(said, verdict);
         }
     }

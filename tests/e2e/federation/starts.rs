@@ -131,7 +131,7 @@ impl Starts {
         ensure!(
             keeper["data"]
                 .as_object()
-                .is_none_or(|data| data.is_empty()),
+                .is_none_or(serde_json::Map::is_empty),
             "{keeper:#}"
         );
         for name in TYPES {
