@@ -4,9 +4,10 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`config`] | the `KubeFedConfig`: created, or replaced for another scope |
 //! | [`controllers`] | reconciles, counted under the names of KubeFed's controllers |
 //! | [`events`] | events on federated objects and members, sent aside |
-//! | [`host`] | the host: kinds, paths, the configuration of the control plane |
+//! | [`host`] | the host: kinds, paths, the settings of the control plane |
 //! | [`members`] | members: clients, probes, conditions; which of them are ready now |
 //! | [`numbers`] | what is counted, by the names that dashboards of KubeFed know |
 //! | [`options`] | what the command line says |
@@ -17,6 +18,7 @@
 //! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
 //! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
 
+pub mod config;
 pub mod controllers;
 pub mod events;
 pub mod host;

@@ -20,6 +20,7 @@ use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
 use kube_lang::go_text::parse_duration;
 
+use super::agent::parse_bool;
 use super::service;
 
 /// Where the namespace of a Pod is written.
@@ -114,6 +115,16 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     give_up_deletions_after: Option<i64>,
 
+    /// Apply overrides of the cluster "*" to every cluster, before the cluster's own
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    wildcard_overrides: bool,
+
+    /// Set the annotations of templates in copies, beside those that the copies have
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    federate_annotations: bool,
+
     /// Log level: 5 and above log debug messages
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
@@ -195,6 +206,8 @@ pub(super) fn run(args: FederateArgs) -> ExitCode {
         give_up_after: (args.give_up_deletions_after)
             .and_then(|seconds| u64::try_from(seconds).ok())
             .map(Duration::from_secs),
+        overrides_all: args.wildcard_overrides,
+        federates_annotations: args.federate_annotations,
     };
     let options = match given.check() {
         Ok(options) => options,

@@ -91,6 +91,8 @@ pub async fn run(
         per_second: None,
         scope: None,
         give_up_after: None,
+        overrides_all: false,
+        federates_annotations: false,
         healthz_address: None,
         metrics_address: None,
         scheduling: CheckSettings {

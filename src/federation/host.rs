@@ -14,17 +14,15 @@ use hawser_federation::placement::Scope as ControlScope;
 use hawser_federation::types::SCHEDULING_GROUP;
 use hawser_federation::types::config::KubeFedConfigSpec;
 use hawser_runtime::cluster::cache::Coverage;
-use hawser_runtime::cluster::connection::{AskError, Call, Connection};
+use hawser_runtime::cluster::connection::{AskError, Connection};
 use hawser_runtime::cluster::feed::{Clusters, Content, Selection};
-use hawser_runtime::cluster::wire::collection;
 use hawser_runtime::controller::WatchSpec;
 use hawser_runtime::process::lease::{Lock, Terms};
 use hawser_sync::{Scope, Side};
 use kube_lang::go_text::parse_duration;
 use kube_lang::object::{Gvk, Object, ObjectError};
 
-/// The name of the configuration.
-const CONFIG: &str = "kubefed";
+use super::config;
 
 /// The source of everything that is watched on the host.
 pub const SOURCE: &str = "host";
@@ -94,6 +92,10 @@ pub struct FederationSettings {
     pub schedules: bool,
     /// How long a deletion waits for a member that is not ready; none where it waits for ever.
     pub give_up_after: Option<Duration>,
+    /// Whether overrides of the cluster `*` apply to every member.
+    pub overrides_all: bool,
+    /// Whether annotations of templates are set in copies.
+    pub federates_annotations: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,64 +106,41 @@ pub enum SettingsError {
     File { file: String, problem: String },
     #[error("creating KubeFedConfig {0}/kubefed")]
     Create(String, #[source] Box<AskError>),
+    #[error("deleting KubeFedConfig {0}/kubefed to change its scope")]
+    Delete(String, #[source] Box<AskError>),
+    #[error("keeping KubeFedConfig {0}/kubefed in ConfigMap kubefed-config-replacement")]
+    Keep(String, #[source] Box<AskError>),
+    #[error(
+        "KubeFedConfig {0}/kubefed is changed by others all the time: let one process set its scope"
+    )]
+    Changing(String),
     #[error("KubeFedConfig {0}/kubefed is not a Kubernetes object")]
     Malformed(String, #[source] ObjectError),
     #[error("invalid KubeFedConfig \"{0}/kubefed\"")]
     Invalid(String, #[source] Box<Rejection>),
 }
 
+impl SettingsError {
+    /// Whether a write met another state than was read.
+    pub fn is_overtaken(&self) -> bool {
+        match self {
+            Self::Create(_, error) => error.code() == Some(409),
+            Self::Delete(_, error) | Self::Keep(_, error) => {
+                [Some(404), Some(409)].contains(&error.code())
+            }
+            _ => false,
+        }
+    }
+}
+
 impl FederationSettings {
-    /// Reads the configuration; one that does not exist is created. It gets this scope if one is given: the scope of an
-    /// object cannot be changed, so that another object takes its place.
+    /// Reads the configuration; one that does not exist is created. It gets this scope if one is given.
     pub async fn read(
         host: &Connection,
         namespace: &str,
         scope: Option<&str>,
     ) -> Result<Self, SettingsError> {
-        let name = || namespace.to_owned();
-        let read = |error| SettingsError::Read(name(), Box::new(error));
-        let kind = core("v1beta1", "KubeFedConfig");
-        let all = collection(&kind, Some(namespace), "kubefedconfigs");
-        let path = format!("{all}/{CONFIG}");
-        let mut found = match host.ask(Call::get(&*path)).await {
-            Err(error) if error.code() == Some(404) => None,
-            found => Some(found.map_err(read)?),
-        };
-        let mut object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind,
-            "metadata": {"name": CONFIG, "namespace": namespace},
-        });
-        if let Some(old) = &found
-            && let Some(scope) = scope.filter(|scope| old["spec"]["scope"] != *scope)
-        {
-            info!(
-                scope,
-                "replacing KubeFedConfig \"{namespace}/{CONFIG}\" to change its scope"
-            );
-            let uid = &old["metadata"]["uid"];
-            let gone = Call::delete(&*path, &json!({"preconditions": {"uid": uid}}));
-            host.ask(gone).await.map_err(read)?;
-            for field in ["labels", "annotations"] {
-                object["metadata"][field] = old["metadata"][field].clone();
-            }
-            object["spec"] = old["spec"].clone();
-            object["spec"]["scope"] = scope.into();
-            found = None;
-        }
-        let found = if let Some(found) = found {
-            found
-        } else {
-            if object["spec"].is_null() {
-                let mut spec = KubeFedConfigSpec {
-                    scope: scope.unwrap_or("Cluster").to_owned(),
-                    ..KubeFedConfigSpec::default()
-                };
-                spec.complete();
-                object["spec"] = json!(spec);
-            }
-            let created = host.ask(Call::post(all, &object)).await;
-            created.map_err(|error| SettingsError::Create(name(), Box::new(error)))?
-        };
+        let found = config::ensure(host, namespace, scope).await?;
         Self::of(namespace, found)
     }
 
@@ -177,7 +156,7 @@ impl FederationSettings {
         if !config.is_object() {
             return Err(wrong("the document is not an object".to_owned()));
         }
-        config["metadata"] = json!({"name": CONFIG, "namespace": namespace});
+        config["metadata"] = json!({"name": config::NAME, "namespace": namespace});
         Self::of(namespace, config)
     }
 
@@ -192,7 +171,7 @@ impl FederationSettings {
             Object::new(config).map_err(|error| SettingsError::Malformed(name(), error))?;
         let spec = check_config(&object, None);
         let spec = spec.map_err(|rejection| SettingsError::Invalid(name(), Box::new(rejection)))?;
-        info!("Using valid KubeFedConfig \"{namespace}/{CONFIG}\"");
+        info!("Using valid KubeFedConfig \"{namespace}/{}\"", config::NAME);
         let delays = spec.controller_duration.unwrap_or_default();
         let elect = spec.leader_elect.unwrap_or_default();
         let check = spec.cluster_health_check.unwrap_or_default();
@@ -235,6 +214,8 @@ impl FederationSettings {
             collects_status: gate("RawResourceStatusCollection"),
             schedules: gate("SchedulerPreferences"),
             give_up_after: None,
+            overrides_all: false,
+            federates_annotations: false,
         })
     }
 

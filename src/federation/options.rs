@@ -28,6 +28,8 @@ pub struct GivenFederation {
     pub webhook: GivenWebhook,
     pub scheduling: CheckSettings,
     pub give_up_after: Option<Duration>,
+    pub overrides_all: bool,
+    pub federates_annotations: bool,
 }
 
 /// The flags of the webhook.
@@ -55,6 +57,10 @@ pub struct FederationOptions {
     pub scheduling: CheckSettings,
     /// How long a deletion waits for a member that is not ready; none where it waits for ever.
     pub give_up_after: Option<Duration>,
+    /// Whether overrides of the cluster `*` apply to every member.
+    pub overrides_all: bool,
+    /// Whether annotations of templates are set in copies.
+    pub federates_annotations: bool,
     #[cfg(feature = "webhook")]
     pub webhook: Option<WebhookOptions>,
 }
@@ -112,6 +118,8 @@ impl GivenFederation {
             }),
             scheduling: self.scheduling,
             give_up_after: self.give_up_after,
+            overrides_all: self.overrides_all,
+            federates_annotations: self.federates_annotations,
         })
     }
 }

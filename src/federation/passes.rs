@@ -223,6 +223,12 @@ impl<'a> FederatedPass<'a> {
         let mut pass = Pass::new(&federated, &self.of.spec.target, selected, before);
         pass.adopts = self.at.settings.adopts;
         pass.host_namespace = host_namespace.as_deref();
+        if self.at.settings.overrides_all {
+            pass.override_all();
+        }
+        if self.at.settings.federates_annotations {
+            pass.federate_annotations();
+        }
         let outcomes = self.settle_all(&pass, Map::new()).await;
         let mut written = pass.now.clone();
         for (member, outcome) in outcomes {
@@ -242,9 +248,14 @@ impl<'a> FederatedPass<'a> {
         let after = pass
             .before
             .after(written, |member| pass.selected.contains(member));
-        self.store(&federated, stored, &pass.before, &after).await;
-        let is_collected = self.collect_service_status(&federated).await;
-        match self.write_status(&federated, &findings).await {
+        let turn = self.at.records.acquire().await;
+        let ((), is_collected, outcome) = tokio::join!(
+            self.store(&federated, stored, &pass.before, &after),
+            self.collect_service_status(&federated),
+            self.write_status(&federated, &findings),
+        );
+        drop(turn);
+        match outcome {
             Outcome::Settled if !is_collected => Outcome::Failed(None),
             outcome => outcome,
         }
@@ -313,13 +324,14 @@ impl<'a> FederatedPass<'a> {
         }
         // Tables hold managed objects only, and may be behind.
         let awaited = pass.selected.iter();
-        for member in awaited.filter(|member| !given_up.contains(member.as_str())) {
-            let key = self.of.copy_key(self.id, member);
-            match self.send(&Request::Read { key }).await {
-                Answer::Gone => {}
-                Answer::Object(copy) if !is_managed(&copy) => {}
-                _ => return Outcome::Failed(None),
-            }
+        let awaited = awaited.filter(|member| !given_up.contains(member.as_str()));
+        let gone = awaited.map(async |member| match self.look(member).await {
+            KnownCopy::Absent => true,
+            KnownCopy::Present(copy) => !is_managed(&copy),
+            KnownCopy::NotReady | KnownCopy::Unknown(_) => false,
+        });
+        if !join_all(gone).await.into_iter().all(|gone| gone) {
+            return Outcome::Failed(None);
         }
         if !given_up.is_empty() {
             let members: Vec<&str> = given_up.into_iter().collect();

@@ -117,6 +117,8 @@ pub async fn run(
     };
     let settings = Arc::new(FederationSettings {
         give_up_after: options.give_up_after,
+        overrides_all: options.overrides_all,
+        federates_annotations: options.federates_annotations,
         ..settings
     });
     health.found("host");
@@ -207,6 +209,7 @@ impl ControlPlane {
             checks.clone(),
         );
         let types = TypeController::new(host, settings, &cache, &propagation);
+        info!("Starting cluster controller");
         let mut working = JoinSet::new();
         working.spawn(Arc::clone(&members).run());
         if settings.propagates {

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -36,7 +36,10 @@ use super::scheduling::Checks;
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
 /// Objects that may be worked on at the same time; those of one type are a quarter of them at most.
-const WORKERS: usize = 64;
+const WORKERS: usize = 1024;
+/// Objects whose versions and status are written at the same time. Thus the copies of many new objects do not wait for
+/// the records of the first ones, and the line of requests to the host stays short for other types.
+const RECORDS: usize = 32;
 /// The one queue of the objects of all types, in metrics.
 const QUEUE: &str = "federated";
 /// What is watched in members: managed objects.
@@ -312,6 +315,8 @@ pub struct Propagation {
     caches: Mutex<CacheGauges>,
     pub recorder: EventRecorder,
     pub numbers: Arc<FederationNumbers>,
+    /// The turns to write versions and status.
+    pub records: Semaphore,
 }
 
 impl Propagation {
@@ -342,6 +347,7 @@ impl Propagation {
             caches: Mutex::default(),
             recorder: recorder.clone(),
             numbers: Arc::clone(numbers),
+            records: Semaphore::new(RECORDS),
         })
     }
 
@@ -584,7 +590,8 @@ impl Reconciler for Propagation {
         running.end(match members {
             Some(members) if of.is_known() => {
                 let pass = FederatedPass::new(self, &of, &work.key, &members);
-                pass.run().await
+                // A worker without work is small.
+                Box::pin(pass.run()).await
             }
             _ => Err(NotSynced(Outcome::Settled)),
         })

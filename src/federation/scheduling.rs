@@ -18,10 +18,10 @@ use tracing::{debug, warn};
 use hawser_federation::check::{self, CheckMembers, CheckSettings, Local, Memory, read_preference};
 use hawser_federation::events::Severity;
 use hawser_federation::placement;
-use hawser_federation::pods::{Pod, Ready};
+use hawser_federation::pods::Pod;
 use hawser_federation::replicas::Preferences;
 use hawser_federation::replicas::design::PREFERENCES;
-use hawser_federation::scheduling::{Lost, TARGETS, distributed, replicas};
+use hawser_federation::scheduling::{TARGETS, distributed, replicas};
 use hawser_federation::types::scheduling::ReplicaSchedulingPreferenceSpec;
 use hawser_runtime::cluster::cache::{Change, Table};
 use hawser_runtime::cluster::connection::{AskError, Call, Connection};
@@ -353,10 +353,10 @@ impl ScheduleCheck<'_> {
         }
         let began = Instant::now();
         let patience = self.settings.patience;
-        let (rooms, look_again) = check::rooms(&locals, Ready::Condition, patience, now());
+        let (rooms, look_again) = check::rooms(&locals, patience, now());
         let key = check::key(self.workload);
         let replicas = replicas(&Preferences::from(spec), &key, &rooms);
-        let changed = distributed(self.workload, &replicas, &self.unknown, Lost::Kept);
+        let changed = distributed(self.workload, &replicas, &self.unknown);
         self.at.numbers.schedule("plan", began.elapsed());
         let outcome = if look_again {
             Outcome::Again(period(self.settings.period).min(PREFERENCE_PERIOD))

@@ -11,5 +11,7 @@ mod nodes;
 mod objects;
 mod place;
 mod replicas;
+mod requests;
+mod starts;
 mod trouble;
 pub(crate) mod world;

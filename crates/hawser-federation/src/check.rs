@@ -13,7 +13,7 @@ use crate::events::Severity;
 use crate::pods::{self, Patience, Pod};
 use crate::replicas::design::{self, PREFERENCES, Schedule, Seen, schedule};
 use crate::replicas::{Preferences, Room};
-use crate::scheduling::{Lost, REPLICAS, TARGETS, distributed};
+use crate::scheduling::{REPLICAS, TARGETS, distributed};
 use crate::types::ORPHAN;
 use crate::types::scheduling::ReplicaSchedulingPreferenceSpec;
 
@@ -136,7 +136,7 @@ impl Memory {
         let moves = moved_note(&planned, &seen, &assigned);
         let unplaced = unplaced_note(workload, &preferences, &planned);
         let notes = moves.into_iter().chain(unplaced).collect();
-        let moved = distributed(workload, &planned.replicas, around.unknown, Lost::Kept);
+        let moved = distributed(workload, &planned.replicas, around.unknown);
         self.idle = if moved.is_some() {
             0
         } else {
@@ -229,7 +229,6 @@ pub fn is_orphaned(federated: &Object) -> bool {
 /// The replicas for the planner of a `ReplicaSchedulingPreference`, and whether the estimate has to be repeated soon.
 pub fn rooms(
     members: &BTreeMap<String, Local>,
-    ready: pods::Ready,
     patience: Patience,
     now: i64,
 ) -> (BTreeMap<String, Room>, bool) {
@@ -248,7 +247,7 @@ pub fn rooms(
                 pods: Some(pods),
                 ..
             } => {
-                let found = pods::room(*replicas, pods, ready, patience.scheduled, now);
+                let found = pods::room(*replicas, pods, patience.scheduled, now);
                 look_again |= found.look_again;
                 found.room
             }

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use kube_lang::object::Object;
 
 use crate::events::Operation;
+use crate::overrides::patch::Step;
 use crate::overrides::{self, Overrides, OverridesError};
-use crate::render::{Ignored, is_managed, opted_out, render};
-use crate::retention::Retention;
+use crate::render::{Ignored, TemplateAnnotations, is_managed, opted_out, render};
 use crate::status::CopyStatus;
 use crate::types::type_config::ApiResource;
 use crate::versions::{Versions, needs_update};
+
+const ANNOTATIONS: &str = "/spec/template/metadata/annotations";
 
 /// What is known of the copy in a member.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,9 @@ pub struct Pass<'a> {
     pub target: &'a ApiResource,
     pub selected: BTreeSet<String>,
     pub overrides: Result<Overrides, OverridesError>,
+    /// The overrides for every member, before its own.
+    for_all: Vec<Step>,
+    annotations: TemplateAnnotations,
     /// The versions that the last passes stored.
     pub before: Versions,
     /// The hashes of the federated object as it is now.
@@ -96,10 +101,31 @@ impl<'a> Pass<'a> {
             target,
             selected,
             overrides: overrides::read(federated),
+            for_all: Vec::new(),
+            annotations: TemplateAnnotations::Ignored,
             now: Versions::of(federated),
             before,
             adopts: true,
             host_namespace: None,
+        }
+    }
+
+    /// Has the overrides of the cluster `*` apply to every member. Their versions are others than KubeFed's, for which
+    /// they have no effect.
+    pub fn override_all(&mut self) {
+        let for_all = self.overrides.as_mut().ok();
+        if let Some(steps) = for_all.and_then(|all| all.remove(overrides::ALL)) {
+            self.for_all = steps;
+            self.now.overrides.push_str(overrides::ALL);
+        }
+    }
+
+    /// Has the annotations of the template set in copies. Versions are others than KubeFed's, which ignores them.
+    pub fn federate_annotations(&mut self) {
+        self.annotations = TemplateAnnotations::Federated;
+        let given = self.federated.as_value().pointer(ANNOTATIONS);
+        if given.is_some_and(|given| !given.is_null()) {
+            self.now.template.push_str("+annotations");
         }
     }
 
@@ -167,19 +193,16 @@ impl<'a> Pass<'a> {
             }
         }
         let steps = match &self.overrides {
-            Ok(overrides) => overrides.get(member).map_or(&[][..], Vec::as_slice),
+            Ok(overrides) => {
+                let own = overrides.get(member).map_or(&[][..], Vec::as_slice);
+                [&self.for_all, own].concat()
+            }
             Err(error) => {
                 let problem = format!("Error reading cluster overrides: {error}");
                 return refused(CopyStatus::ApplyOverridesFailed, problem);
             }
         };
-        let rendered = render(
-            self.federated,
-            self.target,
-            steps,
-            copy,
-            Retention::Extended,
-        );
+        let rendered = render(self.federated, self.target, &steps, copy, self.annotations);
         let rendered = match rendered {
             Ok(rendered) => rendered,
             Err(error) => return refused(error.status(), error.to_string()),
@@ -349,6 +372,46 @@ mod tests {
         let host = |pass: &mut Pass<'_>| pass.host_namespace = Some("c");
         let said = deciding_with(&plain, false, There::Present(&there), host);
         assert_eq!(said, "RemoveManagedLabel");
+    }
+
+    #[test]
+    fn overrides_for_all_members_come_before_a_members_own_where_they_are_switched_on() {
+        let step = |value: &str| json!([{"path": "/data/a", "value": value}]);
+        let overrides = json!([
+            {"clusterName": "one", "clusterOverrides": step("own")},
+            {"clusterName": "*", "clusterOverrides": step("all")},
+        ]);
+        let object = federated(&json!({"spec": {"overrides": overrides}}));
+        let target = target();
+        let mut pass = Pass::new(&object, &target, BTreeSet::new(), Versions::default());
+        let data = |pass: &Pass<'_>, member: &str| match pass.write(member, None) {
+            Verdict::Do(CopyRequest::Create(copy), _) => copy.root()["data"]["a"].clone(),
+            verdict => panic!("{verdict:?}"),
+        };
+        assert_eq!(data(&pass, "two"), "1");
+        let before = pass.now.clone();
+        pass.override_all();
+        assert_eq!([data(&pass, "one"), data(&pass, "two")], ["own", "all"]);
+        assert_ne!(pass.now, before, "copies are written again");
+        let plain = federated(&json!({}));
+        let mut pass = Pass::new(&plain, &target, BTreeSet::new(), Versions::default());
+        pass.override_all();
+        assert_eq!(pass.now, Versions::of(&plain));
+    }
+
+    #[test]
+    fn annotations_that_are_federated_from_now_on_are_written_to_copies_that_are_there() {
+        let annotated = json!({"spec": {"template": {"metadata": {"annotations": {"a": "1"}}}}});
+        let (annotated, plain) = (federated(&annotated), federated(&json!({})));
+        let there = copy(&json!({}));
+        for (object, verdict) in [(annotated, "Update"), (plain, "in sync")] {
+            let there = There::Present(&there);
+            assert_eq!(deciding(&object, true, there), "in sync");
+            let said = deciding_with(&object, true, there, |pass| {
+                pass.federate_annotations();
+            });
+            assert_eq!(said, verdict);
+        }
     }
 
     #[test]

@@ -19,6 +19,9 @@ const UNTOUCHABLE: [&str; 4] = [
     "/kind",
 ];
 
+/// The name that stands for every member, where that is switched on.
+pub const ALL: &str = "*";
+
 /// Patch steps by member, in order.
 pub type Overrides = BTreeMap<String, Vec<Step>>;
 

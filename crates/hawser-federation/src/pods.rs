@@ -11,8 +11,8 @@ use crate::replicas::design::Seen;
 pub struct Pod {
     /// Whether its phase is `Running`.
     pub is_running: bool,
-    /// The status of its condition `Ready`; `None` without that condition.
-    pub ready: Option<bool>,
+    /// Whether it has a condition `Ready`, of any status: KubeFed counts it as ready then.
+    pub has_ready: bool,
     /// Its condition `PodScheduled`.
     pub scheduled: Scheduled,
     pub created: i64,
@@ -25,15 +25,6 @@ pub enum Scheduled {
     Unknown,
     Yes { since: i64 },
     No { since: i64, unschedulable: bool },
-}
-
-/// The pods that a `ReplicaSchedulingPreference` counts as ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ready {
-    /// Running pods with a condition `Ready` of any status, as KubeFed counts them.
-    Condition,
-    /// Running pods whose condition `Ready` is true.
-    True,
 }
 
 /// Seconds after which a pod counts as failed.
@@ -86,7 +77,7 @@ impl Pod {
         let phase = status["phase"].as_str().unwrap_or_default();
         Self {
             is_running: phase == "Running",
-            ready: condition("Ready").map(|condition| condition["status"] == "True"),
+            has_ready: condition("Ready").is_some(),
             scheduled,
             created: time(&pod["metadata"]["creationTimestamp"]),
             is_over: ["Succeeded", "Failed"].contains(&phase)
@@ -97,14 +88,8 @@ impl Pod {
 
 /// Replicas and capacity for a `ReplicaSchedulingPreference`, if not all of `replicas` are ready. Pods that are
 /// unschedulable for more than `patience` seconds limit the capacity.
-pub fn room(replicas: i64, pods: &[Pod], ready: Ready, patience: i64, now: i64) -> Found {
-    let counts = |pod: &&Pod| {
-        let is_ready = match ready {
-            Ready::Condition => pod.ready.is_some(),
-            Ready::True => pod.ready == Some(true),
-        };
-        pod.is_running && is_ready
-    };
+pub fn room(replicas: i64, pods: &[Pod], patience: i64, now: i64) -> Found {
+    let counts = |pod: &&Pod| pod.is_running && pod.has_ready;
     let waiting = pods.iter().filter(|pod| !pod.is_running);
     let since = waiting.filter_map(|pod| match pod.scheduled {
         Scheduled::No {
@@ -206,17 +191,17 @@ mod tests {
             times(&unschedulable(600), 2),
             times(&unschedulable(0), 1),
         ];
-        let found = room(6, &pods.concat(), Ready::Condition, 60, NOW);
+        let found = room(6, &pods.concat(), 60, NOW);
         let expected = Room {
             current: 3,
             capacity: Some(4),
         };
         assert_eq!((found.room, found.look_again), (expected, true));
         assert!(
-            room(1, &[unschedulable(60)], Ready::Condition, 60, NOW).look_again,
+            room(1, &[unschedulable(60)], 60, NOW).look_again,
             "a minute has to be over"
         );
-        let negative = room(1, &times(&unschedulable(61), 3), Ready::Condition, 60, NOW);
+        let negative = room(1, &times(&unschedulable(61), 3), 60, NOW);
         assert_eq!(negative.room.capacity, Some(-2));
     }
 
@@ -228,7 +213,7 @@ mod tests {
             pod("Pending", &other),
             pod("Failed", &Value::Null),
         ] {
-            let found = room(1, &[waiting], Ready::Condition, 60, NOW);
+            let found = room(1, &[waiting], 60, NOW);
             assert_eq!(
                 found,
                 Found {
@@ -240,14 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_ready_can_be_chosen() {
+    fn a_running_pod_counts_as_ready_whatever_its_condition_says() {
         let pods = [
             running("True"),
             running("False"),
             pod("Running", &Value::Null),
         ];
-        assert_eq!(room(3, &pods, Ready::Condition, 60, NOW).room.current, 2);
-        assert_eq!(room(3, &pods, Ready::True, 60, NOW).room.current, 1);
+        assert_eq!(room(3, &pods, 60, NOW).room.current, 2);
     }
 
     #[track_caller]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use kube_lang::object::{Object, ObjectError, json_type};
 
 use crate::overrides::patch::{self, PatchError, Step};
-use crate::retention::{Retention, RetentionError, retain};
+use crate::retention::{RetentionError, retain};
 use crate::status::CopyStatus;
 use crate::types::MANAGED;
 use crate::types::type_config::ApiResource;
@@ -15,6 +15,16 @@ use crate::types::type_config::ApiResource;
 pub enum Ignored {
     Annotations,
     Finalizers,
+}
+
+/// What becomes of the annotations of a template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TemplateAnnotations {
+    /// They are ignored, as KubeFed ignores them.
+    #[default]
+    Ignored,
+    /// They are set beside those of the copy.
+    Federated,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -86,11 +96,16 @@ pub fn render(
     target: &ApiResource,
     steps: &[Step],
     copy: Option<&Object>,
-    retention: Retention,
+    annotations: TemplateAnnotations,
 ) -> Result<Rendered, RenderError> {
     let spec = federated.root().get("spec").unwrap_or(&Value::Null);
     let mut root = object(spec.get("template"), "spec.template")?;
     let mut metadata = object(root.get("metadata"), "spec.template.metadata")?;
+    let mut given = Map::new();
+    if annotations == TemplateAnnotations::Federated {
+        let there = metadata.remove("annotations");
+        given = object(there.as_ref(), "spec.template.metadata.annotations")?;
+    }
     let mut ignored = Vec::new();
     for part in [Ignored::Annotations, Ignored::Finalizers] {
         let there = metadata.remove(part.field());
@@ -112,7 +127,14 @@ pub fn render(
 
     let mut wanted = Value::Object(root);
     if let Some(copy) = copy {
-        retain(&mut wanted, copy, federated, retention)?;
+        retain(&mut wanted, copy, federated)?;
+    }
+    if !given.is_empty() {
+        let annotations = &mut wanted["metadata"]["annotations"];
+        match annotations {
+            Value::Object(own) => own.extend(given),
+            _ => *annotations = given.into(),
+        }
     }
     let identity = |object: &Value| {
         let metadata = &object["metadata"];
@@ -205,7 +227,8 @@ mod tests {
         let mut steps = overrides::read(&federated).unwrap();
         let steps = steps.remove("c").unwrap_or_default();
         let target = target("", "ConfigMap", "Namespaced");
-        render(&federated, &target, &steps, copy, Retention::Original)
+        let annotations = TemplateAnnotations::Ignored;
+        render(&federated, &target, &steps, copy, annotations)
     }
 
     #[test]
@@ -241,13 +264,36 @@ mod tests {
         let federated =
             federated(&json!({"template": {"apiVersion": "apps/v1beta1", "kind": "Other"}}));
         let target = target("apps", "Deployment", "Cluster");
-        let got = render(&federated, &target, &[], None, Retention::Original).unwrap();
+        let got = render(&federated, &target, &[], None, TemplateAnnotations::Ignored).unwrap();
         assert_eq!(got.object.gvk().to_string(), "apps/v1beta1 Deployment");
         assert_eq!(
             got.object.namespace(),
             None,
             "its target is in no namespace"
         );
+    }
+
+    #[test]
+    fn annotations_of_a_template_are_set_beside_those_of_the_copy_where_that_is_switched_on() {
+        let annotated = |annotations: Value| {
+            let metadata = json!({"annotations": annotations});
+            federated(&json!({"template": {"metadata": metadata}}))
+        };
+        let target = target("", "ConfigMap", "Namespaced");
+        let rendered = |of: &Object, copy: Option<&Object>| {
+            render(of, &target, &[], copy, TemplateAnnotations::Federated)
+        };
+        let of = annotated(json!({"a": "1"}));
+        let created = rendered(&of, None).unwrap();
+        assert_eq!(created.object.annotation("a"), Some("1"));
+        assert!(created.ignored.is_empty());
+        let copy = json!({"metadata": {"name": "cm", "annotations": {"a": "0", "b": "2"}}});
+        let copy = Object::new(copy).unwrap();
+        let updated = rendered(&of, Some(&copy)).unwrap().object;
+        let annotations: Vec<(&str, &str)> = updated.annotations().collect();
+        assert_eq!(annotations, [("a", "1"), ("b", "2")]);
+        let refused = rendered(&annotated(json!("text")), None).unwrap_err();
+        assert_eq!(refused.status(), CopyStatus::ComputeResourceFailed);
     }
 
     #[test]

@@ -4,15 +4,6 @@ use serde_json::{Map, Value};
 
 use kube_lang::object::{Object, json_type};
 
-/// The set of retained fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Retention {
-    /// The fields that KubeFed retains.
-    Original,
-    /// Also fields that the server sets and that are immutable; without them every update is refused.
-    Extended,
-}
-
 /// A field of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} must be {expected}, found {found}")]
@@ -22,7 +13,8 @@ pub struct RetentionError {
     pub found: &'static str,
 }
 
-/// Additional fields by kind, retained unless the template sets them; of a map, each entry.
+/// Fields beyond those that KubeFed retains: the server sets them, and refuses every update without them. They are
+/// retained unless the template sets them; of a map, each entry.
 const EXTENDED: &[(&str, &[&str])] = &[
     ("PersistentVolumeClaim", &["/spec/volumeName"]),
     ("PersistentVolume", &["/spec/claimRef"]),
@@ -35,7 +27,6 @@ pub(crate) fn retain(
     wanted: &mut Value,
     copy: &Object,
     federated: &Object,
-    retention: Retention,
 ) -> Result<(), RetentionError> {
     let kind = wanted["kind"].as_str().unwrap_or_default().to_owned();
     let own = copy.root().get("metadata").unwrap_or(&Value::Null);
@@ -50,11 +41,9 @@ pub(crate) fn retain(
         "ServiceAccount" => retain_secrets(wanted, copy)?,
         _ => retain_replicas(wanted, copy, federated.as_value())?,
     }
-    if retention == Retention::Extended {
-        let kinds = EXTENDED.iter().filter(|(of, _)| *of == kind);
-        for path in kinds.flat_map(|(_, paths)| *paths) {
-            retain_path(wanted, copy, path);
-        }
+    let kinds = EXTENDED.iter().filter(|(of, _)| *of == kind);
+    for path in kinds.flat_map(|(_, paths)| *paths) {
+        retain_path(wanted, copy, path);
     }
     Ok(())
 }
@@ -231,8 +220,7 @@ mod tests {
         }
         let federated = Object::new(json!({"spec": federated})).unwrap();
         let copy = Object::new(copy).unwrap();
-        retain(&mut wanted, &copy, &federated, Retention::Original)
-            .map_err(|error| error.to_string())?;
+        retain(&mut wanted, &copy, &federated).map_err(|error| error.to_string())?;
         Ok(wanted)
     }
 
@@ -371,29 +359,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_lets_nobody_change_is_kept_on_request() {
+    fn what_a_server_lets_nobody_change_is_kept() {
         let copy = Object::new(json!({
             "metadata": {"name": "j"},
             "spec": {"selector": {"s": 1}, "template": {"metadata": {"labels": {"u": "1"}}}, "volumeName": "v"},
         }))
         .unwrap();
         let federated = Object::new(json!({})).unwrap();
-        let render = |kind: &str, spec: Value, retention| {
+        let render = |kind: &str, spec: Value| {
             let mut wanted = json!({"kind": kind, "metadata": {}, "spec": spec});
-            retain(&mut wanted, &copy, &federated, retention).unwrap();
+            retain(&mut wanted, &copy, &federated).unwrap();
             wanted["spec"].clone()
         };
         let job = || json!({"template": {"spec": 1, "metadata": {"labels": {"a": "b"}}}});
-        assert_eq!(render("Job", job(), Retention::Original), job());
+        assert_eq!(render("CronJob", job()), job());
         assert_eq!(
-            render("Job", job(), Retention::Extended),
+            render("Job", job()),
             json!({"selector": {"s": 1}, "template": {"spec": 1, "metadata": {"labels": {"a": "b", "u": "1"}}}})
         );
-        let claim = render(
-            "PersistentVolumeClaim",
-            json!({"volumeName": "mine"}),
-            Retention::Extended,
-        );
+        let claim = render("PersistentVolumeClaim", json!({"volumeName": "mine"}));
         assert_eq!(claim, json!({"volumeName": "mine"}), "what is wished wins");
     }
 }

@@ -19,15 +19,6 @@ pub const TARGETS: [(&str, &str); 2] = [
     ("FederatedReplicaSet", "replicasets.apps"),
 ];
 
-/// The treatment of members that are not reachable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// They leave the placement, as in KubeFed: on their return the workload is deleted there and created anew.
-    Dropped,
-    /// They keep their place and their replicas: the state of the workload there is unknown.
-    Kept,
-}
-
 impl From<&ReplicaSchedulingPreferenceSpec> for Preferences {
     /// An empty map of clusters means equal weights for all.
     fn from(spec: &ReplicaSchedulingPreferenceSpec) -> Self {
@@ -57,16 +48,15 @@ pub fn replicas(
 }
 
 /// The federated workload with the replicas in placement and overrides; `None` if nothing changes. `unknown` are
-/// members that are not reachable.
+/// members that are not reachable: they keep their place and their replicas, because the state of the workload there
+/// is unknown. In KubeFed they leave the placement, and on their return the workload is deleted there and created anew.
 pub fn distributed(
     workload: &Object,
     replicas: &BTreeMap<String, i64>,
     unknown: &[String],
-    lost: Lost,
 ) -> Option<Object> {
-    let is_kept = |name: &str| {
-        lost == Lost::Kept && !replicas.contains_key(name) && unknown.iter().any(|u| u == name)
-    };
+    let is_kept =
+        |name: &str| !replicas.contains_key(name) && unknown.iter().any(|unknown| unknown == name);
     let spec = workload.root().get("spec").unwrap_or(&Value::Null);
     let placed = placed(spec);
     let mut wanted: Vec<&str> = replicas.keys().map(String::as_str).collect();
@@ -181,7 +171,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "the cases read better so")]
     fn after(spec: Value, replicas: &[(&str, i64)]) -> Option<Value> {
-        let changed = distributed(&workload(&spec), &counts(replicas), &[], Lost::Dropped)?;
+        let changed = distributed(&workload(&spec), &counts(replicas), &[])?;
         Some(changed.as_value()["spec"].clone())
     }
 
@@ -290,30 +280,25 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_lost_keeps_its_replicas_on_request() {
+    fn a_member_that_is_lost_keeps_its_replicas_and_one_that_is_gone_does_not() {
         let spec = after(json!({}), &[("a", 3), ("b", 7)]).unwrap();
-        let ask = |lost| {
-            let got = distributed(
-                &workload(&spec),
-                &counts(&[("a", 10)]),
-                &["b".to_owned()],
-                lost,
-            );
+        let ask = |unknown: &[String]| {
+            let got = distributed(&workload(&spec), &counts(&[("a", 10)]), unknown);
             got.unwrap().as_value()["spec"].clone()
         };
-        let dropped = ask(Lost::Dropped);
-        assert_eq!(dropped["placement"]["clusters"], json!([{"name": "a"}]));
+        let gone = ask(&[]);
+        assert_eq!(gone["placement"]["clusters"], json!([{"name": "a"}]));
         assert_eq!(
-            dropped["overrides"][1],
+            gone["overrides"][1],
             json!({"clusterName": "b", "clusterOverrides": []})
         );
-        let kept = ask(Lost::Kept);
+        let lost = ask(&["b".to_owned()]);
         assert_eq!(
-            kept["placement"]["clusters"],
+            lost["placement"]["clusters"],
             json!([{"name": "a"}, {"name": "b"}])
         );
-        assert_eq!(kept["overrides"][1]["clusterOverrides"][0]["value"], 7);
-        assert_eq!(kept["overrides"][0]["clusterOverrides"][0]["value"], 10);
+        assert_eq!(lost["overrides"][1]["clusterOverrides"][0]["value"], 7);
+        assert_eq!(lost["overrides"][0]["clusterOverrides"][0]["value"], 10);
     }
 
     #[test]

@@ -146,6 +146,7 @@ pub(super) async fn write(
     let crd = put(host, &path, found, &enabled.definition, flags.dry_run).await;
     let verb = if is_new { "creating" } else { "updating" };
     let crd = crd.map_err(|error| named(error, &format!("Error {verb} CRD {name:?}")))?;
+    print(&format!("{}\n", enabled.definition_line(crd)));
 
     let path = format!(
         "{}/{}",
@@ -157,9 +158,10 @@ pub(super) async fn write(
     let config = put(host, &path, found, &object, flags.dry_run).await;
     let what = format!("Error writing FederatedTypeConfig {:?}", enabled.name);
     let config = config.map_err(|error| named(error, &what))?;
-    for line in enabled.written(crd, config, namespace) {
-        print(&format!("{line}\n"));
-    }
+    print(&format!(
+        "{}\n",
+        enabled.type_config_line(config, namespace)
+    ));
     Ok(())
 }
 

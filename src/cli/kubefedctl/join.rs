@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -9,6 +11,7 @@ use hawser_federation::kubefedctl::join::{Join, JoinError};
 use hawser_federation::placement::Scope;
 use hawser_federation::types::type_config::plural_of;
 use hawser_runtime::cluster::wire::collection;
+use kube_lang::go_text::parse_duration;
 use kube_lang::object::Gvk;
 
 use super::server::{Server, core, exists};
@@ -44,6 +47,10 @@ pub(super) struct JoinArgs {
     )]
     secret_name: String,
 
+    /// How long the token is valid; joining again renews it [default: without an end]
+    #[arg(long, value_name = "DURATION", value_parser = token_seconds)]
+    token_duration: Option<i64>,
+
     /// Fail if objects of the cluster already exist; false updates them
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "true")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -63,7 +70,7 @@ pub(super) fn path_of(kind: &str, namespace: Option<&str>, name: &str) -> String
 }
 
 /// Reads the scope of the control plane.
-async fn scope(host: &Server, namespace: &str) -> Result<Scope, CtlError> {
+pub(super) async fn scope(host: &Server, namespace: &str) -> Result<Scope, CtlError> {
     let config = host.find(core(namespace, "kubefedconfigs/kubefed")).await?;
     let config = config.ok_or_else(|| JoinError::NoControlPlane(namespace.to_owned()))?;
     Ok(match config["spec"]["scope"].as_str() {
@@ -98,9 +105,15 @@ pub(super) async fn run(args: JoinArgs) -> Result<(), CtlError> {
         return Ok(());
     }
     for object in join.member_objects() {
-        make(&member, &object, args.error_on_existing).await?;
+        // A Secret in the member holds the token without an end.
+        if args.token_duration.is_none() || object["kind"] != "Secret" {
+            make(&member, &object, args.error_on_existing).await?;
+        }
     }
-    let credentials = token(&member, &join).await?;
+    let credentials = match args.token_duration {
+        Some(seconds) => bound_token(&member, &join, seconds).await?,
+        None => token(&member, &join).await?,
+    };
     register(&host, &member, &join, &args, &credentials).await
 }
 
@@ -164,6 +177,39 @@ async fn token(member: &Server, join: &Join) -> Result<Value, CtlError> {
             "timed out waiting for the token of service account {account} in joining cluster {cluster}: its kube-controller-manager makes it"
         )))
     })
+}
+
+/// A token that ends, and the authorities of the member, as the Secret of an account has them.
+async fn bound_token(member: &Server, join: &Join, seconds: i64) -> Result<Value, CtlError> {
+    let account = path_of("ServiceAccount", Some(&join.namespace), &join.account());
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
+    });
+    let granted = member.create(&format!("{account}/token"), &request).await;
+    let granted = granted.map_err(trying("requesting a token in the joining cluster"))?;
+    let token = granted["status"]["token"].as_str().unwrap_or_default();
+    let mut data = json!({"token": STANDARD.encode(token)});
+    if member.endpoint.ca_bundle.is_none() {
+        let published = path_of("ConfigMap", Some("kube-system"), "kube-root-ca.crt");
+        if let Some(text) = member.find(published).await?.as_ref().and_then(authorities) {
+            data["ca.crt"] = STANDARD.encode(text).into();
+        }
+    }
+    Ok(data)
+}
+
+fn authorities(published: &Value) -> Option<String> {
+    published["data"]["ca.crt"].as_str().map(str::to_owned)
+}
+
+/// API servers grant no token for less than ten minutes.
+fn token_seconds(text: &str) -> Result<i64, String> {
+    let nanos = parse_duration(text).ok_or("expected a duration such as 24h")?;
+    let seconds = nanos / 1_000_000_000;
+    if seconds < 600 {
+        return Err("must be at least 10m".to_owned());
+    }
+    Ok(seconds)
 }
 
 /// Writes the Secret and the `KubeFedCluster` in the host.

@@ -113,7 +113,8 @@ async fn the_user_guide_holds_from_join_to_unjoin() -> Result<()> {
     federate_a_custom_type(&world, &ctl).await?;
     orphan_and_disable(&world, &ctl).await?;
     unjoin(&world, &ctl).await?;
-    follow_the_page(&world, &ctl).await
+    follow_the_page(&world, &ctl).await?;
+    join_for_a_while(&world, &ctl).await
 }
 
 async fn join_and_enable(world: &World, ctl: &Ctl) -> Result<()> {
@@ -436,6 +437,41 @@ async fn follow_the_page(world: &World, ctl: &Ctl) -> Result<()> {
     }
     member.until_gone(&system).await;
     member.until_there(&format!("{all}/web")).await;
+    Ok(())
+}
+
+/// With a token that ends, and without a trace in the end.
+async fn join_for_a_while(world: &World, ctl: &Ctl) -> Result<()> {
+    let (host, member) = (world.host().await?, world.member(0).await?);
+    let short = ctl.says("join cluster1 --token-duration=5m").await?;
+    ensure!(short.stderr.contains("at least 10m"), "{}", short.stderr);
+    ctl.ok("join cluster1 --token-duration=1h").await?;
+    let secret = format!("/api/v1/namespaces/{SYSTEM}/secrets/cluster1-host");
+    ensure!(
+        member.get(&secret).await?.is_none(),
+        "a token without an end"
+    );
+    host.until(&core("kubefedclusters/cluster1"), |cluster| {
+        cluster["status"]["conditions"][0]["reason"] == "ClusterReady"
+    })
+    .await;
+    let copy = format!("{}/m", config_maps("made"));
+    member.until_there(&copy).await;
+    let own = json!({"metadata": {"name": "own"}});
+    member.create(&config_maps("default"), &own).await?;
+    ctl.ok("join cluster1 --token-duration=2h --error-on-existing=false")
+        .await?;
+    let said = ctl.ok("unjoin cluster1 --delete-copies").await?;
+    assert_eq!((&*said.stdout, &*said.stderr), ("", ""));
+    member.until_gone(&copy).await;
+    for namespace in ["made", SYSTEM] {
+        member
+            .until_gone(&format!("/api/v1/namespaces/{namespace}"))
+            .await;
+    }
+    let own = format!("{}/own", config_maps("default"));
+    let own = member.get(&own).await?;
+    ensure!(own.is_some(), "it deleted what it had not made");
     Ok(())
 }
 

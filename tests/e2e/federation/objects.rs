@@ -326,3 +326,39 @@ async fn a_type_that_is_switched_off_and_on_again_is_followed_while_it_is_on() -
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn overrides_for_all_and_annotations_of_templates_apply_once_they_are_switched_on()
+-> Result<()> {
+    let mut world = World::played().await?;
+    world.start().await?;
+    let namespace = unique("extended");
+    world.namespace(&namespace).await?;
+    let host = world.host().await?;
+    let mut object = config_map("m", &on(&["cluster1", "cluster2"]));
+    object["spec"]["template"]["metadata"] = json!({"annotations": {"of": "the template"}});
+    let step = |value: &str| json!([{"path": "/data/B", "value": value}]);
+    object["spec"]["overrides"] = json!([
+        {"clusterName": "cluster1", "clusterOverrides": step("own")},
+        {"clusterName": "*", "clusterOverrides": step("all")},
+    ]);
+    let all = federated(&namespace, "federatedconfigmaps");
+    host.create(&all, &object).await?;
+    host.until_reason(&format!("{all}/m"), None).await;
+    let copy = format!("{}/m", config_maps(&namespace));
+    let found = world.member(1).await?.until_there(&copy).await;
+    assert_eq!(found["data"], json!({"A": "ala ma kota"}));
+    ensure!(found["metadata"]["annotations"].is_null(), "{found:#}");
+
+    world.kill().await?;
+    world.flags = vec!["--wildcard-overrides", "--federate-annotations"];
+    world.start().await?;
+    for (member, wanted) in [(0, "own"), (1, "all")] {
+        let is_extended = |copy: &Value| {
+            let annotations = &copy["metadata"]["annotations"];
+            copy["data"]["B"] == wanted && annotations["of"] == "the template"
+        };
+        world.member(member).await?.until(&copy, is_extended).await;
+    }
+    Ok(())
+}

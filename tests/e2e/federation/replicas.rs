@@ -336,19 +336,30 @@ async fn a_member_that_takes_no_workload_or_no_pods_loses_its_replicas_until_it_
     let world = World::shared().await?;
     let case = ReplicaCase::new(&world, "quota", "replicasets").await?;
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", case.namespace);
-    let refuse = async |resource: &str, most: &str| -> Result<()> {
+    let (all, _) = case.copy.rsplit_once('/').context("a path")?;
+    let pods = format!("/api/v1/namespaces/{}/pods", case.namespace);
+    // Admission learns of a quota later than those who read it.
+    let refuse = async |resource: &str, most: &str, all: &str, spec: &Value| -> Result<()> {
         let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {resource: most}}});
         case.members[2].create(&quotas, &quota).await?;
-        let counted = |quota: &Value| quota["status"]["hard"].is_object();
-        case.members[2].until(&format!("{quotas}/q"), counted).await;
+        let probe = json!({"metadata": {"name": "probe"}, "spec": spec});
+        let tried = format!("{all}?dryRun=All");
+        eventually(SOON, "the quota is enforced", async || {
+            let created = case.members[2].create(&tried, &probe).await;
+            let refused = created.err().context("it is not refused")?;
+            let refused = format!("{refused:#}");
+            ensure!(refused.contains("exceeded quota"), "{refused}");
+            Ok(())
+        })
+        .await;
         Ok(())
     };
-    refuse("count/replicasets.apps", "0").await?;
+    let spec = &template(1)["spec"];
+    refuse("count/replicasets.apps", "0", all, spec).await?;
     // Something with the same name and another content is there before.
     let other = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "w"}, "spec": template(1)["spec"],
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "w"}, "spec": spec,
     });
-    let (all, _) = case.copy.rsplit_once('/').context("a path")?;
     let old = case.members[0].create(all, &other).await?;
     case.create("FederatedReplicaSet", 12, Some(&even()))
         .await?;
@@ -370,9 +381,8 @@ async fn a_member_that_takes_no_workload_or_no_pods_loses_its_replicas_until_it_
     case.until_ready(&[4, 4, 4]).await;
 
     // Pods that are not even created.
-    let pods = format!("/api/v1/namespaces/{}/pods", case.namespace);
     case.members[2].until_gone(&format!("{quotas}/q")).await;
-    refuse("pods", "2").await?;
+    refuse("pods", "2", &pods, &spec["template"]["spec"]).await?;
     case.members[2].delete(&pods).await?;
     case.until_ready(&[5, 5, 2]).await;
     case.until_replicas(&[5, 5, 4]).await;

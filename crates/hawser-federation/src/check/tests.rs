@@ -235,7 +235,7 @@ impl Member {
         };
         let pods = local.pods.iter().map(|pod| Pod {
             is_running: pod.node.is_some(),
-            ready: pod.node.map(|_| true),
+            has_ready: pod.node.is_some(),
             scheduled: match pod.node {
                 Some(since) => Scheduled::Yes { since },
                 None => Scheduled::No {
@@ -548,7 +548,7 @@ fn a_workload_waits_for_its_first_schedule() {
 fn the_original_counts_ready_replicas_and_learns_capacity_from_pods() {
     let unschedulable = Pod {
         is_running: false,
-        ready: None,
+        has_ready: false,
         scheduled: Scheduled::No {
             since: 100,
             unschedulable: true,
@@ -566,7 +566,7 @@ fn the_original_counts_ready_replicas_and_learns_capacity_from_pods() {
         ("full".to_owned(), present(4, 1, Some(vec![unschedulable]))),
         ("ready".to_owned(), present(3, 3, None)),
     ]);
-    let ask = |now| rooms(&members, pods::Ready::Condition, Patience::default(), now);
+    let ask = |now| rooms(&members, Patience::default(), now);
     let (found, look_again) = ask(120);
     assert_eq!((found["full"].capacity, look_again), (None, true));
     let (found, look_again) = ask(161);

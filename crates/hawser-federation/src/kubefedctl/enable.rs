@@ -159,25 +159,22 @@ impl Enabled {
         Ok(())
     }
 
-    /// The lines printed after definition and `FederatedTypeConfig` were written.
-    pub fn written(
-        &self,
-        definition: Written,
-        type_config: Written,
-        namespace: &str,
-    ) -> [String; 2] {
-        [
-            format!(
-                "customresourcedefinition.apiextensions.k8s.io/{} {}",
-                self.definition_name(),
-                definition.as_str()
-            ),
-            format!(
-                "federatedtypeconfig.{CORE_GROUP}/{} {} in namespace {namespace}",
-                self.name,
-                type_config.as_str()
-            ),
-        ]
+    /// The line printed after the definition was written.
+    pub fn definition_line(&self, written: Written) -> String {
+        format!(
+            "customresourcedefinition.apiextensions.k8s.io/{} {}",
+            self.definition_name(),
+            written.as_str()
+        )
+    }
+
+    /// The line printed after the `FederatedTypeConfig` was written.
+    pub fn type_config_line(&self, written: Written, namespace: &str) -> String {
+        format!(
+            "federatedtypeconfig.{CORE_GROUP}/{} {} in namespace {namespace}",
+            self.name,
+            written.as_str()
+        )
     }
 }
 
@@ -262,7 +259,10 @@ mod tests {
         );
         assert_eq!(got.definition["spec"]["names"]["shortNames"], json!(["fx"]));
         assert_eq!(
-            got.written(Written::Created, Written::Updated, "ns"),
+            [
+                got.definition_line(Written::Created),
+                got.type_config_line(Written::Updated, "ns")
+            ],
             [
                 "customresourcedefinition.apiextensions.k8s.io/federatedstatefulsets.types.kubefed.io created",
                 "federatedtypeconfig.core.kubefed.io/statefulsets.apps updated in namespace ns",

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderValue, Uri};
+use hyper::rt::{Read, Write};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{ClientBuilder, ConfigExt as _};
+use percent_encoding::percent_decode_str;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -17,11 +23,12 @@ use tokio_rustls::rustls::crypto::{WebPkiSupportedAlgorithms, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
-    CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore,
+    SignatureScheme,
 };
 
-use tower::BoxError;
 use tower::util::MapErrLayer;
+use tower::{BoxError, Service};
 
 use super::CONNECT_TIMEOUT;
 use crate::errors::chain;
@@ -39,29 +46,74 @@ impl Unchecked {
     }
 }
 
-/// A client that leaves out some checks. Its configuration has authorities and no proxy.
+/// A client that leaves out some checks.
 pub(super) fn client(config: &kube::Config, unchecked: Unchecked) -> Result<kube::Client, String> {
-    if config.proxy_url.is_some() {
-        return Err("a proxy cannot be used while parts of the certificate are not checked".into());
+    let mut roots = RootCertStore::empty();
+    if let Some(given) = &config.root_cert {
+        for authority in given {
+            let added = roots.add(CertificateDer::from(authority.as_slice()));
+            added.map_err(|error| chain(&error))?;
+        }
+    } else {
+        // Not every installed one has to be understood.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
-    let authorities = config.root_cert.as_deref().unwrap_or_default();
-    let verifier = Lenient::new(authorities, unchecked)?;
-    let said = |error: kube::Error| chain(&error);
-    let mut tls = config.rustls_client_config().map_err(said)?;
+    if roots.is_empty() {
+        return Err("no certificate authorities are given or installed".to_owned());
+    }
+    let verifier = Lenient::new(roots, unchecked)?;
+    let mut tls = (config.rustls_client_config()).map_err(|error| chain(&error))?;
     tls.dangerous().set_certificate_verifier(Arc::new(verifier));
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let Some(proxy) = &config.proxy_url else {
+        return client_by(http, tls, config);
+    };
+    match proxy.scheme_str() {
+        Some("socks5") => client_by(SocksV5::new(proxy.clone(), http), tls, config),
+        Some("http") => client_by(tunnel(proxy, http)?, tls, config),
+        _ => Err(
+            "a proxy that is reached by https cannot be used while parts of the certificate are not checked"
+                .into(),
+        ),
+    }
+}
+
+/// The way through a proxy, with the password of its URL.
+fn tunnel(proxy: &Uri, http: HttpConnector) -> Result<Tunnel<HttpConnector>, String> {
+    let way = Tunnel::new(proxy.clone(), http);
+    let authority = proxy.authority().map_or("", |authority| authority.as_str());
+    let Some((user, _)) = authority.rsplit_once('@') else {
+        return Ok(way);
+    };
+    let user: Vec<u8> = percent_decode_str(user).collect();
+    let header = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(user)));
+    Ok(way.with_auth(header.map_err(|error| chain(&error))?))
+}
+
+fn client_by<C>(
+    connector: C,
+    tls: ClientConfig,
+    config: &kube::Config,
+) -> Result<kube::Client, String>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin,
+    C::Future: Send,
+    C::Error: Into<BoxError>,
+{
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(http);
+        .wrap_connector(connector);
     let http = HttpClient::builder(TokioExecutor::new()).build(https);
     let plain = ClientBuilder::new(http, &*config.default_namespace)
         .with_layer(&MapErrLayer::new(BoxError::from))
         .with_layer(&config.base_uri_layer());
-    Ok(match config.auth_layer().map_err(said)? {
+    let credentials = config.auth_layer().map_err(|error| chain(&error))?;
+    Ok(match credentials {
         Some(credentials) => plain.with_layer(&credentials).build(),
         None => plain.build(),
     })
@@ -77,12 +129,7 @@ struct Lenient {
 }
 
 impl Lenient {
-    fn new(authorities: &[Vec<u8>], unchecked: Unchecked) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for authority in authorities {
-            let added = roots.add(CertificateDer::from(authority.as_slice()));
-            added.map_err(|error| chain(&error))?;
-        }
+    fn new(roots: RootCertStore, unchecked: Unchecked) -> Result<Self, String> {
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -166,13 +213,15 @@ mod tests {
         BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd,
     };
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
     use super::*;
     use crate::cluster::connection::{Call, Connection, Limits};
+
+    type ProxyUrl = Option<String>;
 
     fn authority() -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::default();
@@ -181,7 +230,13 @@ mod tests {
     }
 
     /// A server with a certificate for this name until this year, and what a connection to it says.
-    async fn says(name: &str, until: i32, known: bool, unchecked: Unchecked) -> Option<u16> {
+    async fn says(
+        name: &str,
+        until: i32,
+        known: bool,
+        unchecked: Unchecked,
+        proxy: ProxyUrl,
+    ) -> Option<u16> {
         let authority = authority();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(until, 1, 1);
@@ -219,6 +274,7 @@ mod tests {
         let trusted = if known { authority } else { self::authority() };
         config.root_cert = Some(vec![trusted.der().to_vec()]);
         config.auth_info.token = Some("secret".to_owned().into());
+        config.proxy_url = proxy.map(|url| url.parse().unwrap());
         let limits = Limits {
             unchecked,
             ..Limits::default()
@@ -246,23 +302,52 @@ mod tests {
             (right, 2020, of(false, true), true),
             (wrong, 2020, of(true, true), true),
         ] {
-            let reply = says(name, until, true, unchecked).await;
+            let reply = says(name, until, true, unchecked, None).await;
             assert_eq!(reply.is_some(), passes, "{name} {until} {unchecked:?}");
         }
-        let reply = says(right, 2100, false, of(true, true)).await;
+        let reply = says(right, 2100, false, of(true, true), None).await;
         assert_eq!(reply, None, "of another authority");
     }
 
-    #[test]
-    fn a_proxy_is_refused_beside_them() {
+    /// A proxy for one connection, which wants a password.
+    async fn proxy() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://me:p%40ss@{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut read = Vec::new();
+            while !read.ends_with(b"\r\n\r\n") {
+                read.push(stream.read_u8().await.unwrap());
+            }
+            let text = String::from_utf8(read).unwrap();
+            let password = format!("Basic {}", STANDARD.encode("me:p@ss"));
+            assert!(text.contains(&password), "{text}");
+            let to = text.strip_prefix("CONNECT ").unwrap().split(' ').next();
+            let mut there = TcpStream::connect(to.unwrap()).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut there).await;
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn the_same_is_checked_behind_a_proxy() {
+        let lenient = Unchecked {
+            subject_name: true,
+            validity_period: false,
+        };
+        for (until, passes) in [(2100, true), (2020, false)] {
+            let name = "elsewhere.example.com";
+            let reply = says(name, until, true, lenient, Some(proxy().await)).await;
+            assert_eq!(reply.is_some(), passes, "{until}");
+        }
         let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
         config.root_cert = Some(vec![authority().der().to_vec()]);
-        config.proxy_url = Some("http://127.0.0.1:2".parse().unwrap());
-        let all = Unchecked {
-            subject_name: true,
-            validity_period: true,
-        };
-        let problem = client(&config, all).err().unwrap();
+        config.proxy_url = Some("https://127.0.0.1:2".parse().unwrap());
+        let problem = client(&config, lenient).err().unwrap();
         assert!(problem.contains("proxy"), "{problem}");
+        config.root_cert = Some(Vec::new());
+        let problem = client(&config, lenient).err().unwrap();
+        assert!(problem.contains("authorities"), "{problem}");
     }
 }
