@@ -205,7 +205,7 @@ impl AgentArgs {
             max_in_flight_service: self.max_in_flight_service,
             deletion_brake: self.deletion_brake,
             workspace_cache_mib: self.workspace_cache_mib,
-            longest_consumer_pause: self.longest_consumer_pause,
+            longest_consumer_pause: Some(self.longest_consumer_pause),
         }
     }
 }

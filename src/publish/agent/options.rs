@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
 use jiff::SignedDuration;
 use kube_lang::selector::{Selector, SelectorError};
@@ -97,7 +98,8 @@ pub struct RawAgentArgs {
     pub max_in_flight_service: usize,
     pub deletion_brake: String,
     pub workspace_cache_mib: usize,
-    pub longest_consumer_pause: Duration,
+    /// The usual one if there is none.
+    pub longest_consumer_pause: Option<Duration>,
 }
 
 /// Valid options, and warnings about them.
@@ -247,8 +249,11 @@ impl RawAgentArgs {
             in_flight: InFlight { kcp, service },
             deletion_brake,
             workspace_cache,
-            longest_pause: SignedDuration::try_from(self.longest_consumer_pause)
-                .unwrap_or(SignedDuration::MAX),
+            longest_pause: self
+                .longest_consumer_pause
+                .map_or(LONGEST_OF_CONSUMERS, |longest| {
+                    SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX)
+                }),
         };
         Ok(ValidAgentArgs { options, warnings })
     }
