@@ -231,7 +231,10 @@ impl PassDialect for ObjectPass {
             announcer.warn_of_pause(self.anchor.clone(), &problem);
         }
         // What failed besides does not make it miss the end of its pause.
-        if is_paused && let (queue::Outcome::Failed(_), Some(wait)) = (ended.next, ended.put_off) {
+        if is_paused
+            && let (queue::Outcome::Failed(_), Some(wait)) = (ended.next, ended.put_off)
+            && wait <= queue::LONGEST
+        {
             let queue = &self.passes.dispatch.subjects.queue;
             queue.add_after(id.clone(), Urgency::Live, wait);
         }
