@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::publish::agent::options::{AgentOptions, DeletionBrake, InFlight, LeaderElection};
 use crate::publish::agent::process;
+use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
 use hawser_runtime::cluster::connection::ConnectError;
 use hawser_runtime::process::shutdown;
@@ -205,5 +206,6 @@ fn options(story: &Story<'_>) -> AgentOptions {
         },
         deletion_brake: DeletionBrake::Share(0.5),
         workspace_cache: None,
+        longest_pause: LONGEST_OF_CONSUMERS,
     }
 }

@@ -6,6 +6,7 @@
 //! business of [`RawAgentArgs`].
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
@@ -13,6 +14,7 @@ use crate::publish::agent::options::{RawAgentArgs, ValidAgentArgs};
 use crate::publish::agent::process;
 use hawser_runtime::process::logging::{self, LogFormat, LogOptions, Verbosity};
 
+use super::hub::duration;
 use super::service;
 
 /// Publish APIs of a service cluster into kcp workspaces, and keep the objects in sync.
@@ -123,6 +125,10 @@ pub(super) struct AgentArgs {
     )]
     workspace_cache_mib: usize,
 
+    /// Ignore pauses of consumers that end later than this from now
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    longest_consumer_pause: Duration,
+
     /// Positional arguments; they are ignored
     #[arg(hide = true, value_name = "IGNORED")]
     strays: Vec<String>,
@@ -199,6 +205,7 @@ impl AgentArgs {
             max_in_flight_service: self.max_in_flight_service,
             deletion_brake: self.deletion_brake,
             workspace_cache_mib: self.workspace_cache_mib,
+            longest_consumer_pause: Some(self.longest_consumer_pause),
         }
     }
 }

@@ -1,16 +1,20 @@
 //! Pauses: annotations that hold the writes of an object, of its copy, or of all objects of a published resource.
 //!
-//! A pause names its author, its reason and its end. An incomplete pause holds nothing and is reported.
+//! A pause names its author, its reason and its end. An incomplete pause holds nothing and is reported, and so is one of
+//! a consumer that would last too long.
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube_lang::object::Object;
 
 pub const UNTIL: &str = "syncagent.kcp.io/pause-until";
 pub const BY: &str = "syncagent.kcp.io/pause-by";
 pub const REASON: &str = "syncagent.kcp.io/pause-reason";
 pub const DIRECTION: &str = "syncagent.kcp.io/pause-direction";
+
+/// The longest pause of a consumer, unless the agent is told otherwise.
+pub const LONGEST_OF_CONSUMERS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The maximum number of characters shown of an author or a reason.
 const SHOWN: usize = 200;
@@ -45,6 +49,8 @@ pub enum PauseProblem {
     Until,
     #[error("the annotation syncagent.kcp.io/pause-direction must be spec or status")]
     Direction,
+    #[error("the annotation syncagent.kcp.io/pause-until must be a time within {0:#} from now")]
+    TooLong(SignedDuration),
 }
 
 impl Pause {
@@ -74,10 +80,32 @@ impl Pause {
         }))
     }
 
+    /// The pause in the annotations of a consumer's object. It ends within this time.
+    pub fn of_consumer(
+        object: &Object,
+        longest: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Option<Self>, PauseProblem> {
+        let pause = Self::of(object)?;
+        let is_too_long = |pause: &Self| pause.until.duration_since(now) > longest;
+        match pause {
+            Some(pause) if is_too_long(&pause) => Err(PauseProblem::TooLong(longest)),
+            pause => Ok(pause),
+        }
+    }
+
     /// Whether the pause holds writes in this direction.
     pub fn holds(&self, way: Way, now: Timestamp) -> bool {
         now < self.until && self.only.is_none_or(|only| only == way)
     }
+}
+
+/// Whether an object has been in deletion for this time: no pause of a consumer may hold it any longer.
+pub fn is_overdue(object: &Object, longest: SignedDuration, now: Timestamp) -> bool {
+    let metadata = object.root().get("metadata");
+    let deleted = metadata.and_then(|metadata| metadata.get("deletionTimestamp")?.as_str());
+    let deleted = deleted.and_then(|text| text.parse::<Timestamp>().ok());
+    deleted.is_some_and(|deleted| now.duration_since(deleted) >= longest)
 }
 
 fn shown(text: &str) -> String {

@@ -39,7 +39,7 @@ use crate::cluster::troubles::{self, DueTrouble, Troubles};
 use crate::cluster::wire::{GuardedClient, Router};
 use hawser_sync::reason::Class;
 use hawser_sync::{
-    Answer, Found, Key, Outcome, Question, Reason, Report, Request, Seen, Settled, Store as _, run,
+    Answer, Key, Outcome, Question, Reason, Report, Request, Seen, Settled, Store as _, run,
 };
 use kube_lang::object::Gvk;
 
@@ -156,6 +156,16 @@ pub struct Ended<'a> {
     pub next: queue::Outcome,
 }
 
+/// The most bytes of objects that are looked through for what messages quote: two objects as large as servers take,
+/// and what is recorded of them.
+const MOST_QUOTABLE: usize = 6 << 20;
+/// The cost of an object beside its bytes.
+const EACH: usize = 1 << 10;
+/// The most objects that are looked through of those with the same labels.
+const MOST_FOUND: usize = 256;
+/// More bytes are looked through on a separate thread.
+const MOST_INLINE: usize = 64 << 10;
+
 /// Runs the passes of a dialect.
 pub struct Controller<D: Dialect> {
     dialect: Arc<D>,
@@ -220,7 +230,7 @@ impl<D: Dialect> Reconciler for Controller<D> {
         let mut report = run(&pass, rested.as_deref(), cache, &client).await;
         let took = started.elapsed();
         let passed = client.passed.into_inner();
-        clean_report(cache, &mut report);
+        self.clean_report(id.tenant(), &mut report).await;
         if let Some((kind, key)) = pass.keeps()
             && !passed.deletions.contains(&key)
         {
@@ -255,50 +265,94 @@ impl<D: Dialect> Reconciler for Controller<D> {
     }
 }
 
-/// Removes contents of the pass's objects from the messages of a report.
-fn clean_report(cache: &Cache, report: &mut Report) {
-    let is_trouble = |reason: &&mut Reason| {
-        matches!(reason.code.class(), Class::Refused | Class::Retry) && !reason.detail.is_empty()
-    };
-    let copies: Vec<_> = report
-        .outcomes
-        .iter()
-        .filter_map(|o| o.copy.clone())
-        .collect();
-    let reasons = report
-        .outcomes
-        .iter_mut()
-        .map(|outcome| &mut outcome.reason);
-    let troubles: Vec<_> = reasons.filter(is_trouble).collect();
-    if troubles.is_empty() {
-        return;
+impl<D: Dialect> Controller<D> {
+    /// Removes contents of the pass's objects from the messages of a report.
+    async fn clean_report(&self, tenant: &Arc<str>, report: &mut Report) {
+        let is_trouble = |reason: &&mut Reason| {
+            matches!(reason.code.class(), Class::Refused | Class::Retry)
+                && !reason.detail.is_empty()
+        };
+        let copies: Vec<_> = report
+            .outcomes
+            .iter()
+            .filter_map(|o| o.copy.clone())
+            .collect();
+        let reasons = report
+            .outcomes
+            .iter_mut()
+            .map(|outcome| &mut outcome.reason);
+        let mut troubles: Vec<_> = reasons.filter(is_trouble).collect();
+        if troubles.is_empty() {
+            return;
+        }
+        let quotable = Quotable::of(&self.client.cache, &report.asked, copies);
+        let is_large = quotable.bytes > MOST_INLINE;
+        let mut clean = || quotable.clean(&self.client.cache, &mut troubles);
+        if is_large {
+            self.evaluation.run(tenant, clean).await;
+        } else {
+            clean();
+        }
     }
-    let asked = report.asked.iter().flat_map(|question| match question {
-        Question::Object(key) => vec![key.clone()],
-        Question::Marked(scope, labels) => match cache.find(scope, labels) {
-            Found::All(all) => all.into_iter().map(|(key, _)| key).collect(),
-            Found::Unknown => Vec::new(),
-        },
-    });
-    clean(cache, asked.chain(copies), troubles);
 }
 
-/// Removes contents of these objects from reasons.
-pub fn clean<'r>(
-    cache: &Cache,
-    keys: impl IntoIterator<Item = Key>,
-    reasons: impl IntoIterator<Item = &'r mut Reason>,
-) {
-    let keys: Vec<Key> = keys.into_iter().collect();
-    let known = keys.iter().filter_map(|key| match cache.get(key) {
-        Seen::Present(object) => Some(object),
-        Seen::Absent | Seen::Unknown => None,
-    });
-    let objects: Vec<_> = known.collect();
-    for reason in reasons {
-        let objects = objects.iter().map(|object| &**object);
-        *reason = troubles::clean(reason, keys.iter(), objects);
+/// The objects that messages of a pass may quote, as far as they are looked through.
+struct Quotable {
+    keys: Vec<Key>,
+    /// The bytes that it takes to look through them.
+    bytes: usize,
+    /// Whether these are all.
+    is_whole: bool,
+}
+
+impl Quotable {
+    fn of(cache: &Cache, asked: &[Question], copies: Vec<Key>) -> Self {
+        let mut all = Self {
+            keys: Vec::new(),
+            bytes: 0,
+            is_whole: true,
+        };
+        for key in copies {
+            all.add(cache, key);
+        }
+        for question in asked {
+            match question {
+                Question::Object(key) => all.add(cache, key.clone()),
+                Question::Marked(scope, labels) => {
+                    match cache.keys_of_few(scope, labels, MOST_FOUND) {
+                        Some(keys) => keys.into_iter().for_each(|key| all.add(cache, key)),
+                        None => all.is_whole = false,
+                    }
+                }
+            }
+        }
+        all
     }
+
+    fn add(&mut self, cache: &Cache, key: Key) {
+        let bytes = cache.bytes(&key) + EACH;
+        if self.bytes + bytes > MOST_QUOTABLE {
+            self.is_whole = false;
+        } else {
+            self.bytes += bytes;
+            self.keys.push(key);
+        }
+    }
+
+    fn clean(&self, cache: &Cache, reasons: &mut [&mut Reason]) {
+        let known = self.keys.iter().filter_map(|key| match cache.get(key) {
+            Seen::Present(object) => Some(Some(object)),
+            Seen::Absent | Seen::Unknown => None,
+        });
+        let others = (!self.is_whole).then_some(None);
+        troubles::clean(reasons, self.keys.iter(), known.chain(others));
+    }
+}
+
+/// Removes contents of these objects from a reason.
+pub fn clean(cache: &Cache, keys: impl IntoIterator<Item = Key>, reason: &mut Reason) {
+    let keys = keys.into_iter().collect();
+    Quotable::of(cache, &[], keys).clean(cache, &mut [reason]);
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! further repetition waits twice as long. A write that changes any other place, or to another value, is new and never
 //! waits.
 //!
-//! Pure: the caller passes the time. The memory of writes is bounded, by age and by number.
+//! Pure: the caller passes the time. The memory of writes is bounded, by age and by number. Each tenant has its own, and
+//! of too many writes the tenant with the most forgets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, DefaultHasher, Hash, Hasher as _, RandomState};
@@ -26,8 +27,8 @@ const FREE_REPETITIONS: u32 = 3;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 /// A write that was not repeated for this time is forgotten. Longer than every wait.
 const KEPT: Duration = Duration::from_mins(15);
-/// The number of objects that are remembered, in each of two generations.
-const MOST: usize = 16_384;
+/// The number of objects that are remembered.
+const MOST: usize = 32_768;
 /// A write that changes more places than this counts as one that changes a single place.
 const MOST_PLACES: usize = 32;
 
@@ -56,11 +57,22 @@ pub struct Imposed {
 /// Recent writes, over all passes. Keys, uids and places are kept as hashes.
 #[derive(Debug, Default)]
 pub struct Contests {
+    /// The writes of each tenant; none of a tenant is empty.
+    tenants: HashMap<Option<Arc<str>>, RecentWrites>,
+    /// The number of objects of all tenants.
+    count: usize,
+    /// The time of the last look for old writes of all tenants.
+    swept: Duration,
+    random: RandomState,
+}
+
+/// The recent writes of a tenant, in two generations.
+#[derive(Debug, Default)]
+struct RecentWrites {
     recent: HashMap<u64, Written>,
     /// Writes that are older than `since`.
     older: HashMap<u64, Written>,
     since: Duration,
-    random: RandomState,
 }
 
 /// The writes to one object: its existence is the place without a name.
@@ -87,9 +99,15 @@ impl Place {
 }
 
 impl Contests {
-    /// Decides whether a write may be sent. One that succeeds has to be reported by [`made`](Self::made).
-    pub fn judge(&self, imposed: &Imposed, now: Duration) -> Result<(), Contest> {
-        let written = imposed.key.as_ref().and_then(|key| self.written(key));
+    /// Decides whether a write for a tenant may be sent. One that succeeds has to be reported by [`made`](Self::made).
+    pub fn judge(
+        &self,
+        tenant: Option<&Arc<str>>,
+        imposed: &Imposed,
+        now: Duration,
+    ) -> Result<(), Contest> {
+        let key = imposed.key.as_ref();
+        let written = key.and_then(|key| self.written(tenant, key));
         let Some(written) = written.filter(|written| written.is_about(self.uid(imposed))) else {
             return Ok(());
         };
@@ -117,16 +135,25 @@ impl Contests {
     }
 
     /// Reports a write that was made.
-    pub fn made(&mut self, imposed: Imposed, now: Duration) {
+    pub fn made(&mut self, tenant: Option<&Arc<str>>, imposed: Imposed, now: Duration) {
         let uid = self.uid(&imposed);
         let Imposed { key, places, .. } = imposed;
         let (Some(key), false) = (key, places.is_empty()) else {
             return;
         };
-        self.turn(now);
+        self.sweep(now);
         let key = self.random.hash_one(key);
-        let known = self.older.remove(&key);
-        let written = self.recent.entry(key).or_default();
+        let writes = self.tenants.entry(tenant.cloned());
+        let writes = writes.or_insert_with(|| RecentWrites {
+            since: now,
+            ..RecentWrites::default()
+        });
+        let before = writes.len();
+        if now.saturating_sub(writes.since) >= KEPT {
+            writes.turn(now);
+        }
+        let known = writes.older.remove(&key);
+        let written = writes.recent.entry(key).or_default();
         if let Some(known) = known {
             *written = known;
         }
@@ -166,6 +193,10 @@ impl Contests {
                 .places
                 .drain(..written.places.len() - MOST_PLACES * 2);
         }
+        self.count = self.count - before + writes.len();
+        while self.count > MOST {
+            self.shorten();
+        }
     }
 
     fn uid(&self, imposed: &Imposed) -> Option<NonZeroU64> {
@@ -173,17 +204,60 @@ impl Contests {
         NonZeroU64::new(self.random.hash_one(uid))
     }
 
-    fn written(&self, key: &Key) -> Option<&Written> {
+    fn written(&self, tenant: Option<&Arc<str>>, key: &Key) -> Option<&Written> {
+        let writes = self.tenants.get(&tenant.cloned())?;
         let key = self.random.hash_one(key);
-        self.recent.get(&key).or_else(|| self.older.get(&key))
+        writes.recent.get(&key).or_else(|| writes.older.get(&key))
     }
 
-    /// Forgets writes that are old, or too many.
-    fn turn(&mut self, now: Duration) {
-        if now.saturating_sub(self.since) >= KEPT || self.recent.len() >= MOST {
-            self.older = std::mem::take(&mut self.recent);
-            self.since = now;
+    /// Forgets writes that are old, also of tenants that no longer write.
+    fn sweep(&mut self, now: Duration) {
+        if now.saturating_sub(self.swept) < KEPT {
+            return;
         }
+        self.swept = now;
+        self.tenants.retain(|_, writes| {
+            if now.saturating_sub(writes.since) >= KEPT {
+                writes.turn(now);
+            }
+            writes.len() > 0
+        });
+        self.count = self.tenants.values().map(RecentWrites::len).sum();
+    }
+
+    /// Makes the tenant with the most writes forget some of them.
+    fn shorten(&mut self) {
+        let Some(most) = self.tenants.values_mut().max_by_key(|writes| writes.len()) else {
+            return;
+        };
+        let before = most.len();
+        most.shorten();
+        self.count = self.count - before + most.len();
+    }
+}
+
+impl RecentWrites {
+    fn len(&self) -> usize {
+        self.recent.len() + self.older.len()
+    }
+
+    /// Forgets the older writes, or half of those that are not.
+    fn shorten(&mut self) {
+        if !self.older.is_empty() {
+            self.older = HashMap::new();
+            return;
+        }
+        let mut keep = true;
+        self.recent.retain(|_, _| {
+            keep = !keep;
+            keep
+        });
+    }
+
+    /// Begins a generation, and forgets the one before the last.
+    fn turn(&mut self, now: Duration) {
+        self.older = std::mem::take(&mut self.recent);
+        self.since = now;
     }
 }
 

@@ -315,7 +315,8 @@ proptest! {
             stage.world.delete(&front.source());
         }
         stage.settle();
-        prop_assert!(stage.leftovers().is_empty());
+        let leftovers = stage.leftovers();
+        prop_assert!(leftovers.is_empty(), "{:?}", leftovers);
     }
 
     /// The order in which a subject lists its links decides nothing.

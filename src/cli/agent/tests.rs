@@ -6,6 +6,7 @@ use super::*;
 use crate::publish::agent::options::{
     AgentOptions, Controller, DeletionBrake, FlagError, LeaderElection,
 };
+use crate::publish::pause::LONGEST_OF_CONSUMERS;
 
 /// Every flag of the original, and ours.
 const FLAGS: &[&str] = &[
@@ -28,6 +29,7 @@ const FLAGS: &[&str] = &[
     "--max-in-flight-service",
     "--deletion-brake",
     "--workspace-cache-mib",
+    "--longest-consumer-pause",
 ];
 
 fn parse(args: &[&str]) -> Result<AgentArgs, clap::Error> {
@@ -219,6 +221,7 @@ fn defaults_are_the_originals_and_ours() {
     assert_eq!(options.in_flight.service.get(), 32);
     assert_eq!(options.deletion_brake, DeletionBrake::Share(0.5));
     assert_eq!(options.workspace_cache, Some(64 << 20));
+    assert_eq!(options.longest_pause, LONGEST_OF_CONSUMERS);
 }
 
 #[test]

@@ -294,7 +294,7 @@ impl MirrorPass {
         let news = syncer.troubles.note(&about, self.id.tenant(), &reason);
         if news.is_some() {
             let keys = [Plane::Cloud, Plane::Robot].map(|p| self.id.at(&syncer.definition, p));
-            controller::clean(&syncer.cache, keys, [&mut reason]);
+            controller::clean(&syncer.cache, keys, &mut reason);
             info!(
                 CRD = &*syncer.definition.name,
                 name = &*self.id.name,

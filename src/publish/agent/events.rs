@@ -1,7 +1,7 @@
 //! Events on the objects of consumers: the result of a pass, in plain words.
 //!
-//! A pass causes one event at most. It reveals nothing of the provider's side except what [`plain`] takes from a
-//! refusal.
+//! A pass causes one event at most, and another one if annotations are no pause. It reveals nothing of the provider's
+//! side except what [`plain`] takes from a refusal.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;
@@ -35,6 +35,7 @@ pub enum Reason {
     Cleanup,
     Deleted,
     Paused,
+    PauseIgnored,
     StatusMissing,
     Refused,
 }
@@ -49,6 +50,7 @@ impl Reason {
             Self::Cleanup => "ObjectCleanup",
             Self::Deleted => "ObjectDeleted",
             Self::Paused => "ObjectPaused",
+            Self::PauseIgnored => "ObjectPauseIgnored",
             Self::StatusMissing => "StatusSubresourceMissing",
             Self::Refused => "ReconcilingError",
         }
@@ -57,7 +59,7 @@ impl Reason {
     /// `Normal` or `Warning`.
     pub fn kind(self) -> &'static str {
         match self {
-            Self::StatusMissing | Self::Refused => "Warning",
+            Self::PauseIgnored | Self::StatusMissing | Self::Refused => "Warning",
             _ => "Normal",
         }
     }
@@ -88,6 +90,7 @@ impl Reason {
             Self::Cleanup => "The service is deleting its copy of the object.",
             Self::Deleted => "The service has deleted its copy of the object.",
             Self::Paused => "The object is paused, and its latest changes wait.",
+            Self::PauseIgnored => "The pause is ignored.",
             Self::StatusMissing => "A status cannot be copied.",
             Self::Refused => "The object could not be processed.",
         }

@@ -7,8 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use crate::publish::pause::LONGEST_OF_CONSUMERS;
 use hawser_runtime::cluster::config::Lookup;
+use jiff::SignedDuration;
 use kube_lang::selector::{Selector, SelectorError};
 
 /// The default name of an agent is the slice's name with this suffix.
@@ -70,6 +73,8 @@ pub struct AgentOptions {
     pub deletion_brake: DeletionBrake,
     /// Bytes of a workspace's objects of one kind in the caches; no limit if there is none.
     pub workspace_cache: Option<usize>,
+    /// The longest pause of a consumer.
+    pub longest_pause: SignedDuration,
 }
 
 /// The values on a command line. An empty text was not given.
@@ -93,6 +98,8 @@ pub struct RawAgentArgs {
     pub max_in_flight_service: usize,
     pub deletion_brake: String,
     pub workspace_cache_mib: usize,
+    /// The usual one if there is none.
+    pub longest_consumer_pause: Option<Duration>,
 }
 
 /// Valid options, and warnings about them.
@@ -242,6 +249,11 @@ impl RawAgentArgs {
             in_flight: InFlight { kcp, service },
             deletion_brake,
             workspace_cache,
+            longest_pause: self
+                .longest_consumer_pause
+                .map_or(LONGEST_OF_CONSUMERS, |longest| {
+                    SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX)
+                }),
         };
         Ok(ValidAgentArgs { options, warnings })
     }

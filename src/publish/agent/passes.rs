@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use tracing::{debug, info, warn};
@@ -11,6 +12,7 @@ use super::binding_reader::{BindingReader, BindingState};
 use super::dispatch::Dispatch;
 use super::events::Announcer;
 use super::observing::CONTROLLER;
+use super::pausing::PauseNotes;
 use super::publication::{Publication, SubjectId, logical_cluster_kind};
 use super::related::Presence;
 use super::retraction::Retraction;
@@ -19,7 +21,7 @@ use crate::publish::marks;
 use crate::publish::related;
 use crate::publish::rules::{ObjectRules, Sides, subject_of};
 use hawser_runtime::cluster::cache::{Cache, Change};
-use hawser_runtime::cluster::queue;
+use hawser_runtime::cluster::queue::{self, Urgency};
 use hawser_runtime::cluster::troubles::DueTrouble;
 use hawser_runtime::controller::telemetry::count;
 use hawser_runtime::controller::{self, Deletion, Ended, PassDialect, Withheld};
@@ -48,6 +50,8 @@ pub struct Passes {
     pub metrics: Arc<Metrics>,
     pub announcer: Announcer,
     pub bindings: BindingReader,
+    /// The longest pause of a consumer.
+    pub longest_pause: SignedDuration,
     /// Notified when the conditions of owners may change.
     pub owners: watch::Sender<()>,
 }
@@ -69,6 +73,7 @@ impl controller::Dialect for Passes {
             id: id.clone(),
             retraction: Mutex::default(),
             binding_state: OnceCell::new(),
+            consumer_pause: Mutex::default(),
             publication,
         })
     }
@@ -92,6 +97,8 @@ pub struct ObjectPass {
     pub(super) retraction: Mutex<Retraction>,
     /// Whether the workspace binds the API, once it was read.
     pub(super) binding_state: OnceCell<Result<BindingState, String>>,
+    /// What the last round knows of its consumer's pause.
+    pub(super) consumer_pause: Mutex<PauseNotes>,
 }
 
 impl PassDialect for ObjectPass {
@@ -218,7 +225,19 @@ impl PassDialect for ObjectPass {
             queue.add(id.clone(), ended.urgency);
         }
         count(&self.passes.metrics, ended);
-        self.passes.announcer.announce(self.anchor.clone(), report);
+        let announcer = &self.passes.announcer;
+        announcer.announce(self.anchor.clone(), report);
+        if let Some(problem) = self.consumer_pause.lock().problem.take() {
+            announcer.warn_of_pause(self.anchor.clone(), &problem);
+        }
+        // What failed besides does not make it miss the end of its pause.
+        if is_paused
+            && let (queue::Outcome::Failed(_), Some(wait)) = (ended.next, ended.put_off)
+            && wait <= queue::LONGEST
+        {
+            let queue = &self.passes.dispatch.subjects.queue;
+            queue.add_after(id.clone(), Urgency::Live, wait);
+        }
         ended.next
     }
 }
@@ -299,6 +318,9 @@ impl Dialect for ObjectPass {
         let (kinds, published) = (self.publication.related_kinds(), shared.published());
         let around = shared.around(&kinds, &published);
         let mut subject = related::extend(plain, &rules, around, view)?;
+        if let Seen::Present(object) = &anchor {
+            self.note_pause(object, &subject.links, view);
+        }
         if keeps {
             // Its objects go with the binding, by nobody's will.
             for link in &mut subject.links {

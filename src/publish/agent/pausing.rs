@@ -4,12 +4,46 @@ use jiff::Timestamp;
 
 use super::passes::ObjectPass;
 use super::publication::{Publication, SubjectId};
-use crate::publish::pause::{Pause, Way};
+use crate::publish::pause::{Pause, PauseProblem, Way, is_overdue};
 use hawser_runtime::controller::Withheld;
-use hawser_sync::{Failure, Found, Request, Scope, Seen, Store as _};
+use hawser_sync::{Failure, Found, Key, Link, Request, Scope, Seen, Store as _, Target, View};
 use kube_lang::object::Object;
 
+/// What a round knows of its consumer's pause.
+#[derive(Default)]
+pub struct PauseNotes {
+    /// Why the annotations of the object are no pause.
+    pub problem: Option<PauseProblem>,
+    /// Related originals whose deletion the pause may no longer hold, and their copies.
+    overdue: Vec<Key>,
+}
+
 impl ObjectPass {
+    /// Notes what a round over these links knows of its consumer's pause.
+    pub(super) fn note_pause(&self, anchor: &Object, links: &[Link], view: &dyn View) {
+        let now = Timestamp::now();
+        let mut known = PauseNotes::default();
+        match self.read_consumers(anchor, now) {
+            Ok(None) => {}
+            Err(problem) => known.problem = Some(problem),
+            Ok(Some(_)) => {
+                let longest = self.passes.longest_pause;
+                for link in links {
+                    if let Some(source) = link.source.key()
+                        && let Seen::Present(original) = view.get(source)
+                        && is_overdue(&original, longest, now)
+                    {
+                        known.overdue.push(source.clone());
+                        if let Target::Named(copy) = &link.target {
+                            known.overdue.push(copy.clone());
+                        }
+                    }
+                }
+            }
+        }
+        *self.consumer_pause.lock() = known;
+    }
+
     /// Holds a request that a pause concerns. Clean-up of deleted objects is never held.
     pub(super) fn check_paused(&self, request: &Request) -> Result<(), Withheld> {
         let Some(key) = request.key().filter(|_| request.writes()) else {
@@ -25,7 +59,9 @@ impl ObjectPass {
         let revokes = comes_back && matches!(request, Request::Delete { .. });
         let now = Timestamp::now();
         let of_owner = self.pauses_of_owner();
-        let of_consumer = self.pause_of_consumer().filter(|_| !revokes);
+        let of_consumer = self
+            .pause_of_consumer(now)
+            .filter(|_| !revokes && !self.is_overdue(key));
         let mut pauses = of_owner.into_iter().chain(of_consumer);
         match pauses.find(|pause| pause.holds(way, now)) {
             None => Ok(()),
@@ -40,7 +76,7 @@ impl ObjectPass {
     pub(super) fn pauses(&self) -> Vec<String> {
         let now = Timestamp::now();
         let all = self.pauses_of_owner().into_iter();
-        let all = all.chain(self.pause_of_consumer());
+        let all = all.chain(self.pause_of_consumer(now));
         all.filter(|pause| {
             [Way::Spec, Way::Status]
                 .iter()
@@ -62,14 +98,29 @@ impl ObjectPass {
         of_all.into_iter().chain(of_copies).collect()
     }
 
-    fn pause_of_consumer(&self) -> Option<Pause> {
-        if !self.publication.compiled().consumers_pause() {
-            return None;
-        }
+    fn pause_of_consumer(&self, now: Timestamp) -> Option<Pause> {
         match self.passes.cache.get(&self.anchor) {
-            Seen::Present(anchor) => written(&anchor),
+            Seen::Present(anchor) => self.read_consumers(&anchor, now).ok().flatten(),
             Seen::Absent | Seen::Unknown => None,
         }
+    }
+
+    fn read_consumers(
+        &self,
+        anchor: &Object,
+        now: Timestamp,
+    ) -> Result<Option<Pause>, PauseProblem> {
+        if !self.publication.compiled().consumers_pause() {
+            return Ok(None);
+        }
+        Pause::of_consumer(anchor, self.passes.longest_pause, now)
+    }
+
+    /// Whether a write serves the deletion of a related original that has waited for long: it concerns the original,
+    /// its copy, or the record of both.
+    fn is_overdue(&self, key: &Key) -> bool {
+        let overdue = &self.consumer_pause.lock().overdue;
+        overdue.contains(key) || !overdue.is_empty() && self.is_state(key)
     }
 }
 

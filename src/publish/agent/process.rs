@@ -458,6 +458,7 @@ impl Agent {
                 workspaces: Arc::clone(&self.workspaces),
                 cache: Arc::clone(&self.cache),
             },
+            longest_pause: self.options.longest_pause,
             owners: self.owners.clone(),
         })
     }

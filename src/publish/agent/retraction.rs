@@ -65,7 +65,7 @@ impl ObjectPass {
         retracts || deletes
     }
 
-    fn is_state(&self, key: &Key) -> bool {
+    pub(super) fn is_state(&self, key: &Key) -> bool {
         let agent = &self.publication.compiled().agent().namespace;
         key.side == self.passes.sides.service
             && key.kind == secret_kind()

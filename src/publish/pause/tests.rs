@@ -70,3 +70,29 @@ fn long_words_are_cut_and_lines_joined() {
     assert_eq!(pause.reason.chars().count(), SHOWN);
     assert!(pause.reason.starts_with("abä"));
 }
+
+#[test]
+fn a_pause_of_a_consumer_that_would_last_too_long_is_none() {
+    let object = object(&complete());
+    let of_consumer = |now| Pause::of_consumer(&object, LONGEST_OF_CONSUMERS, at(now));
+    let problem = of_consumer("2029-12-30T23:59:59Z").unwrap_err();
+    assert_eq!(problem, PauseProblem::TooLong(LONGEST_OF_CONSUMERS));
+    assert!(problem.to_string().ends_with("within 24h from now"));
+    assert!(of_consumer("2029-12-31T00:00:00Z").unwrap().is_some());
+    // The owner's has no such limit.
+    assert!(Pause::of(&object).unwrap().is_some());
+}
+
+#[test]
+fn an_original_is_overdue_a_while_after_its_deletion() {
+    let in_deletion = |at: Value| {
+        let mut object = object(&json!({})).as_value().clone();
+        object["metadata"]["deletionTimestamp"] = at;
+        Object::new(object).unwrap()
+    };
+    let now = at("2029-01-02T00:00:00Z");
+    let is_overdue = |at: Value| is_overdue(&in_deletion(at), LONGEST_OF_CONSUMERS, now);
+    assert!(is_overdue("2029-01-01T00:00:00Z".into()));
+    assert!(!is_overdue("2029-01-01T00:00:01Z".into()));
+    assert!(!is_overdue(Value::Null) && !is_overdue("soon".into()));
+}

@@ -18,6 +18,7 @@ on_both_grounds!(
 
 on_the_playground!(
     many_deletions_at_once_wait_for_an_approval,
+    copies_of_workspaces_that_unbind_at_once_wait_for_an_approval_before_they_go,
     the_deletion_brake_can_be_switched_off,
     who_clears_one_workspace_or_two_is_not_held_up_and_holds_up_nobody,
 );
@@ -70,13 +71,7 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
     let teams = eight_teams(&stage).await?;
     delete_all(&stage, &teams).await?;
     let at = format!("{PUBLISHED}/{}", stage.published);
-    let condition = eventually(SOON, "deletions are held", async || {
-        let found = world.service.get(&at).await?;
-        let condition = found["status"]["conditions"][0].clone();
-        ensure!(condition["reason"] == "DeletionsHeld", "{condition}");
-        Ok(condition)
-    })
-    .await;
+    let condition = await_held(&stage).await;
     eventually(SOON, "the owner is told by an event", async || {
         let events = "/api/v1/namespaces/default/events";
         let events = world.service.list(events).await?;
@@ -110,16 +105,66 @@ async fn many_deletions_at_once_wait_for_an_approval(world: &World) -> Result<()
     stage.marker("marker").await;
     markers += 1;
     ensure!(left(&stage).await? == held + 1);
+    approve(&stage, &condition).await?;
+    await_left(&stage, markers).await;
+    world.await_conditions(&stage.published).await;
+    Ok(())
+}
+
+/// The condition that says that deletions are held.
+async fn await_held(stage: &Stage<'_>) -> Value {
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    eventually(SOON, "deletions are held", async || {
+        let found = stage.world.service.get(&at).await?;
+        let condition = found["status"]["conditions"][0].clone();
+        ensure!(condition["reason"] == "DeletionsHeld", "{condition}");
+        Ok(condition)
+    })
+    .await
+}
+
+/// Approves the deletions that a condition names.
+async fn approve(stage: &Stage<'_>, condition: &Value) -> Result<()> {
     let message = condition["message"].as_str().unwrap_or_default();
     let (_, id) = message
         .split_once(&format!("{APPROVAL}: "))
         .context("no id")?;
     let id = id.split([';', ' ']).next().unwrap_or_default();
     let right = json!({"metadata": {"annotations": {APPROVAL: id}}});
-    world.service.merge(&at, right).await?;
-    await_left(&stage, markers).await;
-    world.await_conditions(&stage.published).await;
+    let at = format!("{PUBLISHED}/{}", stage.published);
+    stage.world.service.merge(&at, right).await?;
     Ok(())
+}
+
+async fn copies_of_workspaces_that_unbind_at_once_wait_for_an_approval_before_they_go(
+    world: &World,
+) -> Result<()> {
+    let spec = json!({"safety": {"onUnbind": "Delete"}});
+    let stage = world.stage(spec).await?;
+    let other = world.team("other").await?;
+    let teams = eight_teams(&stage).await?;
+    other.make(&stage.kind, "stays", json!({})).await;
+    let stays = world.await_copy(&stage.kind, other.of("stays")).await;
+    for team in &teams {
+        world.unbind(team).await?;
+    }
+    let condition = await_held(&stage).await;
+    let (mut markers, mut held) = (1, 0);
+    eventually(SOON, "no more of them go", async || {
+        let before = left(&stage).await?;
+        world.await_marker(&stage.kind, &other).await;
+        markers += 1;
+        held = left(&stage).await?;
+        ensure!(held == before + 1, "there were {before}, there are {held}");
+        anyhow::Ok(())
+    })
+    .await;
+    ensure!(held > markers, "{held} with {markers}");
+    approve(&stage, &condition).await?;
+    await_left(&stage, markers).await;
+    let after = world.service.get(&stage.place(&stays)).await?;
+    has(&after, "/metadata/uid", &stays["metadata"]["uid"])?;
+    has(&after, "/metadata/deletionTimestamp", &Value::Null)
 }
 
 async fn the_deletion_brake_can_be_switched_off(world: &World) -> Result<()> {

@@ -13,11 +13,12 @@ on_both_grounds!(
     a_paused_copy_stays_as_it_is_and_its_status_goes_on,
     a_paused_resource_holds_all_objects_and_deletions_go_on,
     a_pause_that_the_owner_forbids_or_that_has_no_end_holds_nothing,
+    a_consumers_pause_without_a_near_end_holds_nothing_and_the_consumer_is_told,
 );
 
 const FAR: &str = "2999-01-01T00:00:00Z";
 
-fn annotations(until: Value) -> Value {
+pub(super) fn annotations(until: Value) -> Value {
     json!({"metadata": {"annotations": {
         "syncagent.kcp.io/pause-until": until,
         "syncagent.kcp.io/pause-by": "anna",
@@ -35,7 +36,7 @@ fn removed() -> Value {
     patch
 }
 
-fn soon(seconds: i64) -> String {
+pub(super) fn soon(seconds: i64) -> String {
     let now = jiff::Timestamp::now();
     (now + jiff::SignedDuration::from_secs(seconds)).to_string()
 }
@@ -49,32 +50,35 @@ async fn explained(world: &World, name: &str) -> Result<Value> {
     Ok(answer["objects"][0].clone())
 }
 
-async fn size_of_copy(stage: &Stage<'_>, name: &str) -> Result<Value> {
+pub(super) async fn size_of_copy(stage: &Stage<'_>, name: &str) -> Result<Value> {
     let copy = stage.world.copy(&stage.kind, stage.of(name)).await?;
     let copy = copy.context("no copy")?;
     Ok(copy["spec"]["size"].clone())
+}
+
+pub(super) async fn await_told(stage: &Stage<'_>, reason: &str) {
+    let events = "/api/v1/namespaces/default/events";
+    eventually(SOON, "the consumer is told", async || -> Result<()> {
+        let told = stage.team.plane.list(events).await?;
+        let is_it =
+            |event: &Value| event["reason"] == reason && event["involvedObject"]["name"] == "lamp";
+        ensure!(told.iter().any(is_it), "{told:#?}");
+        Ok(())
+    })
+    .await;
 }
 
 async fn a_consumers_pause_holds_its_object_until_it_ends(world: &World) -> Result<()> {
     let stage = world.stage(json!({})).await?;
     stage.made("lamp", json!({"size": 1})).await;
     let (team, kind) = (&stage.team, &stage.kind);
-    let mut edit = annotations(FAR.into());
+    let mut edit = annotations(soon(3_600).into());
     edit["spec"] = json!({"size": 2});
     team.patch(kind, "lamp", edit).await?;
     // Another object is not concerned.
     stage.marker("after").await;
     ensure!(size_of_copy(&stage, "lamp").await? == 1);
-    let events = "/api/v1/namespaces/default/events";
-    eventually(SOON, "the consumer is told", async || -> Result<()> {
-        let told = team.plane.list(events).await?;
-        let paused = |event: &Value| {
-            event["reason"] == "ObjectPaused" && event["involvedObject"]["name"] == "lamp"
-        };
-        ensure!(told.iter().any(paused), "{told:#?}");
-        Ok(())
-    })
-    .await;
+    await_told(&stage, "ObjectPaused").await;
     let object = explained(world, "lamp").await?;
     ensure!(object["reason"]["code"] == "Paused", "{object:#}");
     let pause = object["pauses"][0].as_str().unwrap_or_default();
@@ -156,10 +160,27 @@ async fn a_pause_that_the_owner_forbids_or_that_has_no_end_holds_nothing(
         .stage(if has_safety { forbids } else { json!({}) })
         .await?;
     stage.made("lamp", json!({"size": 1})).await;
-    let until = if has_safety { FAR.into() } else { Value::Null };
+    let until = if has_safety {
+        soon(3_600).into()
+    } else {
+        Value::Null
+    };
     let mut edit = annotations(until);
     edit["spec"] = json!({"size": 2});
     stage.team.patch(&stage.kind, "lamp", edit).await?;
     stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    Ok(())
+}
+
+async fn a_consumers_pause_without_a_near_end_holds_nothing_and_the_consumer_is_told(
+    world: &World,
+) -> Result<()> {
+    let stage = world.stage(json!({})).await?;
+    stage.made("lamp", json!({"size": 1})).await;
+    let mut edit = annotations(FAR.into());
+    edit["spec"] = json!({"size": 2});
+    stage.team.patch(&stage.kind, "lamp", edit).await?;
+    stage.await_in_copy("lamp", "/spec/size", json!(2)).await;
+    await_told(&stage, "ObjectPauseIgnored").await;
     Ok(())
 }

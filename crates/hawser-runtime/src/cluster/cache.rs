@@ -161,6 +161,21 @@ impl Cache {
         }
     }
 
+    /// The keys of the objects that may have these labels, as far as they are known; `None` if these are more than
+    /// `most`.
+    pub(crate) fn keys_of_few(
+        &self,
+        scope: &Scope,
+        labels: &Labels,
+        most: usize,
+    ) -> Option<Vec<Key>> {
+        let mut keys = Vec::new();
+        for table in &self.tables(scope) {
+            keys.append(&mut table.keys_of_few(&scope.cluster, labels, most)?);
+        }
+        Some(keys)
+    }
+
     /// The size of an object in bytes; `None` if the object is not known.
     pub fn bytes(&self, key: &Key) -> usize {
         let tables = self.tables(&key.scope());

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ struct TenantBudget {
     /// The time at which the whole burst is available again.
     full_at: Duration,
     left_out: u64,
+    /// The time of its last problem that was not logged.
+    left_out_at: Duration,
 }
 
 /// A problem that is to be logged.
@@ -124,6 +127,7 @@ impl TroubleMemory {
         let full_at = tenant.full_at.max(now) + REFILL;
         if full_at.saturating_sub(now) > REFILL * BURST {
             tenant.left_out += 1;
+            tenant.left_out_at = now;
             return None;
         }
         tenant.full_at = full_at;
@@ -143,8 +147,10 @@ impl TroubleMemory {
         self.swept = now;
         self.troubles
             .retain(|_, known| now.saturating_sub(known.met) < KEPT);
-        self.tenants
-            .retain(|_, tenant| tenant.full_at > now || tenant.left_out > 0);
+        self.tenants.retain(|_, tenant| {
+            let is_told = tenant.left_out > 0 && now.saturating_sub(tenant.left_out_at) < KEPT;
+            tenant.full_at > now || is_told
+        });
     }
 }
 
@@ -163,26 +169,30 @@ const LONGEST: usize = 4096;
 /// Shorter words reveal nothing about an object.
 const SHORTEST: usize = 4;
 
-/// A reason without contents of the objects that it may be about. Names stay, because they are no contents.
+/// Removes the contents of objects from the reasons that may be about them. Names stay, because they are no contents.
+///
+/// `None` among the objects stands for those that are not looked through: any word may be theirs.
 pub fn clean<'o>(
-    reason: &Reason,
+    reasons: &mut [&mut Reason],
     names: impl Iterator<Item = &'o Key>,
-    objects: impl Iterator<Item = &'o Object>,
-) -> Reason {
-    if reason.detail.is_empty() {
-        return reason.clone();
+    objects: impl Iterator<Item = Option<Arc<Object>>>,
+) {
+    for reason in &mut *reasons {
+        reason.detail.truncate(start(&reason.detail, LONGEST).len());
     }
-    let detail = start(&reason.detail, LONGEST);
-    let mask = Mask::of(detail, names, objects);
-    let detail = match complaint::read(detail) {
-        Some(complaint) => complaint.without_values(|why| mask.over(why)),
-        // What was computed of values is no value any more, and quoted all the same.
-        None if matches!(reason.code, Code::MutationFailed | Code::NamingFailed) => {
-            mask.over(&without_quotes(detail))
-        }
-        None => mask.over(detail),
-    };
-    Reason::new(reason.code, detail)
+    let texts = reasons.iter().map(|reason| &*reason.detail);
+    let mask = Mask::of(texts, names, objects);
+    for reason in reasons {
+        let detail = &*reason.detail;
+        reason.detail = match complaint::read(detail) {
+            Some(complaint) => complaint.without_values(|why| mask.over(why)),
+            // What was computed of values is no value any more, and quoted all the same.
+            None if matches!(reason.code, Code::MutationFailed | Code::NamingFailed) => {
+                mask.over(&without_quotes(detail))
+            }
+            None => mask.over(detail),
+        };
+    }
 }
 
 /// The longest prefix of a text that has at most this many bytes.
@@ -190,14 +200,14 @@ fn start(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// The words of a text that occur in objects.
+/// The words of texts that occur in objects.
 struct Mask(BTreeSet<String>);
 
 impl Mask {
-    fn of<'o>(
-        text: &str,
+    fn of<'t, 'o>(
+        texts: impl Iterator<Item = &'t str>,
         names: impl Iterator<Item = &'o Key>,
-        objects: impl Iterator<Item = &'o Object>,
+        objects: impl Iterator<Item = Option<Arc<Object>>>,
     ) -> Self {
         let mut open = BTreeSet::new();
         for key in names {
@@ -206,20 +216,37 @@ impl Mask {
                 open.extend(tokens(part).map(str::to_lowercase));
             }
         }
-        let mut asked: BTreeSet<String> = tokens(text)
+        let mut asked: BTreeSet<String> = texts
+            .flat_map(tokens)
             .filter(|word| word.chars().count() >= SHORTEST)
             .map(str::to_lowercase)
             .filter(|word| !open.contains(word) && !VOCABULARY.contains(&word.as_str()))
             .collect();
         let mut hidden = BTreeSet::new();
         for object in objects {
-            contained(object, |word| {
+            if asked.is_empty() {
+                break;
+            }
+            let Some(object) = object else {
+                hidden.append(&mut asked);
+                break;
+            };
+            contained(&object, |word| {
                 // The word itself, or one that a message has cut.
-                let found = asked.range(..=word.to_owned()).next_back();
-                if let Some(found) = found.filter(|found| word.starts_with(found.as_str())) {
-                    let found = found.clone();
-                    asked.remove(&found);
-                    hidden.insert(found);
+                let mut start = word;
+                while let Some(found) = asked
+                    .range::<str, _>((Unbounded, Included(start)))
+                    .next_back()
+                {
+                    let shared = shared(found, start);
+                    if shared < found.len() {
+                        // Other starts of the word are no longer than what it shares with this one.
+                        start = &start[..shared];
+                    } else {
+                        let found = found.clone();
+                        asked.remove(&found);
+                        hidden.insert(found);
+                    }
                 }
             });
         }
@@ -239,6 +266,14 @@ impl Mask {
         told.push_str(&text[end..]);
         told.trim().to_owned()
     }
+}
+
+/// The bytes that two texts have in common at their beginning.
+fn shared(one: &str, other: &str) -> usize {
+    let same = one.char_indices().zip(other.chars());
+    let same = same.take_while(|((_, a), b)| a == b);
+    same.last()
+        .map_or(0, |((at, char), _)| at + char.len_utf8())
 }
 
 /// The words of a text. Escape sequences are not words.

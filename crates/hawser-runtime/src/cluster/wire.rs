@@ -103,25 +103,25 @@ impl GuardedClient {
         is_wanted: &Guard<'_>,
         request: &Request,
     ) -> Result<(Answer, Vec<Change>), Contest> {
-        let imposed = self.judge(request)?;
+        let imposed = self.judge(tenant, request)?;
         let class = CallClass::Work;
         let answer = exchange(router, tenant, is_wanted, class, request).await;
         if request.writes() && !matches!(answer, Answer::Failed(_)) {
             let now = self.started.elapsed();
-            self.contests.lock().made(imposed, now);
+            self.contests.lock().made(tenant, imposed, now);
         }
         let changes = self.cache.learn(request, &answer);
         Ok((self.cache.kept(answer, request), changes))
     }
 
     /// The places that a write sets, unless it has to wait because another writer undoes it each time.
-    fn judge(&self, request: &Request) -> Result<Imposed, Contest> {
+    fn judge(&self, tenant: Option<&Arc<str>>, request: &Request) -> Result<Imposed, Contest> {
         let imposed = Imposed::of(request, || match self.cache.get(request.key()?) {
             Seen::Present(live) => Some(live),
             Seen::Absent | Seen::Unknown => None,
         });
         let now = self.started.elapsed();
-        self.contests.lock().judge(&imposed, now)?;
+        self.contests.lock().judge(tenant, &imposed, now)?;
         Ok(imposed)
     }
 }
@@ -187,7 +187,7 @@ impl GuardedClient {
         let imposed = if application.dry_run {
             None
         } else {
-            Some(self.judge(&request)?)
+            Some(self.judge(None, &request)?)
         };
         let scope = key.scope();
         let Some(endpoint) = router.endpoint(&scope) else {
@@ -223,7 +223,7 @@ impl GuardedClient {
             && !matches!(answer, Answer::Failed(_))
         {
             let now = self.started.elapsed();
-            self.contests.lock().made(imposed, now);
+            self.contests.lock().made(None, imposed, now);
             self.cache.learn(&request, &answer);
         }
         Ok(answer)

@@ -18,9 +18,11 @@ use hawser_sync::{
     Intent, Link, LinkId, Made, Marks, Owner, Policy, Rules, Scope, Side, Source, Step, Subject,
     Target, View,
 };
+use kcp_playground::server::{Action, Fault, Matcher};
 use kube_lang::object::Object;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const WORKERS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name(Arc<str>);
@@ -40,6 +42,8 @@ struct Twins {
     panicked: AtomicUsize,
     passes: AtomicUsize,
     rested: AtomicUsize,
+    /// Passes that were told to end.
+    given_up: AtomicUsize,
 }
 
 fn key(side: &str, name: &str) -> Key {
@@ -145,6 +149,10 @@ impl PassDialect for Twin {
 
     fn settled(&self, ended: &Ended<'_>) -> queue::Outcome {
         self.twins.passes.fetch_add(1, Ordering::SeqCst);
+        let given_up = |one: &Outcome| one.reason.detail.contains("others wait for the worker");
+        if ended.report.outcomes.iter().any(given_up) {
+            self.twins.given_up.fetch_add(1, Ordering::SeqCst);
+        }
         ended.next
     }
 }
@@ -208,7 +216,7 @@ struct AtWork {
 impl AtWork {
     async fn start(brake: BrakeOptions) -> Self {
         let ground = Ground::start().await;
-        let (cache, subjects) = (Cache::new(), Subjects::new(Queue::new(4)));
+        let (cache, subjects) = (Cache::new(), Subjects::new(Queue::new(WORKERS)));
         let twins = Arc::new(Twins {
             subjects: Arc::clone(&subjects),
             table: Mutex::default(),
@@ -217,6 +225,7 @@ impl AtWork {
             panicked: AtomicUsize::new(0),
             passes: AtomicUsize::new(0),
             rested: AtomicUsize::new(0),
+            given_up: AtomicUsize::new(0),
         });
         let watches = WatchRegistry::new(&cache, Pace::default(), Arc::clone(&twins) as _);
         let watch = |side: &str, connection: &Connection| {
@@ -254,7 +263,7 @@ impl AtWork {
             twins,
             brakes,
             _watches: watches,
-            _controller: AbortOnDropHandle::new(tokio::spawn(controller.run(4))),
+            _controller: AbortOnDropHandle::new(tokio::spawn(controller.run(WORKERS))),
         }
     }
 
@@ -331,6 +340,33 @@ async fn a_pass_that_panics_is_tried_again_and_its_worker_goes_on() {
     at_work.create("a").await;
     until(async || at_work.copy("a").await.is_some()).await;
     assert_eq!(at_work.twins.panicked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_pass_whose_request_hangs_gives_its_worker_to_a_tenant_that_waits() {
+    let at_work = AtWork::start(BrakeOptions::default()).await;
+    let faults = at_work.ground.playground.faults();
+    let creates = Matcher {
+        verb: Some("create".to_owned()),
+        cluster: Some(String::new()),
+        resource: Some("configmaps".to_owned()),
+        ..Matcher::default()
+    };
+    // Longer than any request is waited for.
+    let never = Action::Latency(Duration::from_mins(5));
+    faults.add(Fault {
+        times: Some(WORKERS as u64),
+        ..Fault::new(creates, never)
+    });
+    // Each name is a tenant.
+    for name in ["a", "b", "c", "d"] {
+        at_work.create(name).await;
+    }
+    until(async || faults.struck() == [WORKERS as u64]).await;
+    at_work.create("another").await;
+    until(async || at_work.copy("another").await.is_some()).await;
+    // No request was waited for until it timed out.
+    assert!(at_work.twins.given_up.load(Ordering::SeqCst) > 0);
 }
 
 #[tokio::test]

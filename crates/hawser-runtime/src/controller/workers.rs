@@ -52,7 +52,8 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
 /// The time that a problem lasts at least, for those who have to read of it.
 const TOLD: Duration = Duration::from_secs(10);
 
-/// When a subject is looked at again. What is refused waits for this time, unless a request was only postponed.
+/// When a subject is looked at again: what waits, at the latest when a postponed request may be sent. What is refused
+/// waits for this time, unless a request was only postponed.
 pub(super) fn next(
     report: &Report,
     put_off: Option<Duration>,
@@ -68,7 +69,42 @@ pub(super) fn next(
             let put_off = put_off.map(|wait| wait.max(TOLD));
             queue::Outcome::Failed(put_off.or(refused))
         }
-        (_, Some(after)) => queue::Outcome::Again(after),
+        (_, Some(after)) => queue::Outcome::Again(put_off.map_or(after, |wait| wait.min(after))),
         (_, None) => queue::Outcome::Settled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hawser_sync::{Code, LinkId, Outcome};
+
+    fn report(code: Code) -> Report {
+        Report {
+            outcomes: vec![Outcome {
+                link: LinkId::new("copy"),
+                reason: code.into(),
+                copy: None,
+            }],
+            happened: Vec::new(),
+            requests: 0,
+            recheck: Some(Duration::from_secs(30)),
+            asked: Vec::new(),
+            fingerprints: Vec::new(),
+        }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_is_paused_is_looked_at_when_the_pause_ends() {
+        let paused = |left| next(&report(Code::Paused), Some(seconds(left)), None);
+        assert_eq!(paused(2), queue::Outcome::Again(seconds(2)));
+        // Something else may happen to it before.
+        assert_eq!(paused(3_600), queue::Outcome::Again(seconds(30)));
+        let held = next(&report(Code::Held), None, None);
+        assert_eq!(held, queue::Outcome::Again(seconds(30)));
     }
 }

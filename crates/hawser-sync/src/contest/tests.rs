@@ -36,7 +36,7 @@ fn judge(
     now: Duration,
 ) -> Result<Imposed, Contest> {
     let imposed = Imposed::of(request, || live.cloned().map(Arc::new));
-    contests.judge(&imposed, now)?;
+    contests.judge(None, &imposed, now)?;
     Ok(imposed)
 }
 
@@ -49,7 +49,7 @@ fn write(
 ) -> Option<Contest> {
     match judge(contests, request, Some(live), now) {
         Ok(imposed) => {
-            contests.made(imposed, now);
+            contests.made(None, imposed, now);
             None
         }
         Err(contest) => Some(contest),
@@ -141,7 +141,7 @@ fn an_object_that_is_deleted_each_time_it_is_made_is_contested_as_a_whole() {
             object: object("", json!({"tick": tick})),
         };
         match judge(&contests, &made, None, at(tick)) {
-            Ok(imposed) => contests.made(imposed, at(tick)),
+            Ok(imposed) => contests.made(None, imposed, at(tick)),
             Err(contest) => {
                 assert_eq!(contest.place, "");
                 waits += 1;
@@ -160,18 +160,19 @@ fn what_is_remembered_is_bounded() {
             patch: json!({"metadata": {"uid": "u"}, "spec": {"n": n}}),
         };
         let imposed = judge(&contests, &request, None, at(0)).unwrap();
-        contests.made(imposed, at(0));
+        contests.made(None, imposed, at(0));
     }
-    assert!(contests.recent.len() + contests.older.len() <= 2 * MOST);
+    let writes = &contests.tenants[&None];
+    assert!(writes.len() <= MOST && contests.count == writes.len());
     for n in 0..1000_usize {
         let request = Request::Patch {
             key: key("many"),
             patch: json!({"metadata": {"uid": "u"}, "spec": {n.to_string(): n}}),
         };
         let imposed = judge(&contests, &request, None, at(0)).unwrap();
-        contests.made(imposed, at(0));
+        contests.made(None, imposed, at(0));
     }
-    let written = contests.written(&key("many")).unwrap();
+    let written = contests.written(None, &key("many")).unwrap();
     assert!(written.places.len() <= 2 * MOST_PLACES);
     let whole: Map<String, Value> = (0..1000).map(|n| (n.to_string(), n.into())).collect();
     let request = Request::Patch {
@@ -180,6 +181,43 @@ fn what_is_remembered_is_bounded() {
     };
     let imposed = judge(&contests, &request, None, at(0)).unwrap();
     assert_eq!(imposed.places.len(), 1);
+}
+
+/// The writes of a tenant over what somebody else has put there, all at once; the number of those that wait.
+fn insist(contests: &mut Contests, tenant: &Arc<str>, now: Duration) -> usize {
+    let ours = status("u", json!({"phase": "ours"}));
+    let theirs = object("u", json!({"phase": "theirs"}));
+    let waits = (0..10).filter(|_| {
+        let imposed = Imposed::of(&ours, || Some(theirs.clone().into()));
+        let judged = contests.judge(Some(tenant), &imposed, now);
+        if judged.is_ok() {
+            contests.made(Some(tenant), imposed, now);
+        }
+        judged.is_err()
+    });
+    waits.count()
+}
+
+#[test]
+fn who_writes_much_forgets_its_own_writes_only() {
+    let (mut contests, quiet) = (Contests::default(), Arc::from("quiet"));
+    assert_eq!(insist(&mut contests, &quiet, at(0)), 6);
+    let busy = ["busy", "busier"].map(Arc::from);
+    for n in 0..3 * MOST {
+        let request = Request::Patch {
+            key: key(&n.to_string()),
+            patch: json!({"metadata": {"uid": "u"}, "spec": {"n": n}}),
+        };
+        let imposed = Imposed::of(&request, || None);
+        contests.made(Some(&busy[usize::from(n % 3 == 0)]), imposed, at(1));
+    }
+    assert!(contests.count <= MOST);
+    assert_eq!(insist(&mut contests, &quiet, at(2)), 10);
+    // After a while nothing is left of anybody.
+    let last = Arc::from("last");
+    insist(&mut contests, &last, at(1) + KEPT);
+    insist(&mut contests, &last, at(1) + 2 * KEPT);
+    assert_eq!((contests.tenants.len(), contests.count), (1, 1));
 }
 
 #[test]

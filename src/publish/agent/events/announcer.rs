@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::consumer_event;
+use super::{ConsumerEvent, Reason, consumer_event};
 use crate::publish::agent::workspaces::Workspaces;
+use crate::publish::pause::PauseProblem;
 use hawser_runtime::cluster::cache::Cache;
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_sync::{Key, Report, Seen, Store};
@@ -22,9 +23,21 @@ pub struct Announcer {
 impl Announcer {
     /// Announces the result of a pass over this object, if it is worth an event.
     pub fn announce(&self, own: Key, report: &Report) {
-        let Some(event) = consumer_event(report, &own) else {
-            return;
+        if let Some(event) = consumer_event(report, &own) {
+            self.tell(own, event);
+        }
+    }
+
+    /// Says why annotations of this object are no pause.
+    pub fn warn_of_pause(&self, own: Key, problem: &PauseProblem) {
+        let event = ConsumerEvent {
+            reason: Reason::PauseIgnored,
+            message: format!("The pause is ignored: {problem}."),
         };
+        self.tell(own, event);
+    }
+
+    fn tell(&self, own: Key, event: ConsumerEvent) {
         // A workspace that no longer takes part hears nothing.
         let Some(connection) = self.workspaces.connection(&own.cluster) else {
             return;

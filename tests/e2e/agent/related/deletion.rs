@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use testbed::eventually;
 
 use super::super::SOON;
+use super::super::pause::{annotations, await_told, size_of_copy, soon};
 use super::super::plane::Kind;
 use super::super::stage::Stage;
 use super::super::world::{EXPORT, PUBLISHED, Team, World, has};
@@ -16,9 +17,11 @@ use super::{FINALIZER, await_held, await_released, entry, finalizers, held, put,
 
 on_the_playground!(
     copies_of_a_workspace_that_unbinds_are_kept_however_late_that_is_heard_of,
+    copies_of_a_workspace_that_unbinds_go_where_the_owner_says_so_and_no_others,
     an_object_is_not_taken_back_while_nobody_can_say_whether_its_workspace_is_bound,
     a_workspace_that_is_deleted_comes_to_its_end_and_copies_are_kept_where_it_hides_why,
     deletions_that_are_held_keep_what_travels_with_their_objects,
+    a_pause_that_is_renewed_holds_the_deletion_of_an_original_for_a_while_only,
     what_leaves_the_filter_lets_go_of_originals_that_are_deleted,
     an_entry_that_is_removed_is_cleaned_up_for_what_left_the_filter_too,
     originals_that_merely_vanish_keep_their_copies_and_are_let_go_when_they_show_again,
@@ -53,10 +56,17 @@ async fn uid(world: &World, at: &str) -> Result<Value> {
 
 /// A lamp with a Secret of its consumer; where the copies of both are.
 async fn lit(stage: &Stage<'_>, name: &str) -> Result<[String; 2]> {
-    put(&stage.team.plane, "default", name, "1").await?;
-    let (_, copy) = stage.made(name, json!({"up": name})).await;
-    await_held(&stage.world.service, stage.home(), name, Some("1")).await;
-    Ok([stage.place(&copy), secrets().at(stage.home(), name)])
+    lit_by(stage, &stage.team, name).await
+}
+
+/// The same of any workspace.
+async fn lit_by(stage: &Stage<'_>, team: &Team, name: &str) -> Result<[String; 2]> {
+    let (world, home) = (stage.world, &team.cluster);
+    put(&team.plane, "default", name, "1").await?;
+    team.make(&stage.kind, name, json!({"up": name})).await;
+    let copy = world.await_copy(&stage.kind, team.of(name)).await;
+    await_held(&world.service, home, name, Some("1")).await;
+    Ok([stage.place(&copy), secrets().at(home, name)])
 }
 
 async fn await_unbound(team: &Team) {
@@ -89,6 +99,27 @@ async fn copies_of_a_workspace_that_unbinds_are_kept_however_late_that_is_heard_
     await_held(&stage.team.plane, "default", "lamp", None).await;
     let after = [uid(world, &places[0]).await?, uid(world, &places[1]).await?];
     ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+async fn copies_of_a_workspace_that_unbinds_go_where_the_owner_says_so_and_no_others(
+    world: &World,
+) -> Result<()> {
+    let spec = json!({"related": up(), "safety": {"onUnbind": "Delete"}});
+    let stage = world.related(spec).await?;
+    let other = world.team("other").await?;
+    let stays = lit_by(&stage, &other, "lamp").await?;
+    let before = [uid(world, &stays[0]).await?, uid(world, &stays[1]).await?];
+    let goes = lit(&stage, "lamp").await?;
+    world.unbind(&stage.team).await?;
+    await_unbound(&stage.team).await;
+    for place in &goes {
+        ensure!(world.service.find(place).await?.is_none(), "{place}");
+    }
+    world.await_still(&stage.kind, &other).await;
+    let after = [uid(world, &stays[0]).await?, uid(world, &stays[1]).await?];
+    ensure!(before == after, "{before:?} became {after:?}");
+    ensure!(finalizers(&other.plane, "lamp").await? == json!([FINALIZER]));
     Ok(())
 }
 
@@ -472,5 +503,41 @@ async fn what_workspaces_leave_behind_is_told_listed_and_removed_at_a_word(
             .is_some(),
         "{said}"
     );
+    Ok(())
+}
+
+async fn a_pause_that_is_renewed_holds_the_deletion_of_an_original_for_a_while_only(
+    world: &World,
+) -> Result<()> {
+    let mut stage = world.related(json!({"related": up()})).await?;
+    stage.agent.stop(SOON).await?;
+    let longest = "--longest-consumer-pause=6s";
+    stage.agent = world.launch()?.arg(longest).spawn()?;
+    let (team, kind) = (&stage.team, &stage.kind);
+    put(&team.plane, "default", "lamp", "1").await?;
+    stage.made("lamp", json!({"size": 1, "up": "lamp"})).await;
+    await_held(&world.service, stage.home(), "lamp", Some("1")).await;
+    let pause = async || {
+        let until = annotations(soon(5).into());
+        team.patch(kind, "lamp", until).await
+    };
+    pause().await?;
+    let edit = json!({"spec": {"size": 2}});
+    team.patch(kind, "lamp", edit).await?;
+    await_told(&stage, "ObjectPaused").await;
+    let original = secrets().at("default", "lamp");
+    team.plane.delete(&original).await?;
+    // It never ends by itself.
+    eventually(SOON, "the original is let go", async || -> Result<()> {
+        pause().await?;
+        let found = team.plane.find(&original).await?;
+        ensure!(found.is_none(), "it is there");
+        Ok(())
+    })
+    .await;
+    let copy = held(&world.service, stage.home(), "lamp").await?;
+    ensure!(copy.is_none(), "{copy:?}");
+    // What else waits goes on waiting.
+    ensure!(size_of_copy(&stage, "lamp").await? == 1);
     Ok(())
 }

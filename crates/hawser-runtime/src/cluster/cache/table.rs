@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +15,7 @@ use kube_lang::object::{Gvk, Object};
 use super::SourceId;
 
 mod body;
+mod coverage;
 mod entry;
 mod idle;
 mod places;
@@ -23,6 +23,7 @@ mod shares;
 mod size;
 
 use body::{Body, Packer};
+pub use coverage::Coverage;
 use entry::{Entry, Extent};
 use idle::Idle;
 use places::Places;
@@ -31,49 +32,6 @@ pub use size::Size;
 
 /// The number of deletions that are remembered; older ones are settled.
 const MAX_TOMBSTONES: usize = 20_000;
-
-/// The part of a kind that a table covers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coverage {
-    /// Only objects that carry this label,
-    pub labelled: Option<Arc<str>>,
-    /// with this value, or with any value if there is none.
-    pub value: Option<Arc<str>>,
-    pub namespace: Option<Arc<str>>,
-    /// Labels that are indexed.
-    pub indexed: Vec<Arc<str>>,
-    /// Byte budget for the bodies of objects that nobody has read; beyond it, only identity and labels are kept.
-    /// Without a budget, all bodies are kept.
-    pub idle: Option<usize>,
-}
-
-impl Coverage {
-    /// Whether a table covers an object.
-    pub(crate) fn accepts(&self, key: &Key, object: &Object) -> bool {
-        let fits = |label: &Arc<str>| match (object.label(label), &self.value) {
-            (Some(found), Some(only)) => found == &**only,
-            (found, _) => found.is_some(),
-        };
-        self.labelled.as_ref().is_none_or(fits) && self.reaches(key)
-    }
-
-    /// The index entry of an object with these labels.
-    fn place<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Option<u64> {
-        if self.indexed.is_empty() {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        for name in &self.indexed {
-            label(name)?.hash(&mut hasher);
-        }
-        Some(hasher.finish())
-    }
-
-    fn reaches(&self, key: &Key) -> bool {
-        let namespace = self.namespace.as_ref();
-        namespace.is_none_or(|only| key.namespace.as_ref() == Some(only))
-    }
-}
 
 /// An object from a list or an event.
 pub struct Listed {
@@ -367,6 +325,20 @@ impl Table {
         Some(Fingerprint::of_all(fingerprints))
     }
 
+    /// The keys of the objects that may have these labels; `None` if these are more than `most`.
+    pub(super) fn keys_of_few(
+        &self,
+        cluster: &str,
+        labels: &Labels,
+        most: usize,
+    ) -> Option<Vec<Key>> {
+        let state = self.state.read();
+        let candidates = self.candidates(&state, cluster, labels).into_iter();
+        let keys = candidates.flatten().map(|(key, _)| key);
+        let keys: Vec<Key> = keys.take(most + 1).collect();
+        (keys.len() <= most).then_some(keys)
+    }
+
     /// Indexes labels from now on, so that other objects are not examined.
     fn index_labels(&self, labels: &Labels) {
         let is_indexed = self.coverage.place(|label| labels.get(label)).is_some();
@@ -381,7 +353,7 @@ impl Table {
         places.index_labels();
         for (key, entry) in entries {
             if let Some(object) = entry.object() {
-                entry.labelled = places.relabel(key, &entry.labelled, &object);
+                entry.labelled = places.relabel(key, &entry.labelled, Some(&object));
             }
         }
     }
@@ -418,6 +390,11 @@ impl Table {
             .of_cluster(self.scope(cluster))
             .filter_map(entry);
         Some(Box::new(all))
+    }
+
+    #[cfg(test)]
+    pub(super) fn indexed_labels(&self) -> usize {
+        self.state.read().places.indexed_labels()
     }
 
     #[cfg(test)]
@@ -688,9 +665,12 @@ impl TableState {
                     .push(key.clone());
             }
         }
-        let labelled = match self.entries.get(key) {
-            Some(known) => self.places.relabel(key, &known.labelled, object),
-            None => self.places.insert(key, object),
+        let labels = Some(object).filter(|_| kept.extent != Extent::Hidden);
+        let labelled = if let Some(known) = self.entries.get(key) {
+            self.places.relabel(key, &known.labelled, labels)
+        } else {
+            self.places.insert(key);
+            self.places.relabel(key, &[], labels)
         };
         self.tombstones.remove(key);
         let entry = Entry {

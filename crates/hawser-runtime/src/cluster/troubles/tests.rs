@@ -12,8 +12,14 @@ fn key(kind: &str, name: &str) -> Key {
 fn said(code: Code, detail: &str, object: Value) -> String {
     let key = key("CronTab", "my-cron");
     let object = Object::new(object).unwrap();
-    let reason = Reason::new(code, detail);
-    clean(&reason, std::iter::once(&key), std::iter::once(&object)).detail
+    cleaned(code, detail, &[key], Some(object))
+}
+
+fn cleaned(code: Code, detail: &str, names: &[Key], object: Option<Object>) -> String {
+    let mut reason = Reason::new(code, detail);
+    let objects = std::iter::once(object.map(Arc::new));
+    clean(&mut [&mut reason], names.iter(), objects);
+    reason.detail
 }
 
 #[track_caller]
@@ -61,6 +67,16 @@ fn words_of_others_are_logged_without_those_that_the_object_has() {
 }
 
 #[test]
+fn every_start_of_a_word_that_an_object_has_is_hidden() {
+    check(
+        Code::NoAnswer,
+        "hunt hunter hunter11 hunters huntsman",
+        thing(json!(["hunter2hunters"])),
+        "… … hunter11 hunters huntsman",
+    );
+}
+
+#[test]
 fn what_secrets_contain_is_found_packed_and_unpacked() {
     let secret = |data: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"key": data}});
     let packed = STANDARD.encode("hunter2");
@@ -96,9 +112,16 @@ fn deep_objects_are_looked_through() {
         deep = Value::Array(vec![deep]);
     }
     let object = Object::new(thing(deep)).unwrap();
-    let reason = Reason::new(Code::Forbidden, "no hunter2");
-    let clean = clean(&reason, std::iter::empty(), std::iter::once(&object));
-    assert_eq!(clean.detail, "no …");
+    let detail = cleaned(Code::Forbidden, "no hunter2", &[], Some(object));
+    assert_eq!(detail, "no …");
+}
+
+#[test]
+fn where_not_every_object_is_looked_through_only_names_and_usual_words_are_logged() {
+    let names = [key("CronTab", "my-cron")];
+    let detail = "create my-cron of CronTab: forbidden: it has the password hunter2";
+    let told = cleaned(Code::Forbidden, detail, &names, None);
+    assert_eq!(told, "create my-cron of CronTab: forbidden: it has the … …");
 }
 
 fn at(seconds: u64) -> Duration {
@@ -158,6 +181,24 @@ fn a_tenant_with_many_troubles_has_a_bounded_log_and_others_have_theirs() {
     let news = known.note(u64::MAX, &other, &invalid, at(180));
     assert_eq!(news, Some(DueTrouble { left_out: 0 }));
     assert!(left_out > 20_000, "{left_out}");
+}
+
+#[test]
+fn a_tenant_without_further_troubles_is_forgotten() {
+    let (mut memory, tenant) = (TroubleMemory::default(), Arc::from("a"));
+    let trouble = Reason::new(Code::Invalid, "no");
+    let burst = u64::from(BURST);
+    for about in 0..=burst {
+        memory.note(about, &tenant, &trouble, at(0));
+    }
+    assert_eq!(memory.tenants[&tenant].left_out, 1);
+    let other = Arc::from("other");
+    let kept = KEPT.as_secs();
+    memory.note(u64::MAX, &other, &trouble, at(kept - 1));
+    assert!(memory.tenants.contains_key(&tenant));
+    memory.note(u64::MAX - 1, &other, &trouble, at(2 * kept));
+    assert_eq!(memory.tenants.keys().collect::<Vec<_>>(), [&other]);
+    assert_eq!(memory.troubles.len(), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use kube_lang::object::Object;
 
 use super::body::Body;
 use super::places::Labelled;
+use super::shares::charge;
 
 pub(super) struct Entry {
     pub(super) version: u64,
@@ -66,7 +67,7 @@ impl Entry {
             return;
         };
         if let Ok(body) = serde_json::to_vec(object.left_out().as_value()) {
-            self.charge = body.len();
+            self.charge = charge(body.len(), &object);
             self.body = Body::plain(body);
             self.extent = Extent::Cut;
         }

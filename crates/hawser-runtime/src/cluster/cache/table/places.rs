@@ -29,26 +29,26 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Adds an object that was not known; returns its positions by label.
-    pub(super) fn insert(&mut self, key: &Key, object: &Object) -> Box<[Labelled]> {
+    /// Adds an object that was not known.
+    pub(super) fn insert(&mut self, key: &Key) {
         let namespaces = self.clusters.entry(Arc::clone(&key.cluster)).or_default();
         let names = namespaces.entry(key.namespace.clone()).or_default();
         names.insert(Arc::clone(&key.name));
-        self.relabel(key, &[], object)
     }
 
-    /// Updates the labels of an object; returns its positions by label, sorted.
+    /// Updates the labels of an object, of which none are indexed without it; returns its positions by label, sorted.
     pub(super) fn relabel(
         &mut self,
         key: &Key,
         before: &[Labelled],
-        object: &Object,
+        object: Option<&Object>,
     ) -> Box<[Labelled]> {
         if !self.by_label {
             return Box::default();
         }
         let place = |(name, value): (&str, &str)| self.place(&key.cluster, name, value);
-        let mut now: Vec<Labelled> = object.labels().map(place).collect();
+        let labels = object.into_iter().flat_map(Object::labels);
+        let mut now: Vec<Labelled> = labels.map(place).collect();
         now.sort_unstable();
         if *now != *before {
             let (id, shared) = (self.random.hash_one(key), Arc::new(key.clone()));
@@ -83,6 +83,12 @@ impl Places {
         for place in labelled {
             self.labelled.remove(&(*place, id));
         }
+    }
+
+    /// The number of labels of objects that are indexed.
+    #[cfg(test)]
+    pub(super) fn indexed_labels(&self) -> usize {
+        self.labelled.len()
     }
 
     /// Whether labels are indexed.

@@ -9,8 +9,16 @@ use kube_lang::object::Object;
 
 use super::entry::{Entry, Extent};
 
-/// The most bytes of identity and labels of an object that is left out.
+/// The most bytes of identity and labels of an object that is left out, with their index.
 const IDENTITY: usize = 16 << 10;
+
+/// The bytes of the index for a label of an object.
+const LABEL: usize = 64;
+
+/// The bytes that are counted for an object of which this much is kept. Labels count as if they were indexed.
+pub(super) fn charge(kept: usize, object: &Object) -> usize {
+    kept + object.labels().count() * LABEL
+}
 
 /// The bytes of each cluster. Without a limit, nothing is counted.
 #[derive(Default)]
@@ -47,7 +55,7 @@ impl Shares {
     /// Decides what is kept of an object; `before` is what is counted for it so far.
     pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> Kept {
         let (fingerprint, text) = Fingerprint::with_text(object);
-        let bytes = text.len();
+        let bytes = charge(text.len(), object);
         if self.fits(key, before, bytes) {
             let extent = if object.is_fragment() {
                 Extent::Fragment
@@ -63,15 +71,17 @@ impl Shares {
         }
         let (fingerprint, mut text) = Fingerprint::with_text(&object.left_out());
         let mut extent = Extent::LeftOut { bytes };
-        if text.len() > IDENTITY {
+        let mut kept = charge(text.len(), object);
+        if kept > IDENTITY {
             let name = Object::empty(&key.kind, key.namespace.as_deref(), &key.name);
             text = Fingerprint::with_text(&name).1;
+            kept = text.len();
             extent = Extent::Hidden;
         }
         Kept {
             fingerprint,
             // Its copy may still be as large as it was when it was kept.
-            charge: before.max(text.len()),
+            charge: before.max(kept),
             text,
             extent,
         }

@@ -199,6 +199,41 @@ fn nothing_of_what_is_left_out_is_gone() {
     assert_eq!(shelf.cache.find(&shelf.scope, &labels), Found::All(vec![]));
 }
 
+fn labelled(labels: usize) -> Value {
+    let labels: BTreeMap<String, String> = (0..labels)
+        .map(|number| (format!("l{number}"), "v".to_owned()))
+        .collect();
+    json!({"metadata": {"labels": labels}})
+}
+
+#[test]
+fn the_index_of_labels_counts_for_the_cluster() {
+    let shelf = limited();
+    // A few hundred bytes as text, and ten times as many in the index.
+    shelf.put("a", 2, labelled(50));
+    shelf.put("b", 2, labelled(50));
+    assert!(shelf.is_whole("a") && shelf.is_left_out("b"));
+    assert!(shelf.table.size().largest > 50 * 64);
+}
+
+#[test]
+fn no_labels_are_indexed_of_an_object_that_is_kept_by_its_name_only() {
+    let shelf = limited();
+    shelf.put("a", 2, labelled(3));
+    shelf.put("hidden", 2, labelled(2_000));
+    let labels = Labels::from([("l1".to_owned(), "v".to_owned())]);
+    shelf.cache.find(&shelf.scope, &labels);
+    assert_eq!(shelf.table.indexed_labels(), 3);
+    // Neither as it came before labels were looked for, nor as it comes after that.
+    shelf.put("hidden", 3, labelled(2_001));
+    assert_eq!(shelf.table.indexed_labels(), 3);
+    shelf.put("hidden", 4, labelled(2));
+    assert_eq!(shelf.table.indexed_labels(), 5);
+    shelf.put("hidden", 5, labelled(2_000));
+    shelf.end("a", 6);
+    assert_eq!(shelf.table.indexed_labels(), 0);
+}
+
 proptest! {
     /// Whatever happens, no more is kept than the limit and the identities of what is left out.
     #[test]
