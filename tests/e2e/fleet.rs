@@ -42,6 +42,7 @@ impl Fleet {
             cluster(Controllers::All)
         )?;
         install(&hub, "hawser-hub", &[]).await?;
+        check_push_mode(&hub).await?;
         for (number, member) in [&one, &two].into_iter().enumerate() {
             let name = format!("config.memberClusterName=m{number}");
             install(
@@ -175,6 +176,37 @@ async fn install(cluster: &ServiceCluster, chart: &str, values: &[&str]) -> Resu
     Ok(())
 }
 
+/// In push mode, the agent's Lease is in the hub, and it has no rights where it runs.
+async fn check_push_mode(cluster: &ServiceCluster) -> Result<()> {
+    let path = repository().join("charts/hawser-member");
+    let path = path.to_str().context("a path in Unicode")?;
+    let push = [
+        "--set",
+        "kubeconfigSecrets=members,config.hubURL=https://hub",
+    ];
+    let made = cluster
+        .admin()
+        .helm(&[&["template", "edge", path], &push[..]].concat())
+        .await?;
+    for part in [
+        "--kubeconfig-secrets=members",
+        "--leader-election-namespace=members",
+    ] {
+        ensure!(made.contains(part), "{made}");
+    }
+    for part in ["MEMBER_CLUSTER_NAME", "kind: ClusterRole"] {
+        ensure!(!made.contains(part), "{made}");
+    }
+    let both = ["--set", "config.memberClusterName=m0"];
+    let refused = cluster
+        .admin()
+        .helm(&[&["template", "edge", path], &push[..], &both].concat())
+        .await;
+    let problem = format!("{:#}", refused.err().context("it was accepted")?);
+    ensure!(problem.contains("config.memberClusterName"), "{problem}");
+    Ok(())
+}
+
 fn is_true(object: &Value, type_: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
@@ -285,6 +317,27 @@ async fn a_namespace_is_placed_updated_moved_and_taken_back() -> Result<()> {
     members[1].until_gone(MAP).await;
     hub.until_gone(&at).await;
     hub.until(MAP, |map| map["data"]["size"] == "2").await;
+
+    // What is abandoned stays, and belongs to nobody.
+    let mut kept = placement.clone();
+    kept["metadata"]["name"] = "kept".into();
+    kept["spec"]["policy"]["clusterNames"] = json!(["m1"]);
+    kept["spec"]["strategy"]["deleteStrategy"] = json!({"propagationPolicy": "Abandon"});
+    hub.create(PLACEMENTS, &kept).await?;
+    let at = format!("{PLACEMENTS}/kept");
+    hub.until(&at, is_available).await;
+    hub.delete(&at).await?;
+    hub.until_gone(&at).await;
+    let applied = "/apis/placement.kubernetes-fleet.io/v1beta1/appliedworks/kept-work";
+    members[1].until_gone(applied).await;
+    hub.until_gone(&format!("{works}/fleet-member-m1/works/kept-work"))
+        .await;
+    let left = members[1].get(MAP).await?.context("it stays")?;
+    ensure!(
+        left["metadata"]["ownerReferences"].is_null()
+            && left["metadata"]["deletionTimestamp"].is_null(),
+        "{left:#}"
+    );
 
     // A member leaves, and nothing of it is left in the hub.
     hub.delete(&format!("{MEMBERS}/m1")).await?;

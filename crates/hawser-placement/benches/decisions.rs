@@ -14,7 +14,7 @@ use hawser_placement::hub::placement::{HubPolicy, PlacementView, decide};
 use hawser_placement::hub::{HubWrite, Place};
 use hawser_placement::members::Members;
 use hawser_placement::scheduler::Windows;
-use hawser_placement::snapshots::{Debounce, Scope};
+use hawser_placement::snapshots::{Debounce, Scope, Selected};
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::placement::Placement;
 use jiff::{SignedDuration, Timestamp};
@@ -118,7 +118,7 @@ impl PlayedHub {
     }
 
     fn run(&mut self, fleet: &Members) {
-        let selected = Ok(self.resources.clone());
+        let selected = Selected::from(self.resources.clone());
         let now: Timestamp = NOW.parse().unwrap();
         loop {
             let placement: Vec<Placement> = self.all("ClusterResourcePlacement");
@@ -137,7 +137,7 @@ impl PlayedHub {
                 clusters: fleet,
                 cluster_overrides: &[],
                 overrides: &[],
-                selected: &selected,
+                selected: Ok(&selected),
                 failures: &BTreeMap::new(),
                 policy: HubPolicy {
                     debounce: Debounce {

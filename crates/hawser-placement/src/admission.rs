@@ -304,12 +304,13 @@ fn check_limit(field: &str, limit: Option<&IntOrPercent>, problems: &mut Problem
 }
 
 /// Checks an override of the cluster scope. `others` are all the others of the fleet.
-pub fn check_cluster_override(
+pub fn check_cluster_override<'a>(
     one: &ClusterResourceOverride,
-    others: &[ClusterResourceOverride],
+    others: impl IntoIterator<Item = &'a ClusterResourceOverride, IntoIter: Clone>,
 ) -> Problems {
+    let others = others.into_iter();
     let mut problems = Problems::new();
-    if others.len() >= MAX_OVERRIDES {
+    if others.clone().count() >= MAX_OVERRIDES {
         problems.push(format!(
             "clusterResourceOverride limit has been reached: at most {MAX_OVERRIDES} cluster resources can be created"
         ));
@@ -337,7 +338,7 @@ pub fn check_cluster_override(
                 "resource selector {identity} already exists, and must be unique"
             ));
         }
-        let taken = others.iter().find(|other| {
+        let taken = others.clone().find(|other| {
             let mut selectors = other.spec.cluster_resource_selectors.iter();
             selectors.any(|other| *other == *selector)
         });
@@ -350,9 +351,13 @@ pub fn check_cluster_override(
 }
 
 /// Checks an override of a namespace. `others` are all the others of the namespace.
-pub fn check_override(one: &ResourceOverride, others: &[ResourceOverride]) -> Problems {
+pub fn check_override<'a>(
+    one: &ResourceOverride,
+    others: impl IntoIterator<Item = &'a ResourceOverride, IntoIter: Clone>,
+) -> Problems {
+    let others = others.into_iter();
     let mut problems = Problems::new();
-    if others.len() >= MAX_OVERRIDES {
+    if others.clone().count() >= MAX_OVERRIDES {
         problems.push(format!(
             "resourceOverride limit has been reached: at most {MAX_OVERRIDES} resources can be created in one namespace"
         ));
@@ -371,7 +376,7 @@ pub fn check_override(one: &ResourceOverride, others: &[ResourceOverride]) -> Pr
             ));
         }
         let taken = others
-            .iter()
+            .clone()
             .find(|other| other.spec.resource_selectors.contains(selector));
         if let Some(other) = taken {
             problems.push(taken_by(&identity, &other.metadata.name));

@@ -20,8 +20,8 @@ pub fn policy_hash(policy: Option<&PlacementPolicy>) -> String {
     hash_of(&policy)
 }
 
-/// The hash of selected resources, in their order.
-pub fn resource_hash(resources: &[Value]) -> String {
+/// The hash of selected resources, in their order, and the bytes of their JSON.
+pub fn resource_hash(resources: &[Value]) -> (String, usize) {
     let mut text = "{\"selectedResources\":[".to_owned();
     for (index, resource) in resources.iter().enumerate() {
         if index > 0 {
@@ -30,7 +30,7 @@ pub fn resource_hash(resources: &[Value]) -> String {
         text.push_str(&go_json::to_string(resource));
     }
     text.push_str("]}");
-    hex(&text)
+    (hex(&text), text.len())
 }
 
 /// The hash of a value whose fields stand in the order of the original's structs.
@@ -82,7 +82,7 @@ mod tests {
             "metadata": {"name": "test-1", "namespace": "test"},
         });
         assert_eq!(
-            resource_hash(&[namespace, config_map]),
+            resource_hash(&[namespace, config_map]).0,
             "e0927e7d75c7f52542a6d4299855995018f4a6de46edf0f814cfaa6e806543f3"
         );
     }

@@ -138,6 +138,20 @@ impl Stages {
         }
     }
 
+    /// Adds the stages of others after all that is there.
+    pub fn then(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// Adds the stages of others that depend on none of these, each to the one in its place.
+    pub fn beside(&mut self, others: Self) {
+        let mut others = others.0.into_iter();
+        for (stage, other) in self.0.iter_mut().zip(&mut others) {
+            stage.extend(other);
+        }
+        self.0.extend(others);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -32,7 +32,7 @@ pub struct Desired {
 /// What may be done now. The lists hold names of bindings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutPlan {
-    /// Bindings that get the strategy of applying first; then the rollout is asked again.
+    /// Bindings that get the strategy of applying. If one had another strategy, the rollout is asked again after that.
     pub set_strategy: Vec<String>,
     /// Bindings that are deleted.
     pub remove: Vec<String>,
@@ -82,7 +82,10 @@ pub fn plan(
     }
     let strategy = spec.apply_strategy();
     plan.set_strategy = strategies(bindings, &strategy);
-    if !plan.set_strategy.is_empty() {
+    let has_other = |one: &Binding| {
+        one.spec.apply_strategy.is_some() && plan.set_strategy.contains(&one.metadata.name)
+    };
+    if bindings.iter().any(has_other) {
         return Ok(plan);
     }
     if has_leaving_predecessor(bindings) {

@@ -12,8 +12,30 @@ use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 
 /// The bytes of JSON in a snapshot, unless one object is larger.
 const MAX_BYTES: usize = 800 * 1024;
+/// The most resources in a snapshot: the Work that is made of it has room for the status of each.
+const MAX_RESOURCES: usize = 1000;
 /// The groups of snapshots that are kept, if the placement does not say.
 const HISTORY: usize = 10;
+
+/// The resources that a placement selects, normalised and sorted, and their hash.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    pub resources: Vec<Value>,
+    pub hash: String,
+    /// The bytes of their JSON.
+    pub bytes: usize,
+}
+
+impl From<Vec<Value>> for Selected {
+    fn from(resources: Vec<Value>) -> Self {
+        let (hash, bytes) = resource_hash(&resources);
+        Self {
+            resources,
+            hash,
+            bytes,
+        }
+    }
+}
 
 /// The kind of a placement, which decides about the kinds of its snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +132,13 @@ pub enum SnapshotError {
 }
 
 /// Splits resources into the chunks of snapshots, in their order.
-pub fn split(resources: Vec<Value>) -> Vec<Vec<Value>> {
+pub fn split(resources: &[Value]) -> Vec<Vec<&Value>> {
     let mut chunks = vec![Vec::new()];
     let mut bytes = 0;
     for resource in resources {
         let size = resource.to_string().len();
         if let Some(chunk) = chunks.last_mut()
-            && (chunk.is_empty() || bytes + size <= MAX_BYTES)
+            && (chunk.is_empty() || (bytes + size <= MAX_BYTES && chunk.len() < MAX_RESOURCES))
         {
             bytes += size;
             chunk.push(resource);
@@ -192,12 +214,12 @@ pub(crate) fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
         .collect()
 }
 
-/// Decides about the resource snapshots of a placement. `stored` are all of them; `resources` are normalised and sorted.
+/// Decides about the resource snapshots of a placement. `stored` are all of them.
 pub fn plan_resources(
     placement: &Placement,
     scope: Scope,
     stored: &[ResourceSnapshot],
-    resources: Vec<Value>,
+    selected: &Selected,
     debounce: Debounce,
     now: Timestamp,
 ) -> Result<SnapshotPlan, SnapshotError> {
@@ -214,20 +236,22 @@ pub fn plan_resources(
             index: read.index,
         })
         .partition(is_master);
-    let hash = resource_hash(&resources);
     let mut plan = SnapshotPlan::default();
     if let Some(master) = latest(&masters)? {
         plan.index = master.index;
         let old = master.metadata;
         let old_hash = old.annotation(names::RESOURCE_HASH);
-        if old_hash.ok_or_else(|| SnapshotError::Hash(old.name.clone()))? == hash {
+        if old_hash.ok_or_else(|| SnapshotError::Hash(old.name.clone()))? == selected.hash {
             plan.restore = (!master.is_latest()).then(|| old.name.clone());
             let group = all.iter().filter(|one| one.index == master.index);
             let there: Vec<&str> = group.map(|one| one.metadata.name.as_str()).collect();
-            let wanted = resource_snapshots(placement, scope, master.index, hash, resources);
-            plan.create = wanted;
-            plan.create
-                .retain(|one| !there.iter().any(|name| one["metadata"]["name"] == **name));
+            let number = old.annotation(names::NUMBER_OF_SNAPSHOTS);
+            if number.and_then(|number| number.parse().ok()) != Some(there.len()) {
+                plan.create = resource_snapshots(placement, scope, master.index, selected);
+                let is_there = |name: &Value| there.iter().any(|there| name == *there);
+                plan.create
+                    .retain(|one| !is_there(&one["metadata"]["name"]));
+            }
             return Ok(plan);
         }
         if let Some((wait_until, first_seen)) = awaited(old, debounce, now) {
@@ -243,7 +267,7 @@ pub fn plan_resources(
         plan.index = newest.map_or(0, |newest| newest + 1);
     }
     plan.delete = surplus(&all, placement.spec.revision_history_limit);
-    plan.create = resource_snapshots(placement, scope, plan.index, hash, resources);
+    plan.create = resource_snapshots(placement, scope, plan.index, selected);
     Ok(plan)
 }
 
@@ -271,9 +295,9 @@ fn resource_snapshots(
     placement: &Placement,
     scope: Scope,
     index: u64,
-    hash: String,
-    resources: Vec<Value>,
+    selected: &Selected,
 ) -> Vec<Value> {
+    let resources = &selected.resources;
     let envelopes = resources
         .iter()
         .filter(|one| is_envelope(one))
@@ -282,7 +306,7 @@ fn resource_snapshots(
     let chunks = split(resources);
     let number = chunks.len().to_string();
     let mut master = Some([
-        (names::RESOURCE_HASH, hash),
+        (names::RESOURCE_HASH, selected.hash.clone()),
         (names::NUMBER_OF_SNAPSHOTS, number),
         (names::NUMBER_OF_ENVELOPES, envelopes),
     ]);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -20,7 +21,7 @@ use hawser_runtime::cluster::cache::{Change, Table, What};
 use hawser_runtime::cluster::feed::EventHandler;
 use hawser_runtime::cluster::queue::{Queue, QueueKey, Urgency};
 use hawser_sync::Key;
-use kube_lang::object::Object;
+use kube_lang::object::{Gvk, Object};
 
 use super::objects::{self, DEFINITIONS};
 
@@ -40,6 +41,16 @@ pub enum HubKey {
     Override(PlacementId),
 }
 
+impl PlacementId {
+    pub fn key(&self) -> Key {
+        let kind = match self.namespace {
+            None => "ClusterResourcePlacement",
+            Some(_) => "ResourcePlacement",
+        };
+        objects::key(kind, self.namespace.as_deref(), &self.name)
+    }
+}
+
 impl QueueKey for HubKey {
     fn tenant(&self) -> &Arc<str> {
         match self {
@@ -55,8 +66,19 @@ struct MemberTraits {
     heartbeat: Option<Timestamp>,
 }
 
+/// A time in the changes of what a placement may select.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionTime {
+    generation: i64,
+    its: u64,
+    all: u64,
+}
+
 /// What is known of a placement before a pass over it.
 struct Interested {
+    generation: i64,
+    /// Counts the changes of what it may select.
+    changes: AtomicU64,
     selectors: Vec<ResourceSelectorTerm>,
     /// The least that has to change of a member to concern it.
     news: News,
@@ -67,6 +89,10 @@ pub struct HubEvents {
     pub queue: Queue<HubKey>,
     placements: RwLock<HashMap<PlacementId, Interested>>,
     traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
+    /// What Works say that bindings repeat, as hashes.
+    said: Mutex<HashMap<Key, u64>>,
+    /// Counts the changes of what can be selected at all.
+    changes: AtomicU64,
     random: RandomState,
     windows: Windows,
     /// What waits for the first lists.
@@ -83,6 +109,8 @@ impl HubEvents {
             queue: Queue::new(workers),
             placements: RwLock::default(),
             traits: Mutex::default(),
+            said: Mutex::default(),
+            changes: AtomicU64::default(),
             random: RandomState::new(),
             windows,
             parked: Mutex::default(),
@@ -95,8 +123,9 @@ impl HubEvents {
         self.queue.add(key, urgency);
     }
 
-    /// All placements.
+    /// All placements, as if everything that they select were new.
     pub fn add_all(&self, urgency: Urgency) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.add_concerned(News::Identity, urgency);
     }
 
@@ -107,6 +136,20 @@ impl HubEvents {
                 self.add(HubKey::Placement(id.clone()), urgency);
             }
         }
+    }
+
+    /// The time of a selection that begins now; `None` if changes of what is selected are not heard of.
+    pub fn selection_time(&self, id: &PlacementId) -> Option<SelectionTime> {
+        let placements = self.placements.read();
+        let interested = placements.get(id)?;
+        let mut kinds = interested.selectors.iter();
+        let of_fleet = kinds
+            .any(|term| objects::is_of_fleet(&Gvk::new(&term.group, &term.version, &term.kind)));
+        (!of_fleet).then(|| SelectionTime {
+            generation: interested.generation,
+            its: interested.changes.load(Ordering::Acquire),
+            all: self.changes.load(Ordering::Acquire),
+        })
     }
 
     /// Keeps a key until a table is complete.
@@ -193,7 +236,11 @@ impl HubEvents {
                     }));
                 }
             }
-            "Work" => add_parent(object, object.label(names::PARENT_NAMESPACE), &add),
+            "Work" => {
+                if self.says_something_else(change) {
+                    add_parent(object, object.label(names::PARENT_NAMESPACE), &add);
+                }
+            }
             _ => add_parent(object, object.namespace(), &add),
         }
     }
@@ -203,12 +250,16 @@ impl HubEvents {
             What::Gone => None,
             What::Initial | What::Changed => objects::read::<Placement>(&change.object).ok(),
         };
+        let mut placements = self.placements.write();
+        let before = placements.get(&id);
+        let changes = before.map_or(0, |before| before.changes.load(Ordering::Acquire));
         let now = now.map(|placement| Interested {
+            generation: placement.metadata.generation,
+            changes: changes.into(),
             news: interest(&placement),
             selectors: placement.spec.resource_selectors,
         });
-        let mut placements = self.placements.write();
-        let before = placements.get(&id).map(|before| &before.selectors);
+        let before = before.map(|before| &before.selectors);
         if before != now.as_ref().map(|now| &now.selectors) {
             self.selected.notify_one();
         }
@@ -216,6 +267,31 @@ impl HubEvents {
             Some(now) => placements.insert(id, now),
             None => placements.remove(&id),
         };
+    }
+
+    /// Whether anything changed of a Work that concerns its binding. That manifests are about to be applied does not.
+    fn says_something_else(&self, change: &Change) -> bool {
+        let mut said = self.said.lock();
+        if change.what == What::Gone {
+            said.remove(&change.key);
+            return true;
+        }
+        let object = change.object.as_value();
+        let (metadata, status) = (&object["metadata"], &object["status"]);
+        let conditions = &status["conditions"];
+        let is_over = conditions.as_array().is_some_and(|all| !all.is_empty());
+        let manifests = is_over.then_some(&status["manifestConditions"]);
+        let concerns = serde_json::json!([
+            metadata["uid"],
+            metadata["generation"],
+            metadata["labels"],
+            metadata["annotations"],
+            metadata["deletionTimestamp"],
+            conditions,
+            manifests,
+        ]);
+        let now = self.random.hash_one(concerns.to_string());
+        said.insert(change.key.clone(), now) != Some(now)
     }
 
     /// What changed of a member that may change where placements go.
@@ -263,7 +339,11 @@ impl HubEvents {
             let mut selectors = interested.selectors.iter();
             is_near && selectors.any(|term| may_select(term, key))
         });
-        concerned.map(|(id, _)| id.clone()).collect()
+        let concerned = concerned.map(|(id, interested)| {
+            interested.changes.fetch_add(1, Ordering::AcqRel);
+            id.clone()
+        });
+        concerned.collect()
     }
 }
 

@@ -13,15 +13,14 @@ use hawser_placement::hub::members::{
 };
 use hawser_placement::names;
 use hawser_placement::types::cluster::{InternalMemberCluster, MemberCluster};
-use hawser_placement::types::work::Work;
-use hawser_placement::types::{Truth, condition};
+use hawser_placement::types::{Metadata, Truth, condition};
 use hawser_runtime::cluster::connection::{AskError, Call};
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::cluster::wire::collection;
 use hawser_sync::{Seen, Store as _};
 
 use super::events::HubKey;
-use super::objects::{self, read};
+use super::objects;
 use super::passes::{Broken, HubWorld, time};
 
 const KIND: &str = "MemberCluster";
@@ -216,19 +215,15 @@ impl HubWorld {
     /// Removes what is left of a member for which nobody works any more. What it applied stays in it.
     async fn let_go(&self, by: &HubKey, member: &MemberCluster) -> Result<(), Broken> {
         let namespace = names::member_namespace(&member.metadata.name);
-        let kind = objects::gvk("Work");
-        let works = self.fleet.iter();
-        let mut works = works.filter(|watch| **watch.table().kind() == kind);
-        let keys = works
-            .next()
-            .map(|watch| watch.table().keys_of("", Some(&namespace)));
-        for key in keys.into_iter().flatten() {
+        for key in self.table("Work")?.keys_of("", Some(&namespace)) {
             let Seen::Present(object) = self.cache.get(&key) else {
                 continue;
             };
-            let work: Work = read(&object).map_err(Broken::Failed)?;
+            let metadata = &object.as_value()["metadata"];
+            let metadata = Metadata::deserialize(metadata);
+            let metadata = metadata.map_err(|error| Broken::Failed(format!("{key}: {error}")))?;
             let finalizers = &[names::WORK_FINALIZER];
-            if let Some(write) = HubWrite::remove_finalizers("Work", &work.metadata, finalizers) {
+            if let Some(write) = HubWrite::remove_finalizers("Work", &metadata, finalizers) {
                 self.send(by, write).await?;
             }
         }

@@ -110,7 +110,7 @@ impl Router for HubRouter {
 
 /// An object as its type; the problem names it.
 pub fn read<T: DeserializeOwned>(object: &Object) -> Result<T, String> {
-    serde_json::from_value(object.as_value().clone()).map_err(|error| {
+    T::deserialize(object.as_value()).map_err(|error| {
         let kind = object.kind();
         let name = object.name();
         format!("{kind} {name} cannot be read: {error}")

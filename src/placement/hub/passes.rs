@@ -1,6 +1,6 @@
 //! The work on one placement or override: what is known, a decision, requests; until nothing is left to be written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
@@ -22,7 +21,7 @@ use hawser_placement::hub::{HubWrite, Place};
 use hawser_placement::members::Members;
 use hawser_placement::names;
 use hawser_placement::selection::SelectionError;
-use hawser_placement::snapshots::Scope as PlacementScope;
+use hawser_placement::snapshots::{Scope as PlacementScope, Selected};
 use hawser_placement::types::binding::{Binding, PolicySnapshot, ResourceSnapshot};
 use hawser_placement::types::cluster::MemberCluster;
 use hawser_placement::types::eviction::{DisruptionBudget, Eviction};
@@ -31,9 +30,9 @@ use hawser_placement::types::overrides::{
     ResourceOverrideSnapshot,
 };
 use hawser_placement::types::placement::Placement;
-use hawser_placement::types::work::Work as FleetWork;
+use hawser_placement::types::work::WorkOutline;
 use hawser_placement::types::{Metadata, Resource};
-use hawser_runtime::cluster::cache::{Cache, FormError, Forms};
+use hawser_runtime::cluster::cache::{Cache, Forms, LabelledForms, Table};
 use hawser_runtime::cluster::connection::{Call, Connection};
 use hawser_runtime::cluster::events::{About, EventText, Note, Recorder};
 use hawser_runtime::cluster::queue::{Outcome, Work};
@@ -43,13 +42,16 @@ use hawser_runtime::errors::chain;
 use hawser_sync::{Answer, Contest, Failure, Found, Key, Labels, Request, Seen, Store as _};
 use kube_lang::object::{Gvk, Object};
 
-use super::events::{HubEvents, HubKey, PlacementId};
+use super::events::{HubEvents, HubKey, PlacementId, SelectionTime};
 use super::numbers::HubNumbers;
 use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
 
 /// More rounds than any pass needs; a pass that needs them writes in circles.
 const ROUNDS: usize = 64;
+
+/// The bytes of JSON that are kept parsed between the passes over placements.
+const RECENT: usize = 8 << 20;
 
 /// When an override that is invalid is looked at again, if nobody changes it.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
@@ -68,6 +70,7 @@ pub struct HubWorld {
     /// The watches of the fleet's kinds.
     pub fleet: Vec<Arc<SharedWatch>>,
     pub forms: HubForms,
+    pub recent: Mutex<Recent>,
     /// Members whose foundation this process has looked at, by their uid.
     pub founded: Mutex<BTreeMap<Arc<str>, String>>,
 }
@@ -93,12 +96,6 @@ pub(super) enum Broken {
     Stale,
 }
 
-impl From<FormError> for Broken {
-    fn from(error: FormError) -> Self {
-        Self::Failed(chain(&error))
-    }
-}
-
 impl Broken {
     pub(super) fn outcome(self, about: &HubKey) -> Outcome {
         match self {
@@ -116,16 +113,52 @@ impl Broken {
     }
 }
 
-/// Everything that is stored of a placement, and what it depends on.
-struct Known {
-    placement: Option<Placement>,
-    policies: Vec<PolicySnapshot>,
-    snapshots: Vec<ResourceSnapshot>,
-    bindings: Vec<Binding>,
-    works: Vec<FleetWork>,
-    clusters: Members,
-    cluster_overrides: Arc<[Arc<ClusterResourceOverrideSnapshot>]>,
-    overrides: Arc<[Arc<ResourceOverrideSnapshot>]>,
+/// What is stored of a placement, each object parsed once for a version.
+#[derive(Default)]
+pub struct Known {
+    policies: LabelledForms<PolicySnapshot>,
+    snapshots: LabelledForms<ResourceSnapshot>,
+    bindings: LabelledForms<Binding>,
+    works: LabelledForms<WorkOutline>,
+    /// What was selected, and when.
+    selected: Option<(SelectionTime, Arc<Selected>)>,
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        let selected = self.selected.as_ref();
+        let selected = selected.map_or(0, |(_, selected)| selected.bytes);
+        let stored = self.policies.bytes() + self.snapshots.bytes() + self.bindings.bytes();
+        stored + self.works.bytes() + selected
+    }
+}
+
+/// What is known at the ends of passes, of the placements that were worked on last.
+#[derive(Default)]
+pub struct Recent {
+    young: HashMap<PlacementId, Known>,
+    old: HashMap<PlacementId, Known>,
+    /// Of the young ones.
+    bytes: usize,
+}
+
+impl Recent {
+    fn take(&mut self, id: &PlacementId) -> Known {
+        if let Some(known) = self.young.remove(id) {
+            self.bytes = self.bytes.saturating_sub(known.bytes());
+            return known;
+        }
+        self.old.remove(id).unwrap_or_default()
+    }
+
+    fn put(&mut self, id: &PlacementId, known: Known) {
+        if self.bytes > RECENT / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.bytes = 0;
+        }
+        self.bytes += known.bytes();
+        self.young.insert(id.clone(), known);
+    }
 }
 
 /// What every placement depends on, each object parsed once for a version.
@@ -145,12 +178,25 @@ impl HubForms {
         Self {
             cluster_override_specs: Forms::of(watch("ClusterResourceOverride").table()),
             override_specs: Forms::of(watch("ResourceOverride").table()),
-            clusters: Forms::of(watch("MemberCluster").table()),
+            clusters: Forms::of(watch("MemberCluster").table()).or(silent),
             cluster_overrides: Forms::of(watch("ClusterResourceOverrideSnapshot").table()),
             evictions: Forms::of(watch("ClusterResourcePlacementEviction").table()),
             overrides: Forms::of(watch("ResourceOverrideSnapshot").table()),
         }
     }
+}
+
+/// A member that cannot be read: it is there, so that nothing leaves it, and says nothing, so that nothing new goes to it.
+fn silent(text: &[u8]) -> Option<MemberCluster> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        metadata: Metadata,
+    }
+    let Named { metadata } = serde_json::from_slice(text).ok()?;
+    Some(MemberCluster {
+        metadata,
+        ..MemberCluster::default()
+    })
 }
 
 /// The time as it stands in conditions.
@@ -166,22 +212,24 @@ impl HubWorld {
         self.fleet.iter().all(|watch| watch.is_complete())
     }
 
-    /// The objects of a kind with the label of a placement.
-    fn of_placement<T: DeserializeOwned>(
+    /// The table of a kind of the fleet.
+    pub(super) fn table(&self, kind: &str) -> Result<&Arc<Table>, Broken> {
+        let tables = self.fleet.iter().map(|watch| watch.table());
+        let mut tables = tables.filter(|table| *table.kind().kind == *kind);
+        tables.next().ok_or(Broken::Unknown)
+    }
+
+    /// Takes in what has changed of the objects of a kind with the label of a placement.
+    fn refresh<T: DeserializeOwned>(
         &self,
+        forms: &mut LabelledForms<T>,
         kind: &str,
         id: &PlacementId,
-        is_its: impl Fn(&Object) -> bool,
-    ) -> Result<Vec<T>, Broken> {
+        is_its: impl Fn(&Key, &T) -> bool,
+    ) -> Result<(), Broken> {
         let labels = Labels::from([(names::PARENT_PLACEMENT.to_owned(), id.name.to_string())]);
-        match self.cache.find(&objects::scope(kind), &labels) {
-            Found::Unknown => Err(Broken::Unknown),
-            Found::All(all) => {
-                let its = all.iter().filter(|(_, object)| is_its(object));
-                let read = its.map(|(_, object)| read(object));
-                read.collect::<Result<_, _>>().map_err(Broken::Failed)
-            }
-        }
+        let is_known = forms.refresh(self.table(kind)?, &labels, is_its);
+        is_known.then_some(()).ok_or(Broken::Unknown)
     }
 
     pub(super) fn get<T: DeserializeOwned>(
@@ -197,62 +245,113 @@ impl HubWorld {
         }
     }
 
-    fn know(&self, scope: PlacementScope, id: &PlacementId) -> Result<Known, Broken> {
-        let near = id.namespace.as_deref();
-        let is_near = |object: &Object| object.namespace() == near;
-        let is_parent = |object: &Object| object.label(names::PARENT_NAMESPACE) == near;
-        Ok(Known {
-            placement: self.get(scope.placement(), near, &id.name)?,
-            policies: self.of_placement(scope.policy_snapshot(), id, is_near)?,
-            snapshots: self.of_placement(scope.resource_snapshot(), id, is_near)?,
-            bindings: self.of_placement(scope.binding(), id, is_near)?,
-            works: self.of_placement("Work", id, is_parent)?,
-            clusters: self.forms.clusters.all()?,
-            cluster_overrides: self.forms.cluster_overrides.all()?,
-            overrides: self.forms.overrides.all()?,
+    fn know(
+        &self,
+        scope: PlacementScope,
+        id: &PlacementId,
+        known: &mut Known,
+    ) -> Result<(), Broken> {
+        let near = &id.namespace;
+        self.refresh(
+            &mut known.policies,
+            scope.policy_snapshot(),
+            id,
+            |key, _| key.namespace == *near,
+        )?;
+        self.refresh(
+            &mut known.snapshots,
+            scope.resource_snapshot(),
+            id,
+            |key, _| key.namespace == *near,
+        )?;
+        self.refresh(&mut known.bindings, scope.binding(), id, |key, _| {
+            key.namespace == *near
+        })?;
+        self.refresh(&mut known.works, "Work", id, |_, work| {
+            work.metadata.label(names::PARENT_NAMESPACE) == near.as_deref()
         })
     }
 
+    /// What a placement selects now.
+    fn select(
+        &self,
+        id: &PlacementId,
+        placement: &Placement,
+        known: &mut Known,
+    ) -> Result<Arc<Selected>, SelectionError> {
+        let latest = latest_policy(known.policies.all());
+        let latest = latest.and_then(|latest| latest.spec.policy.as_ref());
+        if let Some(problem) = check_tolerated(latest, &placement.spec) {
+            return Err(SelectionError::Invalid(problem));
+        }
+        // Asked for first: what changes from now on makes another time of it.
+        let time = self.events.selection_time(id);
+        match &known.selected {
+            Some((known, selected)) if time.as_ref() == Some(known) => Ok(Arc::clone(selected)),
+            _ => {
+                known.selected = None;
+                let selected = Arc::new(Selected::from(self.selectable.select(placement)?));
+                known.selected = time.map(|time| (time, Arc::clone(&selected)));
+                Ok(selected)
+            }
+        }
+    }
+
     async fn placement(&self, id: &PlacementId) -> Result<Outcome, Broken> {
+        let mut known = self.recent.lock().take(id);
+        let worked = self.work_on(id, &mut known).await;
+        let is_there = worked.is_ok() && !matches!(self.cache.get(&id.key()), Seen::Absent);
+        if is_there {
+            self.recent.lock().put(id, known);
+        }
+        worked
+    }
+
+    async fn work_on(&self, id: &PlacementId, known: &mut Known) -> Result<Outcome, Broken> {
         let by = HubKey::Placement(id.clone());
         let scope = match id.namespace {
             None => PlacementScope::Cluster,
             Some(_) => PlacementScope::Namespaced,
         };
+        let mut is_undecided = false;
         if id.namespace.is_none() {
-            self.evict(id, &by).await?;
+            match self.evict(id, &by, known).await {
+                // The evictions wait; the placement goes on.
+                Err(Broken::Failed(problem)) => {
+                    warn!(placement = %id.name, problem, "cannot decide about evictions; retrying");
+                    is_undecided = true;
+                }
+                evicted => evicted?,
+            }
         }
-        let mut selected: Option<Result<Vec<Value>, SelectionError>> = None;
+        let mut selected: Option<Result<Arc<Selected>, SelectionError>> = None;
         let mut failures = BTreeMap::new();
         for _ in 0..ROUNDS {
-            let known = self.know(scope, id)?;
-            if known.placement.is_none() {
+            let placement: Option<Placement> =
+                self.get(scope.placement(), id.namespace.as_deref(), &id.name)?;
+            self.know(scope, id, known)?;
+            if placement.is_none() {
                 self.numbers.forget_placement(id);
             }
-            let selected = selected.get_or_insert_with(|| match &known.placement {
+            let selected = selected.get_or_insert_with(|| match &placement {
                 Some(placement) if !placement.metadata.in_deletion() => {
-                    let latest = latest_policy(&known.policies);
-                    let latest = latest.and_then(|latest| latest.spec.policy.as_ref());
-                    match check_tolerated(latest, &placement.spec) {
-                        Some(problem) => Err(SelectionError::Invalid(problem)),
-                        None => self.selectable.select(placement),
-                    }
+                    self.select(id, placement, known)
                 }
-                _ => Ok(Vec::new()),
+                _ => Ok(Arc::new(Selected::from(Vec::new()))),
             });
             let began = Instant::now();
             let now = Timestamp::now();
             let decided = decide(&PlacementView {
                 scope,
-                placement: known.placement.as_ref(),
-                policies: &known.policies,
-                snapshots: &known.snapshots,
-                bindings: &known.bindings,
-                works: &known.works,
-                clusters: &known.clusters,
-                cluster_overrides: &known.cluster_overrides,
-                overrides: &known.overrides,
-                selected,
+                placement: placement.as_ref(),
+                policies: known.policies.all(),
+                snapshots: known.snapshots.all(),
+                bindings: known.bindings.all(),
+                works: known.works.all(),
+                clusters: &self.forms.clusters.all(),
+                cluster_overrides: &self.forms.cluster_overrides.all(),
+                overrides: &self.forms.overrides.all(),
+                selected: selected.as_deref(),
                 failures: &failures,
                 policy: self.rules.policy,
                 now,
@@ -267,7 +366,7 @@ impl HubWorld {
             }
             if round.stages.is_empty() {
                 return Ok(match round.wait {
-                    _ if !failures.is_empty() => Outcome::Failed(None),
+                    _ if is_undecided || !failures.is_empty() => Outcome::Failed(None),
                     Some(wait) => Outcome::Again(wait.max(SignedDuration::ZERO).unsigned_abs()),
                     None => Outcome::Settled,
                 });
@@ -275,7 +374,7 @@ impl HubWorld {
             for stage in round.stages.into_stages() {
                 self.stage(id, &by, stage, &mut failures).await?;
             }
-            if let Some(placement) = &known.placement {
+            if let Some(placement) = &placement {
                 for (reason, message) in round.events {
                     self.record(scope.placement(), &placement.metadata, reason, message);
                 }
@@ -285,9 +384,9 @@ impl HubWorld {
     }
 
     /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.
-    async fn evict(&self, id: &PlacementId, by: &HubKey) -> Result<(), Broken> {
+    async fn evict(&self, id: &PlacementId, by: &HubKey, known: &mut Known) -> Result<(), Broken> {
         for _ in 0..ROUNDS {
-            let all = self.forms.evictions.all()?;
+            let all = self.forms.evictions.all();
             let open = all
                 .iter()
                 .filter(|one| *one.spec.placement_name == *id.name && !evictions::is_over(one));
@@ -298,8 +397,7 @@ impl HubWorld {
             };
             let scope = PlacementScope::Cluster;
             let placement = self.get(scope.placement(), None, &id.name)?;
-            let bindings =
-                self.of_placement(scope.binding(), id, |one| one.namespace().is_none())?;
+            self.know(scope, id, known)?;
             // Without a placement, the name is whatever somebody wrote into an eviction.
             let budget = match &placement {
                 Some(_) => self.budget(&id.name).await?,
@@ -308,7 +406,7 @@ impl HubWorld {
             let stages = evictions::decide(&EvictionView {
                 eviction,
                 placement: placement.as_ref(),
-                bindings: &bindings,
+                bindings: known.bindings.all(),
                 budget: budget.as_ref(),
                 time: &time(Timestamp::now()),
             });
@@ -377,27 +475,18 @@ impl HubWorld {
             let kind = OverrideKind::Cluster;
             let one = self.get::<ClusterResourceOverride>(kind.name(), None, &id.name)?;
             let problems = one.as_ref().map(|one| {
-                let all = self.forms.cluster_override_specs.all()?;
-                let others = all
-                    .iter()
-                    .filter(|other| is_before(&other.metadata, &one.metadata));
-                let others: Vec<_> = others.map(|other| (**other).clone()).collect();
-                Ok::<_, Broken>(check_cluster_override(one, &others))
+                let all = self.forms.cluster_override_specs.all();
+                check_cluster_override(one, before(&all, &one.metadata))
             });
-            self.checked(id, kind, one, problems.transpose()?).await
+            self.checked(id, kind, one, problems).await
         } else {
             let kind = OverrideKind::Namespaced;
             let one = self.get::<ResourceOverride>(kind.name(), near, &id.name)?;
             let problems = one.as_ref().map(|one| {
-                let all = self.forms.override_specs.all()?;
-                let others = all.iter().filter(|other| {
-                    other.metadata.namespace == one.metadata.namespace
-                        && is_before(&other.metadata, &one.metadata)
-                });
-                let others: Vec<_> = others.map(|other| (**other).clone()).collect();
-                Ok::<_, Broken>(check_override(one, &others))
+                let all = self.forms.override_specs.all();
+                check_override(one, before(&all, &one.metadata))
             });
-            self.checked(id, kind, one, problems.transpose()?).await
+            self.checked(id, kind, one, problems).await
         }
     }
 
@@ -564,10 +653,18 @@ impl HubWorld {
     }
 }
 
-/// Whether an override was there before another one.
-fn is_before(one: &Metadata, other: &Metadata) -> bool {
-    let age = |metadata: &Metadata| (metadata.creation_timestamp.clone(), metadata.uid.clone());
-    age(one) < age(other)
+/// The overrides of a namespace that were there before this one.
+fn before<'a, Spec, Status>(
+    all: &'a [Arc<Resource<Spec, Status>>],
+    one: &'a Metadata,
+) -> impl Iterator<Item = &'a Resource<Spec, Status>> + Clone {
+    fn age(of: &Metadata) -> (Option<&str>, Option<&str>) {
+        (of.creation_timestamp.as_deref(), of.uid.as_deref())
+    }
+    let others = all.iter().map(|other| &**other);
+    others.filter(move |other| {
+        other.metadata.namespace == one.namespace && age(&other.metadata) < age(one)
+    })
 }
 
 fn key_of(place: &Place) -> Key {

@@ -250,6 +250,7 @@ impl Working {
             rules: options.rules,
             fleet,
             forms: HubForms::new(watch),
+            recent: Mutex::default(),
             founded: Mutex::default(),
         });
         let mut passes = JoinSet::new();

@@ -59,10 +59,10 @@ impl HubWebhook {
     }
 }
 
-/// Answers reviews of the fleet's objects.
 /// The least time between two discoveries.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Answers reviews of the fleet's objects.
 pub struct HubReviewer {
     hub: Connection,
     catalog: RwLock<Arc<Catalog>>,

@@ -245,9 +245,10 @@ impl<'a> WorkPass<'a> {
                 count = indices.len(),
                 "a wave begins"
             );
+            let absent = self.absent(&items, &indices).await;
             let settled = indices.into_iter().map(|index| {
-                let (item, owner, strategy) = (&items[index], &owner, &strategy);
-                async move { (index, self.settle(item, owner, strategy).await) }
+                let (item, owner, strategy, absent) = (&items[index], &owner, &strategy, &absent);
+                async move { (index, self.settle(item, owner, strategy, absent).await) }
             });
             let mut settled = stream::iter(settled).buffer_unordered(PARALLEL);
             while let Some((index, result)) = settled.next().await {

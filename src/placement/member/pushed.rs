@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::join_all;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -80,69 +81,73 @@ pub async fn follow(
         let found = watch.table().all();
         let found: Vec<_> = found.iter().map(|(_, secret)| &**secret).collect();
         let wanted = kubeconfigs(&found);
-        let gone: Vec<String> = reached
+        let mut ending: Vec<String> = reached
             .keys()
             .filter(|name| !wanted.contains_key(*name))
             .cloned()
             .collect();
-        for name in gone {
+        for name in &ending {
             info!(
                 member = name,
-                "the Secret of the member is gone; its agent has stopped"
+                "the Secret of the member is gone; its agent ends"
             );
-            reached.remove(&name);
-            at_work.end(&name).await;
+            reached.remove(name);
         }
+        let mut starting = Vec::new();
         for (name, kubeconfig) in wanted {
-            if let Err(error) =
-                reach(&name, kubeconfig, &mut reached, (at_work, shared), &connect).await
-            {
-                let problem = chain(&error);
-                warn!(member = name, problem, "cannot run the agent of a member");
+            match reach(reached.get_mut(&name), kubeconfig, &connect).await {
+                Ok(None) => {}
+                Ok(Some(now)) => {
+                    // Another cluster: nothing that is known holds there.
+                    if reached.remove(&name).is_some() {
+                        ending.push(name.clone());
+                    }
+                    starting.push((name, now));
+                }
+                Err(error) => {
+                    let problem = chain(&error);
+                    warn!(member = name, problem, "cannot run the agent of a member");
+                }
             }
+        }
+        // Each has its time to finish what is under way.
+        join_all(ending.iter().map(|name| at_work.end(name))).await;
+        for (name, now) in starting {
+            let url = now.connection.url();
+            info!(member = name, url, "running the agent of a member");
+            at_work.start(&name, now.connection.clone(), shared);
+            reached.insert(name, now);
         }
         changes.0.notified().await;
     }
 }
 
-/// Starts the agent of a member, or gives it the new kubeconfig. An unusable kubeconfig changes nothing.
+/// The connection by a kubeconfig, if an agent is to start with it; the agent that reaches the same cluster keeps its own
+/// one, which gets what is new. An unusable kubeconfig changes nothing.
 async fn reach(
-    name: &str,
+    before: Option<&mut Reached>,
     kubeconfig: Result<Vec<u8>, PushedError>,
-    reached: &mut BTreeMap<String, Reached>,
-    (at_work, shared): (&AtWork, &Shared),
     connect: &impl Fn(kube::Config) -> Result<Connection, ConnectError>,
-) -> Result<(), PushedError> {
+) -> Result<Option<Reached>, PushedError> {
     let kubeconfig = kubeconfig?;
-    if reached
-        .get(name)
-        .is_some_and(|before| before.kubeconfig == kubeconfig)
+    if let Some(before) = &before
+        && before.kubeconfig == kubeconfig
     {
-        return Ok(());
+        return Ok(None);
     }
     let config = configuration(&kubeconfig).await?;
     let connection = connect(config.clone())?;
-    if let Some(before) = reached.get_mut(name) {
-        if before.connection.url() == connection.url() {
-            before.connection.renew(config)?;
-            before.kubeconfig = kubeconfig;
-            return Ok(());
-        }
-        // Another cluster: nothing that is known holds there.
-        at_work.end(name).await;
+    if let Some(before) = before
+        && before.connection.url() == connection.url()
+    {
+        before.connection.renew(config)?;
+        before.kubeconfig = kubeconfig;
+        return Ok(None);
     }
-    info!(
-        member = name,
-        url = connection.url(),
-        "running the agent of a member"
-    );
-    at_work.start(name, connection.clone(), shared);
-    let now = Reached {
+    Ok(Some(Reached {
         kubeconfig,
         connection,
-    };
-    reached.insert(name.to_owned(), now);
-    Ok(())
+    }))
 }
 
 /// The kubeconfigs by members. Of several Secrets for one member, the first by its name counts.

@@ -1,6 +1,6 @@
 //! The hub and the member: connections, kinds, keys, and where objects are served.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
@@ -18,6 +18,11 @@ use hawser_runtime::cluster::wire::{Endpoint, Router, collection};
 use hawser_runtime::controller::WatchSpec;
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
+
+/// The most names that are asked for at once.
+const NAMES: usize = 500;
+/// `Accept` for the metadata of a list alone.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 static HUB: LazyLock<Side> = LazyLock::new(|| Side::new("hub"));
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
@@ -145,6 +150,18 @@ impl MemberSides {
             Err(error) if error.code() == Some(404) => Ok(Value::Null),
             found => found,
         }
+    }
+
+    /// The names of the objects beside this one: of its kind, in its namespace. `None` if they are many, or not known.
+    pub async fn names(&self, key: &Key) -> Option<HashSet<String>> {
+        let resource = self.resource(&key.kind)?;
+        let all = collection(&key.kind, key.namespace.as_deref(), &resource);
+        let call = Call::get(format!("{all}?limit={NAMES}")).accept(METADATA);
+        let found = self.member.ask(call).await.ok()?;
+        let rest = found["metadata"]["continue"].as_str().unwrap_or_default();
+        let items = found["items"].as_array().filter(|_| rest.is_empty())?;
+        let names = items.iter().map(|item| item["metadata"]["name"].as_str());
+        names.map(|name| name.map(str::to_owned)).collect()
     }
 
     /// What is watched on the hub: this member's namespace, and nothing else.

@@ -422,3 +422,78 @@ async fn envelopes_of_their_own_kinds_are_works_and_large_selections_are_split()
     assert_eq!(types, ["ClusterResourceEnvelope", "ResourceEnvelope"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_harms_itself_alone() -> Result<()> {
+    let world = World::start().await?;
+    let way = world.way()?;
+    world.join(&["readable"], json!({})).await?;
+    world.application("app", "c").await?;
+    // Definitions that admit anything, as somebody else may have written them.
+    let all = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let found = way.get(all).await?.context("definitions")?;
+    let mut kinds = Vec::new();
+    for definition in found["items"].as_array().context("a list")? {
+        let mut definition = definition.clone();
+        let spec = &mut definition["spec"];
+        let group = spec["group"].as_str().unwrap_or_default().to_owned();
+        if !group.ends_with("kubernetes-fleet.io") {
+            continue;
+        }
+        for version in spec["versions"].as_array_mut().context("versions")? {
+            version["schema"] = json!({"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        }
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let names = (text(&spec["names"]["kind"]), text(&spec["names"]["plural"]));
+        kinds.push((group, names, spec["scope"] == "Namespaced"));
+        let name = text(&definition["metadata"]["name"]);
+        way.replace(&format!("{all}/{name}"), &definition).await?;
+    }
+    assert_eq!(kinds.len(), 21);
+    for (group, (kind, plural), namespaced) in kinds {
+        let near = if kind == "Work" {
+            "namespaces/fleet-member-readable/"
+        } else if namespaced {
+            "namespaces/app/"
+        } else {
+            ""
+        };
+        let name = if kind.ends_with("DisruptionBudget") {
+            "app"
+        } else {
+            "broken"
+        };
+        let broken = json!({
+            "apiVersion": format!("{group}/v1beta1"), "kind": kind, "spec": ["not", "an", "object"],
+            "metadata": {"name": name, "labels": {
+                "kubernetes-fleet.io/parent-CRP": "app", "kubernetes-fleet.io/is-latest-snapshot": "true",
+                "kubernetes-fleet.io/resource-index": "7", "kubernetes-fleet.io/policy-index": "7"}},
+        });
+        let all = format!("/apis/{group}/v1beta1/{near}{plural}");
+        eventually(SOON, &kind, async || way.create(&all, &broken).await).await;
+    }
+    // It waits for its budget to be readable.
+    let waiting = json!({"placementName": "app", "clusterName": "readable"});
+    let waiting = of("ClusterResourcePlacementEviction", "waiting", &waiting);
+    way.create(EVICTIONS, &waiting).await?;
+    for (name, policy) in [
+        ("app", json!({"placementType": "PickAll"})),
+        (
+            "other",
+            json!({"placementType": "PickFixed", "clusterNames": ["readable"]}),
+        ),
+    ] {
+        let selectors = namespace_selector("app");
+        let spec = json!({"resourceSelectors": selectors, "policy": policy});
+        world.place(name, spec).await?;
+        let placed = world.until_available(name).await?;
+        assert_eq!(names(&placed["status"]), ["readable"], "{placed:#}");
+    }
+    world.join(&["later"], json!({})).await?;
+    way.until(&crp("app"), |placement| {
+        names(&placement["status"]) == ["later", "readable"] && super::is_available(placement)
+    })
+    .await;
+    Ok(())
+}

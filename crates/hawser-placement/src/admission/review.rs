@@ -195,11 +195,11 @@ fn problems(
         }
         Reviewed::ClusterOverride => {
             let one: ClusterResourceOverride = read(object)?;
-            check_cluster_override(&one, &others(object, around)?)
+            check_cluster_override(&one, &others(object, around))
         }
         Reviewed::Override => {
             let one: ResourceOverride = read(object)?;
-            check_override(&one, &others(object, around)?)
+            check_override(&one, &others(object, around))
         }
         Reviewed::Eviction => {
             let eviction: Eviction = read(object)?;
@@ -242,13 +242,11 @@ fn placement(around: &ReviewContext<'_>) -> Result<Option<Placement>, String> {
 }
 
 /// What was found, without the object itself.
-fn others<T: DeserializeOwned>(
-    object: &Value,
-    around: &ReviewContext<'_>,
-) -> Result<Vec<T>, String> {
+fn others<T: DeserializeOwned>(object: &Value, around: &ReviewContext<'_>) -> Vec<T> {
     let others = around.found.iter();
     let others = others.filter(|other| other["metadata"]["name"] != object["metadata"]["name"]);
-    others.map(read).collect()
+    // One that cannot be read is left out by the hub too.
+    others.filter_map(|other| read(other).ok()).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::overrides::Overrides;
 use crate::status::works::{Pass, conditions, problems};
 use crate::types::binding::{Binding, BindingState, BindingStatus, ResourceSnapshot};
 use crate::types::placement::Placement;
-use crate::types::work::Work;
+use crate::types::work::WorkOutline;
 use crate::types::{Condition, Truth, condition};
 use crate::works::{WorksError, WorksPlan, WorksRequest, generate, list_hash, plan};
 
@@ -18,13 +18,13 @@ const KIND: &str = "Work";
 /// What is to become of the Works of a binding.
 #[derive(Debug)]
 pub(super) struct BindingWorks<'a> {
-    pub(super) works: Vec<&'a Work>,
+    pub(super) works: Vec<&'a WorkOutline>,
     pub(super) plan: WorksPlan,
     pub(super) pass: Pass,
 }
 
 /// The Works of a binding, and those in its place whose binding is gone without a trace.
-pub(super) fn works_of<'a>(view: &PlacementView<'a>, binding: &Binding) -> Vec<&'a Work> {
+pub(super) fn works_of<'a>(view: &PlacementView<'a>, binding: &Binding) -> Vec<&'a WorkOutline> {
     let namespace = names::member_namespace(&binding.spec.target_cluster);
     let of = view.works.iter().filter(|work| {
         work.metadata.namespace.as_deref() == Some(&*namespace)
@@ -125,7 +125,7 @@ fn are_current(
     snapshots: &[ResourceSnapshot],
     placement: &Placement,
     binding: &Binding,
-    works: &[&Work],
+    works: &[&WorkOutline],
 ) -> bool {
     let spec = &binding.spec;
     let master = snapshots
@@ -192,7 +192,7 @@ pub(super) struct WorkWrites {
 }
 
 /// A patch that turns a Work into another one. Its status, which the member writes, is not in the way.
-fn update(old: &Work, mut wanted: Value) -> HubWrite {
+fn update(old: &WorkOutline, mut wanted: Value) -> HubWrite {
     let mut spec = wanted["spec"].take();
     for (field, known) in [
         ("applyStrategy", json!(old.spec.apply_strategy)),
@@ -240,7 +240,7 @@ pub(super) fn status(
         if !is_told {
             return None;
         }
-        let works: Vec<Work> = of.works.into_iter().cloned().collect();
+        let works: Vec<WorkOutline> = of.works.into_iter().cloned().collect();
         let reports_diff = binding
             .spec
             .apply_strategy

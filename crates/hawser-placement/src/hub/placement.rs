@@ -17,7 +17,9 @@ use crate::overrides::{OverrideError, Overrides};
 use crate::rollout::{self, Desired, LimitError, RolloutPlan};
 use crate::scheduler::{self, ScheduleError, Windows};
 use crate::selection::SelectionError;
-use crate::snapshots::{Debounce, Scope, SnapshotError, SnapshotPlan, plan_policy, plan_resources};
+use crate::snapshots::{
+    Debounce, Scope, Selected, SnapshotError, SnapshotPlan, plan_policy, plan_resources,
+};
 use crate::status::{StatusRequest, build, events, invalid_selectors};
 use crate::types::binding::{
     Binding, BindingState, ClusterDecision, PolicySnapshot, PolicySnapshotStatus, ResourceSnapshot,
@@ -25,7 +27,7 @@ use crate::types::binding::{
 use crate::types::overrides::{ClusterResourceOverrideSnapshot, ResourceOverrideSnapshot};
 use crate::types::placement::{Placement, PlacementStatus, PropagationPolicy, ResourceIdentifier};
 use crate::types::policy::PlacementType;
-use crate::types::work::Work;
+use crate::types::work::WorkOutline;
 use crate::types::{Condition, Metadata, PLACEMENT_GROUP, STORED_VERSION, Truth};
 use crate::works::{envelope_type, unpack};
 
@@ -48,11 +50,11 @@ pub struct PlacementView<'a> {
     pub policies: &'a [PolicySnapshot],
     pub snapshots: &'a [ResourceSnapshot],
     pub bindings: &'a [Binding],
-    pub works: &'a [Work],
+    pub works: &'a [WorkOutline],
     pub clusters: &'a Members,
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
     pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
-    pub selected: &'a Result<Vec<Value>, SelectionError>,
+    pub selected: Result<&'a Selected, &'a SelectionError>,
     /// Why Works could not be written in this pass, by the binding.
     pub failures: &'a BTreeMap<String, String>,
     pub policy: HubPolicy,
@@ -103,7 +105,7 @@ pub fn decide(view: &PlacementView<'_>) -> Result<HubRound, DecideError> {
         delete(view, placement, &mut round);
         return Ok(round);
     }
-    let steps = [policy, schedule, resources, roll_out];
+    let steps = [prepare, schedule, resources, roll_out];
     for step in steps {
         if !round.stages.is_empty() {
             return Ok(round);
@@ -132,7 +134,7 @@ fn delete(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound)
     let strategy = placement.spec.strategy.delete_strategy.as_ref();
     if strategy.is_some_and(|one| one.propagation_policy == PropagationPolicy::Abandon) {
         // Members have to know before the bindings go, and the Works with them.
-        let is_told = |work: &&Work| work.metadata.annotation(names::PROPAGATION).is_some();
+        let is_told = |work: &&WorkOutline| work.metadata.annotation(names::PROPAGATION).is_some();
         let told = json!({"metadata": {"annotations": {names::PROPAGATION: "Abandon"}}});
         let works = view.works.iter().filter(|work| !is_told(work));
         let tell = works.map(|work| HubWrite::patch("Work", &work.metadata, told.clone()));
@@ -168,11 +170,12 @@ fn delete(view: &PlacementView<'_>, placement: &Placement, round: &mut HubRound)
 
 /// The error of the user for which nothing new is placed.
 fn refusal<'a>(view: &PlacementView<'a>) -> Option<&'a SelectionError> {
-    let error = view.selected.as_ref().err();
+    let error = view.selected.err();
     error.filter(|error| !error.is_transient())
 }
 
-fn policy(
+/// The finalizers, then the policy snapshot, and beside it the resource snapshots, which do not depend on it.
+fn prepare(
     view: &PlacementView<'_>,
     placement: &Placement,
     round: &mut HubRound,
@@ -182,11 +185,21 @@ fn policy(
         &placement.metadata,
         &[names::PLACEMENT_FINALIZER, names::SCHEDULER_FINALIZER],
     ));
-    if refusal(view).is_none() {
-        let plan = plan_policy(placement, view.scope, view.policies)?;
-        let all = view.policies.iter().map(|one| &one.metadata);
-        snapshots(view.scope.policy_snapshot(), plan, &all, round);
+    if refusal(view).is_some() {
+        return Ok(());
     }
+    let plan = plan_policy(placement, view.scope, view.policies)?;
+    let all = view.policies.iter().map(|one| &one.metadata);
+    let mut beside = HubRound::default();
+    snapshots(view.scope.policy_snapshot(), plan, &all, &mut beside);
+    if !beside.stages.is_empty() {
+        let mut other = HubRound::default();
+        // Its problems are told of when it is the only step with anything to say.
+        if resources(view, placement, &mut other).is_ok() {
+            beside.stages.beside(other.stages);
+        }
+    }
+    round.stages.then(beside.stages);
     Ok(())
 }
 
@@ -198,14 +211,7 @@ fn resources(
     // Under an external rollout, an update run takes the snapshots.
     if let (Ok(selected), false) = (view.selected, placement.spec.is_external()) {
         let (debounce, stored) = (view.policy.debounce, view.snapshots);
-        let plan = plan_resources(
-            placement,
-            view.scope,
-            stored,
-            selected.clone(),
-            debounce,
-            view.now,
-        )?;
+        let plan = plan_resources(placement, view.scope, stored, selected, debounce, view.now)?;
         if let Some(until) = plan.wait_until {
             wait(round, until.duration_since(view.now));
         }
@@ -322,10 +328,18 @@ fn schedule(
     let is_known = says_the_same(&status, &policy.status)
         // A policy that is fulfilled is not evaluated again; what was said of other clusters stays.
         || (!is_changed && plan.fulfilled && says_the_same_of_selected(&status, policy));
-    round.stages.push((!is_known).then(|| HubWrite::Status {
+    let write = (!is_known).then(|| HubWrite::Status {
         place: Place::of(view.scope.policy_snapshot(), &policy.metadata),
         status: json!(status),
-    }));
+    });
+    let mut last = Stages::default();
+    last.push(write);
+    if plan.change.is_empty() && plan.unschedule.is_empty() {
+        // New bindings are made anew from the same decisions if they are lost.
+        round.stages.beside(last);
+    } else {
+        round.stages.then(last);
+    }
     Ok(())
 }
 
@@ -508,15 +522,23 @@ fn roll_out(
     let kind = view.scope.binding();
     let find = |name: &String| view.bindings.iter().find(|one| one.metadata.name == *name);
     let strategy = json!(placement.spec.apply_strategy());
-    round
-        .stages
-        .push(plan.set_strategy.iter().filter_map(|name| {
-            let binding = find(name)?;
-            let mut strategy = strategy.clone();
-            bindings::complete(&mut strategy, &json!(binding.spec.apply_strategy));
-            let patch = json!({"spec": {"applyStrategy": strategy}});
-            Some(HubWrite::patch_known(kind, &binding.metadata, patch))
-        }));
+    let mut specs: BTreeMap<&String, Value> = BTreeMap::new();
+    for name in &plan.set_strategy {
+        let mut strategy = strategy.clone();
+        let known = find(name).map(|binding| json!(binding.spec.apply_strategy));
+        bindings::complete(&mut strategy, &known.unwrap_or_default());
+        specs.insert(name, json!({"applyStrategy": strategy}));
+    }
+    for name in &plan.update {
+        let Some(desired) = desired.get(name) else {
+            continue;
+        };
+        let spec = specs.entry(name).or_insert_with(|| json!({}));
+        spec["state"] = BindingState::Bound.as_str().into();
+        spec["resourceSnapshotName"] = desired.resource_snapshot.as_str().into();
+        spec["clusterResourceOverrideSnapshots"] = json!(desired.cluster_overrides);
+        spec["resourceOverrideSnapshots"] = json!(desired.overrides);
+    }
     let cluster = |binding: &Binding| view.clusters.get(&binding.spec.target_cluster);
     // What a member that leaves has applied stays in it, so that its binding waits until it is gone. Then nothing
     // becomes less available.
@@ -529,17 +551,14 @@ fn roll_out(
     });
     let removed = removed.chain(orphaned);
     let removed = removed.map(|one| HubWrite::delete(kind, &one.metadata));
-    let updated = plan.update.iter().filter_map(|name| {
-        let (binding, desired) = (find(name)?, desired.get(name)?);
-        let patch = json!({"spec": {
-            "state": BindingState::Bound.as_str(),
-            "resourceSnapshotName": desired.resource_snapshot,
-            "clusterResourceOverrideSnapshots": desired.cluster_overrides,
-            "resourceOverrideSnapshots": desired.overrides,
-        }});
+    let removed: Vec<HubWrite> = removed.collect();
+    let is_removed = |name: &str| plan.remove.iter().any(|removed| removed == name);
+    let updated = specs.into_iter().filter_map(|(name, spec)| {
+        let binding = find(name).filter(|_| !is_removed(name))?;
+        let patch = json!({"spec": spec});
         Some(HubWrite::patch_known(kind, &binding.metadata, patch))
     });
-    round.stages.push(removed.chain(updated));
+    round.stages.push(removed.into_iter().chain(updated));
     Ok(())
 }
 

@@ -181,6 +181,13 @@ fn the_strategy_of_applying_goes_everywhere_first() {
     let plan = planned(&spec, &[bound("a", READY)], "p-1-snapshot");
     assert_eq!(plan.set_strategy, ["b-a"]);
     assert!(plan.update.is_empty());
+    let mut new = in_state("a", BindingState::Scheduled);
+    new.spec.apply_strategy = None;
+    let plan = planned(&spec, &[new], "p-1-snapshot");
+    assert_eq!(
+        plan.set_strategy, plan.update,
+        "a new binding gets both at once"
+    );
     spec.strategy = serde_json::from_value(json!({"type": "External"})).unwrap();
     assert_eq!(
         planned(&spec, &[bound("a", READY)], "p-1-snapshot"),

@@ -77,13 +77,13 @@ impl Snapshots {
         debounce: Debounce,
         at: i64,
     ) -> SnapshotPlan {
-        let resources = vec![config_map(data)];
+        let selected = Selected::from(vec![config_map(data)]);
         let now = now().checked_add(SignedDuration::from_secs(at)).unwrap();
         plan_resources(
             placement,
             Scope::Cluster,
             &self.read(),
-            resources,
+            &selected,
             debounce,
             now,
         )
@@ -130,9 +130,9 @@ fn a10_large_selections_are_split_and_named() {
                "data": {"k": "x".repeat(300 * 1024)}})
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
-    let resources = vec![namespace, secret("a"), secret("b"), secret("c")];
+    let resources = Selected::from(vec![namespace, secret("a"), secret("b"), secret("c")]);
     let p = placement(Value::Null);
-    let plan = plan_resources(&p, Scope::Cluster, &[], resources.clone(), AT_ONCE, now()).unwrap();
+    let plan = plan_resources(&p, Scope::Cluster, &[], &resources, AT_ONCE, now()).unwrap();
     let mut all = Snapshots(Vec::new());
     all.apply(&plan);
     assert_eq!(all.names(), ["p-0-snapshot", "p-0-0"]);
@@ -153,7 +153,7 @@ fn a10_large_selections_are_split_and_named() {
     );
     // A group that a crash left incomplete is completed.
     all.0.pop();
-    let plan = plan_resources(&p, Scope::Cluster, &all.read(), resources, AT_ONCE, now()).unwrap();
+    let plan = plan_resources(&p, Scope::Cluster, &all.read(), &resources, AT_ONCE, now()).unwrap();
     assert_eq!(plan.create.len(), 1);
     assert_eq!(plan.create[0]["metadata"]["name"], "p-0-0");
 }
@@ -162,13 +162,15 @@ fn a10_large_selections_are_split_and_named() {
 fn one_large_object_sits_alone_and_nothing_is_one_empty_snapshot() {
     let large = json!({"k": "x".repeat(MAX_BYTES)});
     let small = json!({"k": "y"});
-    let sizes = |given: Vec<Value>| -> Vec<usize> { split(given).iter().map(Vec::len).collect() };
+    let sizes = |given: Vec<Value>| -> Vec<usize> { split(&given).iter().map(Vec::len).collect() };
     assert_eq!(
         sizes(vec![small.clone(), large.clone(), small.clone()]),
         [1, 1, 1]
     );
     assert_eq!(sizes(vec![large, small]), [1, 1]);
     assert_eq!(sizes(Vec::new()), [0]);
+    let many = vec![json!({}); 2 * MAX_RESOURCES + 1];
+    assert_eq!(sizes(many), [MAX_RESOURCES, MAX_RESOURCES, 1]);
 }
 
 #[test]
@@ -202,8 +204,8 @@ fn the_label_that_a_crash_took_comes_back() {
     for one in &mut all.0 {
         one["metadata"]["labels"][names::IS_LATEST] = "true".into();
     }
-    let error =
-        plan_resources(&p, Scope::Cluster, &all.read(), Vec::new(), AT_ONCE, now()).unwrap_err();
+    let none = Selected::from(Vec::new());
+    let error = plan_resources(&p, Scope::Cluster, &all.read(), &none, AT_ONCE, now()).unwrap_err();
     assert!(matches!(error, SnapshotError::SeveralLatest { .. }));
 }
 

@@ -4,7 +4,7 @@ use super::works::{Pass, conditions};
 use super::*;
 use crate::fixtures::{SNAPSHOT, binding};
 use crate::names;
-use crate::types::work::Work;
+use crate::types::work::WorkOutline;
 
 const NOW: &str = "2026-01-01T12:00:00Z";
 
@@ -313,7 +313,7 @@ fn each_step_that_turns_true_is_an_event() {
     assert!(events(&p, &p.status.conditions, Scope::Cluster).is_empty());
 }
 
-fn work(name: &str, conditions: &Value) -> Work {
+fn work(name: &str, conditions: &Value) -> WorkOutline {
     let mut work = json!({
         "metadata": {"name": name, "generation": 1}, "spec": {}, "status": {"conditions": conditions},
     });
@@ -351,8 +351,8 @@ fn a_binding_says_what_all_works_say() {
     let mut old = ready.clone();
     old.metadata.generation = 2;
     let binding = bound("a", "1", &[]);
-    let last = |pass: &Pass, works: &[&Work]| {
-        let works: Vec<Work> = works.iter().map(|one| (*one).clone()).collect();
+    let last = |pass: &Pass, works: &[&WorkOutline]| {
+        let works: Vec<WorkOutline> = works.iter().map(|one| (*one).clone()).collect();
         told(&conditions(&binding, pass, &works, false, NOW))
             .pop()
             .unwrap()

@@ -7,7 +7,7 @@ use crate::types::placement::{
     DiffedPlacement, DriftedPlacement, EnvelopeIdentifier, EnvelopeType, FailedPlacement,
     ResourceIdentifier,
 };
-use crate::types::work::{ManifestCondition, Work};
+use crate::types::work::{ManifestCondition, WorkOutline};
 use crate::types::{Condition, Truth, condition};
 
 /// The most resources in each list of a binding.
@@ -27,7 +27,7 @@ pub enum Pass {
 pub fn conditions(
     binding: &Binding,
     pass: &Pass,
-    works: &[Work],
+    works: &[WorkOutline],
     reports_diff: bool,
     now: &str,
 ) -> Vec<Condition> {
@@ -131,7 +131,7 @@ const DIFF_REPORTED: Aggregate = Aggregate {
 };
 
 impl Aggregate {
-    fn over(&self, works: &[Work], changed: bool) -> (Truth, &'static str, String) {
+    fn over(&self, works: &[WorkOutline], changed: bool) -> (Truth, &'static str, String) {
         let mut untrackable = None;
         let mut failed = None;
         for work in works {
@@ -171,7 +171,7 @@ pub struct ResourceProblems {
     pub diffed: Vec<DiffedPlacement>,
 }
 
-pub fn problems(works: &[Work]) -> ResourceProblems {
+pub fn problems(works: &[WorkOutline]) -> ResourceProblems {
     let mut all = ResourceProblems::default();
     for work in works {
         for manifest in &work.status.manifest_conditions {
@@ -187,7 +187,7 @@ pub fn problems(works: &[Work]) -> ResourceProblems {
     all
 }
 
-fn identifier(work: &Work, manifest: &ManifestCondition) -> ResourceIdentifier {
+fn identifier(work: &WorkOutline, manifest: &ManifestCondition) -> ResourceIdentifier {
     let label = |key: &str| work.metadata.label(key).unwrap_or_default().to_owned();
     let type_ = match work.metadata.label(names::ENVELOPE_TYPE) {
         None => None,

@@ -8,6 +8,8 @@ use super::placement::{ApplyStrategy, PatchDetail, ReportBackStrategy};
 use super::{Condition, Resource};
 
 pub type Work = Resource<WorkSpec, WorkStatus>;
+/// A Work without its manifests.
+pub type WorkOutline = Resource<WorkOutlineSpec, WorkStatus>;
 pub type AppliedWork = Resource<AppliedWorkSpec, AppliedWorkStatus>;
 
 /// The manifests for a member.
@@ -21,6 +23,16 @@ pub struct WorkSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apply_strategy: Option<ApplyStrategy>,
     /// Whether their status comes back to the hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_back_strategy: Option<ReportBackStrategy>,
+}
+
+/// How a member writes manifests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkOutlineSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apply_strategy: Option<ApplyStrategy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_back_strategy: Option<ReportBackStrategy>,
 }

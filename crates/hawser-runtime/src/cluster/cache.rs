@@ -19,7 +19,7 @@ use kube_lang::object::{Gvk, Object};
 mod forms;
 mod table;
 
-pub use forms::{FormError, Forms};
+pub use forms::{Forms, LabelledForms};
 pub use table::{Change, Coverage, Finished, Listed, Size, Table, What, version};
 
 /// The source of a cluster's objects: an endpoint that serves many clusters, or the cluster itself.

@@ -1,7 +1,9 @@
 //! One manifest of a Work: decide, compare, apply.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use futures::future::join_all;
 use serde_json::Value;
 
 use hawser_placement::apply::compare::{self, covers};
@@ -11,12 +13,14 @@ use hawser_placement::availability;
 use hawser_placement::types::placement::{ApplyStrategy, ComparisonOption, PatchDetail};
 use hawser_runtime::cluster::wire::Application;
 use hawser_sync::{Answer, Failure, Key, Request, Seen, Store as _};
-use kube_lang::object::Object;
+use kube_lang::object::{Gvk, Object};
 
 use super::{Item, SettledManifest, Stuck, WorkPass, owned_by};
 
 /// How often a manifest is decided about again because something else was there than was known.
 const ATTEMPTS: usize = 4;
+/// So many objects of a kind that are missing in a namespace are looked for with a list.
+const MANY: usize = 3;
 
 impl WorkPass<'_> {
     /// Does what is to be done about one manifest.
@@ -25,6 +29,7 @@ impl WorkPass<'_> {
         item: &Item,
         owner: &Owner<'_>,
         strategy: &ApplyStrategy,
+        absent: &HashSet<&Key>,
     ) -> Result<SettledManifest, Stuck> {
         let (manifest, key) = match &item.place {
             Ok(place) => (&place.0, &place.1),
@@ -80,7 +85,7 @@ impl WorkPass<'_> {
                     Answer::Failed(failure) => return Err(failure.into()),
                     Answer::Object(_) | Answer::Gone | Answer::Listed(_) => {}
                 }
-            } else if live.is_none() {
+            } else if live.is_none() && !absent.contains(key) {
                 // An object that appeared a moment ago may be somebody else's.
                 live = self.look(key).await?;
                 if live.is_some() {
@@ -185,6 +190,30 @@ impl WorkPass<'_> {
             Seen::Absent => Ok(None),
             Seen::Present(_) | Seen::Unknown => self.look(key).await,
         }
+    }
+
+    /// The objects that do not exist, as the lists of their namespaces say: one request instead of one for each.
+    pub(super) async fn absent<'i>(
+        &self,
+        items: &'i [Item],
+        indices: &[usize],
+    ) -> HashSet<&'i Key> {
+        let mut missing: BTreeMap<(&Gvk, Option<&str>), Vec<&Key>> = BTreeMap::new();
+        let places = indices.iter().map(|index| &items[*index].place);
+        for (_, key) in places.flatten() {
+            if self.at.cache.get(key) == Seen::Absent {
+                let place = (&*key.kind, key.namespace.as_deref());
+                missing.entry(place).or_default().push(key);
+            }
+        }
+        let many = missing.values().filter(|keys| keys.len() >= MANY);
+        let listed = many.map(async |keys| {
+            let names = self.at.sides.names(keys[0]).await?;
+            let absent = keys.iter().filter(|key| !names.contains(&*key.name));
+            Some(absent.copied().collect::<Vec<_>>())
+        });
+        let listed = join_all(listed).await;
+        listed.into_iter().flatten().flatten().collect()
     }
 
     pub(super) async fn look(&self, key: &Key) -> Result<Option<Arc<Object>>, Stuck> {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::{member, now};
 use crate::types::cluster::MemberCluster;
+use crate::types::work::Work;
 
 const TIME: &str = "2026-01-01T12:00:00Z";
 
@@ -132,7 +133,7 @@ impl Model {
 
     fn decide(&self) -> HubRound {
         let placement: Vec<Placement> = self.all("ClusterResourcePlacement");
-        let selected = Ok(self.resources.clone());
+        let selected = Selected::from(self.resources.clone());
         let overrides = self.all("ClusterResourceOverrideSnapshot");
         let overrides: Vec<Arc<_>> = overrides.into_iter().map(Arc::new).collect();
         decide(&PlacementView {
@@ -145,7 +146,7 @@ impl Model {
             clusters: &self.members.iter().cloned().collect(),
             cluster_overrides: &overrides,
             overrides: &[],
-            selected: &selected,
+            selected: Ok(&selected),
             failures: &BTreeMap::new(),
             policy: HubPolicy {
                 debounce: Debounce {
@@ -295,10 +296,9 @@ fn writes_follow_the_order_of_a_rollout() {
         [
             "patch ClusterResourcePlacement",
             "create ClusterSchedulingPolicySnapshot",
+            "create ClusterResourceSnapshot",
             "create ClusterResourceBinding",
             "status ClusterSchedulingPolicySnapshot",
-            "create ClusterResourceSnapshot",
-            "patch ClusterResourceBinding",
             "patch ClusterResourceBinding",
             "create Work",
             "status ClusterResourceBinding",
@@ -356,7 +356,7 @@ fn what_cannot_be_selected_withdraws_nothing() {
     let mut model = everywhere();
     model.come_to_rest();
     let placement = model.placement();
-    let selected = Err(SelectionError::Reserved("default".to_owned()));
+    let refused = SelectionError::Reserved("default".to_owned());
     let round = decide(&PlacementView {
         scope: Scope::Cluster,
         placement: Some(&placement),
@@ -367,7 +367,7 @@ fn what_cannot_be_selected_withdraws_nothing() {
         clusters: &model.members.iter().cloned().collect(),
         cluster_overrides: &[],
         overrides: &[],
-        selected: &selected,
+        selected: Err(&refused),
         failures: &BTreeMap::new(),
         policy: HubPolicy {
             debounce: Debounce::default(),

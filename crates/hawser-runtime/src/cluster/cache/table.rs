@@ -20,9 +20,11 @@ mod entry;
 mod idle;
 mod places;
 mod shares;
+mod show;
 mod size;
 
-use body::{Body, Packer};
+pub(super) use body::Body;
+use body::Packer;
 pub use coverage::Coverage;
 use entry::{Entry, Extent};
 use idle::Idle;
@@ -221,16 +223,6 @@ impl Table {
     /// Counts the changes of the table.
     pub fn revision(&self) -> u64 {
         self.state.read().revision
-    }
-
-    /// Shows what is kept of every object with a mark that changes with the text. Returns the revision of all that is
-    /// shown.
-    pub(super) fn show(&self, mut look: impl FnMut(&Key, (u64, Fingerprint), &Body)) -> u64 {
-        let state = self.state.read();
-        for (key, entry) in &state.entries {
-            look(key, (entry.version, entry.fingerprint), &entry.body);
-        }
-        state.revision
     }
 
     /// All objects, parsed one after the other.

@@ -89,7 +89,7 @@ impl Body {
     }
 
     /// The number of bytes of the JSON.
-    pub(super) fn text_len(&self) -> usize {
+    pub(in crate::cluster::cache) fn text_len(&self) -> usize {
         if self.packed_from == 0 {
             self.kept.len()
         } else {
