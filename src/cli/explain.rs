@@ -55,7 +55,7 @@ pub(super) struct ExplainArgs {
     agent: Option<AgentPlace>,
 }
 
-/// What else can be explained.
+/// Other objects that can be explained.
 #[derive(Debug, Subcommand)]
 enum OtherDialect {
     Placement(PlacementArgs),
@@ -149,7 +149,7 @@ fn chain(text: &mut String, explained: &Explained) {
     let _ = writeln!(text, "{}", title(explained));
     let reason = explained.reason();
     let answer = if explained.is_in_step() { "yes" } else { "no" };
-    let _ = writeln!(text, "  in step       {answer}");
+    let _ = writeln!(text, "  in sync       {answer}");
     let _ = writeln!(text, "  reason        {}", in_words(&reason));
     if let Some(advice) = advice(reason.code) {
         let _ = writeln!(text, "  what to do    {advice}");
@@ -224,7 +224,7 @@ fn chain(text: &mut String, explained: &Explained) {
     }
 }
 
-/// The objects that are not in step, by reason and workspace, the worst first.
+/// The objects that are out of sync, by reason and workspace, the worst first.
 fn overview(findings: &Findings) -> String {
     let mut text = String::new();
     let mut by_reason: BTreeMap<_, Vec<&Explained>> = BTreeMap::new();
@@ -254,7 +254,7 @@ fn overview(findings: &Findings) -> String {
     let out: usize = by_reason.values().map(Vec::len).sum();
     let _ = writeln!(
         text,
-        "{out} of {} objects are not in step",
+        "{out} of {} objects are out of sync",
         findings.explained.len()
     );
     around(&mut text, findings);

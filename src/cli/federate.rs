@@ -57,7 +57,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     kubefed_config: String,
 
-    /// Requests a second to the host cluster [default: unlimited]
+    /// Requests per second to the host cluster [default: unlimited]
     #[arg(
         long,
         value_name = "COUNT",
@@ -134,7 +134,7 @@ pub(super) struct FederateArgs {
     #[arg(allow_hyphen_values = true)]
     log_format: LogFormat,
 
-    /// Flags of KubeFed's log library that were taken out of the command line
+    /// Flags of KubeFed's log library that were removed from the command line
     #[arg(long, hide = true)]
     ignored_flag: Vec<String>,
 }

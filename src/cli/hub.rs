@@ -102,16 +102,16 @@ pub(super) struct HubArgs {
     #[arg(allow_hyphen_values = true)]
     health_probe_bind_address: String,
 
-    /// Requests a second to the hub; 0 is unlimited
+    /// Requests per second to the hub; 0 is unlimited
     #[arg(long, value_name = "NUMBER", default_value = "250")]
     hub_api_qps: u32,
 
-    /// The least time between two resource snapshots of a placement; changes are collected if this and the next are
-    /// more than 0
+    /// Minimum time between two resource snapshots of a placement. Changes are collected only if this and
+    /// --resource-changes-collection-duration are above 0
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     resource_snapshot_creation_minimum_interval: Duration,
 
-    /// How long changes of resources are collected before they become a snapshot
+    /// Time for which changes of resources are collected before they become a snapshot
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     resource_changes_collection_duration: Duration,
 
@@ -162,7 +162,7 @@ pub(super) struct HubArgs {
     #[arg(allow_hyphen_values = true)]
     webhook_bind_address: String,
 
-    /// Way in which API servers reach the webhook: url or service
+    /// How API servers reach the webhook: url or service
     #[arg(long, value_name = "TYPE", default_value = "url", value_parser = ["url", "service"])]
     webhook_client_connection_type: String,
 
@@ -187,7 +187,7 @@ pub(super) struct HubArgs {
     #[arg(long, value_name = "FORMAT", default_value = "JSON", value_parser = log_format)]
     log_format: LogFormat,
 
-    /// Flags of the original that were taken out of the command line
+    /// Flags of KubeFleet that were removed from the command line
     #[arg(long, hide = true)]
     ignored_flag: Vec<String>,
 }

@@ -60,7 +60,7 @@ enum KubefedctlCommand {
     Version,
 }
 
-/// How the host cluster is found.
+/// Access to the host cluster.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 struct HostFlags {
@@ -83,7 +83,7 @@ struct HostFlags {
     host_cluster_context: String,
 }
 
-/// Where the control plane is, and whether anything is written.
+/// The control plane, and dry run.
 #[derive(Debug, Args)]
 struct ControlFlags {
     #[command(flatten)]

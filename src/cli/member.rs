@@ -60,7 +60,7 @@ pub(super) struct MemberArgs {
     deletion_wait_time: Duration,
 }
 
-/// How the hub is reached without a kubeconfig.
+/// Access to the hub without a kubeconfig.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)]
 struct HubAccessArgs {
@@ -120,7 +120,7 @@ struct HubAccessArgs {
     tls_insecure: bool,
 }
 
-/// How the agent shows itself.
+/// Leader election, probes, metrics and logs of the agent.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)]
 struct MemberServiceArgs {

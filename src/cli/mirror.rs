@@ -112,7 +112,7 @@ pub(super) struct MirrorArgs {
     )]
     remote_token_file: String,
 
-    /// URL of a token [default: the metadata server of the robot]
+    /// URL that returns a token [default: the metadata server of the robot]
     #[arg(
         long,
         value_name = "URL",
@@ -134,7 +134,7 @@ pub(super) struct MirrorArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 32)]
     max_in_flight: usize,
 
-    /// Maximum number of requests a second to each cluster, with bursts of twice as many; 0 disables
+    /// Maximum number of requests per second to each cluster, with bursts of twice as many; 0 disables
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     max_requests_per_second: u32,
 

@@ -98,7 +98,7 @@ async fn act(action: OrphansAction) -> Result<(), Failed> {
     }
     if confirm.is_some() && count > 0 {
         print_line(&format!(
-            "Nothing was removed. To remove all of it, repeat with --confirm={count}\n"
+            "Nothing was removed. To remove these orphans, repeat with --confirm={count}\n"
         ));
     }
     Ok(())

@@ -37,7 +37,7 @@ pub(super) struct WebhookProgramArgs {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: i32,
 
-    /// Flags of KubeFed's log library that were taken out of the command line
+    /// Flags of KubeFed's log library that were removed from the command line
     #[arg(long, hide = true)]
     ignored_flag: Vec<String>,
 }

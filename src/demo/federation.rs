@@ -25,7 +25,7 @@ const MEMBERS: [&str; 3] = ["cluster1", "cluster2", "cluster3"];
 const FILES: &[(&str, &str)] = &[
     ("host.kubeconfig", "the host"),
     ("cluster1.kubeconfig", "a member"),
-    ("cluster2.kubeconfig", "the member that is dead"),
+    ("cluster2.kubeconfig", "the member that stops answering"),
     ("cluster3.kubeconfig", "a member"),
     (LOG, "the log of the control plane"),
 ];
@@ -41,7 +41,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "kubectl --kubeconfig host.kubeconfig describe federateddeployment web --namespace shop",
     ),
     (
-        "more replicas: the members that are left share them",
+        "more replicas: the remaining members share them",
         r#"kubectl --kubeconfig host.kubeconfig patch federateddeployment web --namespace shop --type=merge --patch='{"spec":{"template":{"spec":{"replicas":12}}}}'"#,
     ),
     (

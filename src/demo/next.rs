@@ -53,7 +53,7 @@ pub(super) const COMMANDS: &[(&str, &str)] = &[
         "kubectl --kubeconfig consumer.kubeconfig wait --for=jsonpath='{.status.phase}'=Ready database/invoices",
     ),
     (
-        "why an object is in step or not",
+        "why an object is in sync or not",
         "hawser explain database orders --kubeconfig service.kubeconfig --kcp-kubeconfig provider.kubeconfig \
          --namespace hawser --agent-name demo --apiexportendpointslice-ref databases.example.org",
     ),

@@ -557,7 +557,7 @@ impl<'a> FederatedPass<'a> {
             Answer::Object(object) => KnownCopy::Present(object),
             Answer::Gone => KnownCopy::Absent,
             Answer::Failed(failure) => KnownCopy::Unknown(failure.to_string()),
-            Answer::Listed(_) => KnownCopy::Unknown("the member answered with a list".to_owned()),
+            Answer::Listed(_) => KnownCopy::Unknown("the member returned a list instead of an object".to_owned()),
         }
     }
 

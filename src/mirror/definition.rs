@@ -146,7 +146,7 @@ pub enum Refusal {
     #[error("spec source robot needs --enable-robot-spec-source")]
     RobotSpecSource,
     #[error(
-        "the robot may own objects only of a definition that is filtered by robot name: each robot \
+        "the robot may own objects only if the CRD filters them by robot name: otherwise each robot \
          would delete the objects of other robots in the cloud"
     )]
     RobotSpecSourceUnfiltered,
@@ -158,7 +158,7 @@ pub enum Refusal {
     NoRobotName,
     #[error("the robot name {0:?} is not a valid label value")]
     RobotName(String),
-    #[error("no version is marked as the stored one")]
+    #[error("no version has storage: true")]
     NoStoredVersion,
     #[error("no version is served")]
     NoServedVersion,

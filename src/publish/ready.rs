@@ -224,7 +224,7 @@ fn orphans(facts: &Facts) -> Option<String> {
     };
     let of = some(facts.orphans.keys().cloned());
     Some(format!(
-        "{copies} {noun} left of workspaces that no longer bind the API: {of}; see `hawser orphans list`"
+        "{copies} {noun} left from workspaces that no longer bind the API: {of}; see `hawser orphans list`"
     ))
 }
 

@@ -187,7 +187,7 @@ impl Rules for ObjectRules {
         };
         let closed = namespace == "default" && guards_names(&compiled.safety);
         let why = reserved(namespace, &compiled.agent.namespace)
-            .or(closed.then_some("spec.safety.consumerNames closes it"));
+            .or(closed.then_some("spec.safety.consumerNames forbids it"));
         why.map_or(Ok(()), |why| {
             let said = format!("{namespace}: consumers influence it, and {why}");
             Err(Reason::new(Code::NamespaceClosed, said))

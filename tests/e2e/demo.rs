@@ -179,7 +179,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
             ensure!(output.contains("ObjectPlaced"), "{command}{output}");
         }
         if command.contains("explain") {
-            ensure!(output.contains("in step       yes"), "{command}{output}");
+            ensure!(output.contains("in sync       yes"), "{command}{output}");
         }
         if command.contains("patch") {
             eventually(SOON, "the copy follows", async || {
@@ -219,7 +219,7 @@ async fn an_api_is_played_through_and_everything_that_is_shown_works() -> Result
     let log = fs::read_to_string(dir.join("agent.log"))?;
     let (worked, _) = log.split_once("stopping").context("no end")?;
     ensure!(
-        worked.contains("at work") && !worked.contains("ERROR"),
+        worked.contains("\"running\"") && !worked.contains("ERROR"),
         "{log}"
     );
     Ok(())
@@ -273,11 +273,11 @@ async fn a_fleet_is_played_through_and_everything_that_is_shown_works() -> Resul
         "{said}"
     );
     assert_eq!(
-        told("hub: 3 members are asked for; what is placed stays: "),
+        told("hub: the placement now needs 3 members; placed objects stay: "),
         ["cluster1, cluster3"]
     );
     ensure!(
-        told("hub: no member for the third: ")
+        told("hub: no third member can be picked: ")
             .iter()
             .any(|why| why.contains("taint maintenance")),
         "{said}"

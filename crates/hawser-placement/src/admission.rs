@@ -108,7 +108,7 @@ pub fn check_placement_update(
     if !problems.is_empty() {
         problems.insert(
             0,
-            "the placement is invalid already; delete it and create a new one".to_owned(),
+            "the placement is already invalid; delete it and create a new one".to_owned(),
         );
         return problems;
     }

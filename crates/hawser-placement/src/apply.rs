@@ -372,7 +372,7 @@ pub fn decide(
             WhenToTakeOver::Always => Verdict::Apply,
             WhenToTakeOver::IfNoDiff => Verdict::Compare(Purpose::TakeOver),
             WhenToTakeOver::Never => {
-                let message = "the object exists already, and whenToTakeOver is Never";
+                let message = "the object already exists, and whenToTakeOver is Never";
                 Verdict::Refuse(Reason::NotTakenOver, message.to_owned())
             }
         };

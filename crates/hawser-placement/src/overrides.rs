@@ -33,13 +33,13 @@ pub enum OverrideError {
     Selector { name: String, source: SelectorError },
     #[error("override {name}: {source}")]
     Patch { name: String, source: PatchError },
-    #[error("override {name}: cluster {cluster} has no label {label}, which a value names")]
+    #[error("override {name}: cluster {cluster} has no label {label}, which a value uses")]
     Label {
         name: String,
         cluster: String,
         label: String,
     },
-    #[error("override snapshot {name} does not exist: the next rollout names the latest one")]
+    #[error("override snapshot {name} does not exist: the next rollout uses the latest one")]
     Missing { name: String },
     #[error("override {name}: the variable {CLUSTER_LABEL} in a value has no closing brace")]
     Unterminated { name: String },

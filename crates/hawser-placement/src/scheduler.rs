@@ -158,7 +158,7 @@ pub enum ScheduleError {
     )]
     NumberOfClusters(String),
     #[error(
-        "binding {0} is unscheduled and names no previous state: annotate it with {key}",
+        "binding {0} is unscheduled and has no previous state: annotate it with {key}",
         key = crate::names::PREVIOUS_STATE
     )]
     PreviousState(String),

@@ -123,7 +123,7 @@ pub struct Annotated {
 /// Snapshots that contradict each other. Nothing is guessed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    #[error("several snapshots are the latest: {names}; keep the label {key} of one", key = names::IS_LATEST)]
+    #[error("several snapshots have the label {key}: {names}; remove it from all but one", key = names::IS_LATEST)]
     SeveralLatest { names: String },
     #[error("snapshot {name} has no valid index: its label {label} must be a number")]
     Index { name: String, label: &'static str },

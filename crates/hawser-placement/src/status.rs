@@ -146,10 +146,10 @@ impl Step {
             (Self::Available, Truth::True) => {
                 format!("The selected resources in {clusters} cluster are available now")
             }
-            (_, Truth::True) => format!("{} is true of all {clusters} cluster(s)", self.name()),
-            (_, Truth::False) => format!("{} is false of {clusters} cluster(s)", self.name()),
+            (_, Truth::True) => format!("{} is true for all {clusters} cluster(s)", self.name()),
+            (_, Truth::False) => format!("{} is false for {clusters} cluster(s)", self.name()),
             (_, Truth::Unknown) => {
-                format!("{} is not known of {clusters} cluster(s) yet", self.name())
+                format!("{} is not known for {clusters} cluster(s) yet", self.name())
             }
         }
     }

@@ -22,7 +22,7 @@ impl Val<'_> {
 
     fn json(&self, depth: usize, meter: &Meter) -> Result<Value, Fault> {
         if depth > DEEPEST {
-            return Err(unwritable("value that is nested so deeply"));
+            return Err(unwritable("value that is nested too deeply"));
         }
         meter.charge(1)?;
         let text = |text: String| {

@@ -18,7 +18,7 @@ use crate::cli::agent::parse_bool;
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 const STOPPED_EVERY: Duration = Duration::from_millis(100);
 
-/// Disable a type: its objects are not propagated any more.
+/// Disable a type: its objects are no longer propagated.
 #[derive(Debug, Args)]
 #[allow(clippy::doc_markdown)] // These comments are the help.
 #[command(args_override_self = true)]

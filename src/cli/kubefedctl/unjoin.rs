@@ -31,7 +31,7 @@ pub(super) struct UnjoinArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     delete_copies: bool,
 
-    /// Go on after failures, such as a cluster that cannot be reached
+    /// Continue after failures, such as an unreachable cluster
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, default_value = "false")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     force: bool,

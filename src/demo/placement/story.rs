@@ -177,14 +177,14 @@ impl FleetStory {
             .flatten()
             .partition(|one| one["clusterName"].is_string());
         tell(&format!(
-            "hub: 3 members are asked for; what is placed stays: {}",
+            "hub: the placement now needs 3 members; placed objects stay: {}",
             names(&placed)
         ));
         for one in missing {
             let scheduled = says(one, "Scheduled", "False");
             let why = scheduled.map(|one| one["message"].clone());
             let why = why.as_ref().and_then(Value::as_str).unwrap_or_default();
-            tell(&format!("hub: no member for the third: {why}"));
+            tell(&format!("hub: no third member can be picked: {why}"));
         }
         let tolerations = json!([{"key": KEY, "operator": "Exists"}]);
         let patch = json!({"spec": {"policy": {"tolerations": tolerations}}});

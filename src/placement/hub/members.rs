@@ -84,7 +84,7 @@ impl HubWorld {
                 self.send(&by, write).await?;
             }
         }
-        Err(Broken::Failed("the pass writes in circles".to_owned()))
+        Err(Broken::Failed("each write requires another one; the pass was stopped".to_owned()))
     }
 
     /// How long a member in deletion still has to leave by itself.

@@ -142,7 +142,7 @@ impl<'a> WorkPass<'a> {
             }
             (Ok(WorkProgress::Unfinished), None) => Outcome::Failed(None),
             (Err(Stuck(problem)), _) => {
-                debug!(work = &**self.name, problem, "a Work is tried again");
+                debug!(work = &**self.name, problem, "retrying a Work");
                 Outcome::Failed(None)
             }
         }
@@ -243,7 +243,7 @@ impl<'a> WorkPass<'a> {
                 work = &**self.name,
                 wave,
                 count = indices.len(),
-                "a wave begins"
+                "applying a wave"
             );
             let absent = self.absent(&items, &indices).await;
             let settled = indices.into_iter().map(|index| {
@@ -484,7 +484,7 @@ impl<'a> WorkPass<'a> {
             Answer::Object(object) => object,
             Answer::Gone => return Ok(()),
             Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => return Err(Stuck("the member answered with a list".to_owned())),
+            Answer::Listed(_) => return Err(Stuck("the member returned a list instead of an object".to_owned())),
         };
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());

@@ -397,7 +397,7 @@ impl Agent {
         let lost = leadership
             .as_ref()
             .map_or_else(CancellationToken::new, |l| l.lost().clone());
-        info!(name = self.options.agent_name, "at work");
+        info!(name = self.options.agent_name, "running");
         let work = self.work(drained);
         let ended = tokio::select! {
             () = stop.cancelled() => Ok(()),

@@ -245,7 +245,7 @@ fn copies_of_workspaces_that_left_are_counted_and_their_workspaces_named() {
         &facts,
         "True",
         "Synchronizing",
-        "published as v1.things.a.org; synchronized with 2 workspaces; 3 copies are left of workspaces that no longer \
+        "published as v1.things.a.org; synchronized with 2 workspaces; 3 copies are left from workspaces that no longer \
          bind the API: c1, c2; see `hawser orphans list`",
     );
 }

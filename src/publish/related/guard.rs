@@ -93,7 +93,7 @@ impl Guard<'_> {
             return refused("it belongs to another workspace");
         }
         if self.entry.choices.require_link && !self.is_linked(object) {
-            return refused("requireLink asks for an owner reference or the agent's labels");
+            return refused("requireLink needs an owner reference or the agent's labels");
         }
         Ok(())
     }

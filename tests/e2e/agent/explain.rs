@@ -188,7 +188,7 @@ async fn objects_out_of_step_are_listed_by_reason(world: &World) -> Result<()> {
     );
     ensure!(lines[2].contains("Gadget default/wrong"), "{stdout}");
     ensure!(
-        stdout.contains("1 of 2 objects are not in step"),
+        stdout.contains("1 of 2 objects are out of sync"),
         "{stdout}"
     );
     Ok(())

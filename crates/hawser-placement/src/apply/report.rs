@@ -254,7 +254,7 @@ pub fn too_many<'a>(
         return None;
     }
     let message = format!(
-        "the Work has {count} manifests, and their status would take {bytes} bytes of at most {LARGEST_WORK}: nothing of \
+        "the status of the {count} manifests of the Work needs {bytes} bytes, more than the limit of {LARGEST_WORK}: nothing of \
          this generation is applied; divide the resources among several placements"
     );
     let (type_, reason) = if reports_diff {
@@ -301,7 +301,7 @@ pub fn trim(status: &mut WorkStatus, others: usize, generation: i64, now: &str) 
         }
         one.back_reported_status = None;
     }
-    let message = "details are left out because the Work would be too large with them";
+    let message = "details are omitted, because they would make the Work too large";
     let trimmed = make(
         &status.conditions,
         TRIMMED,

@@ -108,7 +108,7 @@ fn values_name_the_cluster_and_its_labels() {
     ));
     assert_eq!(
         unknown.unwrap_err().to_string(),
-        "override o: cluster m has no label zone, which a value names"
+        "override o: cluster m has no label zone, which a value uses"
     );
     let open = overridden(step(
         "add",

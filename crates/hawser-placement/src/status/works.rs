@@ -152,7 +152,7 @@ impl Aggregate {
             }
         }
         if let Some(name) = failed {
-            let message = format!("{} is false of work object {name}", self.type_);
+            let message = format!("{} is false for work object {name}", self.type_);
             return (Truth::False, self.not_all, message);
         }
         if let Some(name) = untrackable {

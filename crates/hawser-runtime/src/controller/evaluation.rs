@@ -37,7 +37,7 @@ impl Evaluation {
     /// Computes when it is this tenant's turn. Tenants come in the order of their requests.
     pub(super) async fn run<T>(&self, tenant: &Arc<str>, work: impl FnOnce() -> T) -> T {
         let share = self.share_of(tenant);
-        let proof = "no semaphore of an evaluation is ever closed";
+        let proof = "the semaphore of an evaluation is never closed";
         let _of_share = share.acquire().await.expect(proof);
         let _turn = self.turns.acquire().await.expect(proof);
         match Handle::current().runtime_flavor() {

@@ -62,7 +62,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
                 ']' => 0,
                 '&' | '~' | '-' if class == 1 && chars.peek() == Some(&c) => {
                     return Err(format!(
-                        "{c}{c} in a character class means something else than in Go: escape it"
+                        "{c}{c} in a character class has another meaning than in Go: escape it"
                     ));
                 }
                 _ => class,

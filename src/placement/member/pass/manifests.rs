@@ -118,7 +118,7 @@ impl WorkPass<'_> {
                 }
             };
         }
-        Err(Stuck(format!("{key} changes all the time")))
+        Err(Stuck(format!("{key} changes faster than it can be written")))
     }
 
     /// What is said of an object that is as it should be.
@@ -221,7 +221,7 @@ impl WorkPass<'_> {
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone => Ok(None),
             Answer::Failed(failure) => Err(failure.into()),
-            Answer::Listed(_) => Err(Stuck("the member answered with a list".to_owned())),
+            Answer::Listed(_) => Err(Stuck("the member returned a list instead of an object".to_owned())),
         }
     }
 }
@@ -282,7 +282,7 @@ fn judge(
         }
         (Purpose::Report, false, _) => (
             Reason::NoDiffFound,
-            "the object is as the hub has it".to_owned(),
+            "the object matches its manifest".to_owned(),
         ),
         (Purpose::Report, true, degraded) => {
             let reason = if degraded {

@@ -74,7 +74,7 @@ impl WorkPass<'_> {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure.into()),
             Answer::Gone => Err(Failure::NotFound.into()),
-            Answer::Listed(_) => Err(Stuck("the answer is a list".to_owned())),
+            Answer::Listed(_) => Err(Stuck("the hub returned a list instead of an object".to_owned())),
         }
     }
 
@@ -82,7 +82,7 @@ impl WorkPass<'_> {
         if self.at.phase() == self.phase {
             Ok(())
         } else {
-            Err("the hub has asked the member for another state".to_owned())
+            Err("the hub has changed the state that the member should have".to_owned())
         }
     }
 

@@ -43,7 +43,7 @@ pub trait HttpsEndpoint: Send + Sync {
 /// A certificate or key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsProblem {
-    #[error("no PEM")]
+    #[error("the file is not in PEM format")]
     Pem(#[from] PemError),
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -81,7 +81,7 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Arc<dyn Ht
     let shaken = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
     let stream = match shaken {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a client began no TLS"),
+        Ok(Err(error)) => return tracing::debug!(%error, "a client did not use TLS"),
         Err(_) => return,
     };
     let service = service_fn(|request: Request<Incoming>| {

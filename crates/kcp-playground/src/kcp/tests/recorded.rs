@@ -401,7 +401,7 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
     world.delete(&format!("{workspaces}/brief")).await.ok();
     let rows = [
         (
-            "a namespace that goes",
+            "a deleted namespace",
             "two `MODIFIED` events (`Terminating`), then `DELETED`",
             "`DELETED` alone",
             told == ["ADDED", "DELETED"],
@@ -422,14 +422,14 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
             dry["metadata"]["annotations"]["kcp.io/cluster"] == *team,
         ),
         (
-            "discovery of a group version that nobody serves",
+            "discovery of a group version that is not served",
             "200, empty",
             "404",
             world.get(&at("/apis/none.example.com/v1")).await.code == 404,
         ),
         (
             "a workspace in deletion",
-            "the label `tenancy.kcp.io/phase` lags behind, one event for each phase, gone after some 6 s",
+            "the label `tenancy.kcp.io/phase` lags behind, one event for each phase, gone after about 6 s",
             "gone with the deletion",
             world.get(&format!("{workspaces}/brief")).await.code == 404,
         ),
@@ -441,9 +441,9 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
                 .is_null(),
         ),
         (
-            "the namespaces that a workspace begins with",
-            "are marked `create-only`",
-            "are not",
+            "the initial namespaces of a workspace",
+            "have the mark `create-only`",
+            "do not have it",
             !world
                 .get(&at("/api/v1/namespaces/default"))
                 .await
@@ -452,9 +452,9 @@ async fn the_docs_have_what_differs_from_a_running_kcp() {
                 .contains("create-only"),
         ),
         (
-            "the home workspace `~` while it is made",
+            "the home workspace `~` while it is created",
             "429 in plain text",
-            "200: it is made with the first request",
+            "200: the first request creates it",
             home == 200,
         ),
     ];
