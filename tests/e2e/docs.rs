@@ -500,7 +500,7 @@ const TIMES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "what cannot be watched",
+        "a kind that cannot be watched",
         &["UNWATCHED_AFTER: Duration = Duration::from_secs(10)"],
     ),
     (
