@@ -113,7 +113,7 @@ pub async fn run(
     agent.perform(stop, story.play(&tell), &shown, &told).await
 }
 
-/// What is left to the user when the steps are over.
+/// The files and commands that the user gets after the steps.
 struct DemoOutput<'a> {
     files: &'a Files,
     /// The files with their purposes.

@@ -195,7 +195,7 @@ impl WebhookServer {
         Ok(())
     }
 
-    /// What the configurations end with.
+    /// The owner references of the configurations.
     async fn owner(&self, name: &str) -> Option<[Value; 1]> {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
         let role = self.host.ask(Call::get(path)).await.ok()?;

@@ -281,7 +281,7 @@ fn in_words(reason: &Reason) -> String {
     format!("{}: {reason}", reason.code)
 }
 
-/// What concerns all objects.
+/// The lines that concern all objects.
 fn around(text: &mut String, findings: &Findings) {
     match &findings.leader {
         Leader::Present { identity, renewed } => {

@@ -23,7 +23,7 @@ use kube_lang::go_text::parse_duration;
 use super::agent::parse_bool;
 use super::service;
 
-/// Where the namespace of a Pod is written.
+/// The file with the namespace of a Pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Propagate objects of federated types to member clusters.
@@ -98,20 +98,20 @@ pub(super) struct FederateArgs {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_check_period: i64,
 
-    /// How long a Pod may be unscheduled before its replica moves to another cluster
+    /// Time for which a Pod may be unscheduled before its replica moves to another cluster
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_schedule_timeout: i64,
 
-    /// How long a Pod may be missing, or scheduled and not running, before its replica moves to another cluster
+    /// Time for which a Pod may be missing, or scheduled and not running, before its replica moves to another cluster
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = seconds)]
     replica_run_timeout: i64,
 
-    /// How many replicas stay in a cluster without capacity, to notice new capacity
+    /// Number of replicas that stay in a cluster without capacity, as probes of new capacity
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=1000))]
     replica_probes: i64,
 
-    /// How long a deletion waits for a cluster that is not ready [default: until it is]
+    /// Time for which a deletion waits for a cluster that is not ready [default: unlimited]
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     give_up_deletions_after: Option<i64>,
 

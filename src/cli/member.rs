@@ -55,7 +55,7 @@ pub(super) struct MemberArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     track_jobs: bool,
 
-    /// How long a deleted Work waits for objects that have other owners
+    /// Time for which a deleted Work waits for objects that have other owners
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     deletion_wait_time: Duration,
 }

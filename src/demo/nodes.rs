@@ -29,7 +29,7 @@ pub(super) const KINDS: &[StandIn] = &[
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 
-/// How often it looks.
+/// The interval of the controllers.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The toy nodes of a member. They end when dropped.

@@ -19,7 +19,7 @@ pub const NAME: &str = "kubefed";
 const KEEPER: &str = "kubefed-config-replacement";
 /// The field with the replacement, as JSON.
 const FIELD: &str = "kubefedconfig.json";
-/// How often objects are read again that others change at the same time.
+/// The number of attempts to write objects that others change at the same time.
 const ATTEMPTS: usize = 20;
 
 /// The next step towards a configuration of the wanted scope. Each could be the first one of a process.

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use hawser_runtime::cluster::queue::Outcome;
 use hawser_runtime::process::metrics::Metrics;
 
-/// Of `FederatedTypeConfig`s.
+/// The controller of `FederatedTypeConfig`s.
 pub const TYPES: &str = "federatedtypeconfig";
-/// Of replicas.
+/// The controller of replicas.
 pub const PREFERENCES: &str = "replicaschedulingpreference";
 
 const RESULTS: [&str; 4] = ["success", "error", "needs_recheck", "not_synced"];

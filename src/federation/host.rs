@@ -68,19 +68,19 @@ pub fn scope(kind: &Arc<Gvk>) -> Scope {
     reason = "switches that are independent of each other"
 )]
 pub struct FederationSettings {
-    /// Of the control plane.
+    /// The namespace of the control plane.
     pub namespace: String,
     pub scope: ControlScope,
-    /// How long is waited until objects are looked at because a member has become ready, or stopped being so.
+    /// The delay after which objects are processed when a member becomes ready, or stops being ready.
     pub available: Duration,
     pub unavailable: Duration,
-    /// How long the first list of a member may take.
+    /// The time limit of the first list of a member.
     pub sync_timeout: Duration,
     pub probe_period: Duration,
     pub probe_timeout: Duration,
     pub thresholds: Thresholds,
     pub terms: Terms,
-    /// What control planes compete for; the original's are among them.
+    /// The object that control planes compete for, those of the original included.
     pub lock: Lock,
     pub adopts: bool,
     /// Objects of a type that are worked on at once, at least.
@@ -90,7 +90,7 @@ pub struct FederationSettings {
     pub collects_status: bool,
     /// Whether replicas are scheduled.
     pub schedules: bool,
-    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    /// The time for which a deletion waits for a member that is not ready; unlimited if none.
     pub give_up_after: Option<Duration>,
     /// Whether overrides of the cluster `*` apply to every member.
     pub overrides_all: bool,

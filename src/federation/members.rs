@@ -39,7 +39,7 @@ use super::numbers::{FederationNumbers, MemberState};
 
 /// Members that are probed at the same time.
 const WORKERS: usize = 64;
-/// How often the nodes of a member are listed.
+/// The interval at which the nodes of a member are listed.
 const LOCATED: Duration = Duration::from_mins(10);
 /// Nodes of one answer.
 const NODES: u32 = 500;
@@ -74,7 +74,7 @@ impl MemberCluster {
     }
 }
 
-/// What is known of a member between probes.
+/// The facts about a member that are kept between probes.
 struct MemberRecord {
     uid: String,
     generation: Option<i64>,
@@ -426,7 +426,7 @@ impl MemberController {
     }
 }
 
-/// Where the nodes of a member are, by their labels.
+/// The location of a member's nodes, by their labels.
 async fn nodes(connection: &Connection) -> Result<Location, AskError> {
     let mut at = Location::default();
     let mut from = String::new();
@@ -449,7 +449,7 @@ fn epoch_of(member: &MemberCluster) -> u64 {
     epoch.and_then(|(_, n)| n.parse().ok()).unwrap_or_default()
 }
 
-/// What an earlier process published.
+/// The status that an earlier process published.
 fn published(object: &Object) -> KubeFedClusterStatus {
     let status = object.root().get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()

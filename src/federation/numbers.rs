@@ -15,7 +15,7 @@ const SECONDS: &[f64] = &[
     50.0, 75.0, 100.0, 1000.0,
 ];
 
-/// How a member was found by its last probe.
+/// The state of a member after its last probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
     Ready,
@@ -131,7 +131,7 @@ impl FederationNumbers {
         self.schedules.of(&[part]).observe(took.as_secs_f64());
     }
 
-    /// What counts the requests to a server.
+    /// The counter of the requests to a server.
     pub fn requests(&self, side: &'static str, host: Option<String>) -> Requests {
         self.metrics.requests(side, &host.unwrap_or_default())
     }

@@ -19,7 +19,7 @@ pub struct GivenFederation {
     /// Requests a second to the host; zero or less is unlimited.
     pub qps: f32,
     pub namespace: String,
-    /// Where the namespace of the Pod is found.
+    /// The file with the namespace of the Pod.
     pub namespace_file: PathBuf,
     pub scope: String,
     pub healthz_address: String,
@@ -41,21 +41,21 @@ pub struct GivenWebhook {
     pub url: String,
 }
 
-/// How the control plane is to run.
+/// The options of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FederationOptions {
     pub kubeconfig: Option<PathBuf>,
     pub master: Option<String>,
     pub config_file: Option<PathBuf>,
     pub per_second: Option<NonZeroU32>,
-    /// Of the control plane.
+    /// The namespace of the control plane.
     pub namespace: String,
-    /// Of the configuration, where it is to be this one.
+    /// The scope of the configuration, if one is required.
     pub scope: Option<&'static str>,
     pub healthz_address: Option<String>,
     pub metrics_address: Option<String>,
     pub scheduling: CheckSettings,
-    /// How long a deletion waits for a member that is not ready; none where it waits for ever.
+    /// The time for which a deletion waits for a member that is not ready; unlimited if none.
     pub give_up_after: Option<Duration>,
     /// Whether overrides of the cluster `*` apply to every member.
     pub overrides_all: bool,
@@ -65,7 +65,7 @@ pub struct FederationOptions {
     pub webhook: Option<WebhookOptions>,
 }
 
-/// Where the webhook listens, and where API servers find it.
+/// The listen address of the webhook, and the address that API servers use.
 #[cfg(feature = "webhook")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookOptions {

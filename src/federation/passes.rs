@@ -34,7 +34,7 @@ mod service_status;
 
 /// All requests of a pass to members together take no longer.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How often an operation is decided about again because something else was there than was known.
+/// The number of decisions about an operation that finds another state than expected.
 const ATTEMPTS: usize = 4;
 /// When a pass that waits for the first list of a member looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -48,11 +48,11 @@ pub struct FederatedPass<'a> {
     id: &'a FederatedId,
     members: &'a MemberClusters,
     router: MemberRouter<'a>,
-    /// How long it is until something may be written that somebody else undoes each time.
+    /// The time until a write is permitted that another writer keeps undoing.
     put_off: Mutex<Option<Duration>>,
 }
 
-/// Where the host and the members of a pass are served.
+/// Maps the host and the members of a pass to paths.
 struct MemberRouter<'a> {
     at: &'a Propagation,
     of: &'a FederatedType,
@@ -73,7 +73,7 @@ impl Router for MemberRouter<'_> {
     }
 }
 
-/// What is known of a copy.
+/// The known state of a copy.
 enum KnownCopy {
     NotReady,
     Unknown(String),
@@ -92,7 +92,7 @@ impl KnownCopy {
     }
 }
 
-/// What became of one copy; none of it where the member has nothing to do with the object.
+/// The result for one copy; empty if the object does not concern the member.
 #[derive(Debug, Default)]
 struct CopyOutcome {
     status: Option<CopyStatus>,
@@ -110,7 +110,7 @@ impl CopyOutcome {
     }
 }
 
-/// What a pass does, and says only once.
+/// The actions of a pass, and the messages that it reports once.
 struct PassContext<'a> {
     pass: &'a Pass<'a>,
     /// The status of each copy before.
@@ -550,7 +550,7 @@ impl<'a> FederatedPass<'a> {
         }
     }
 
-    /// What is in the place of a copy, by a live read.
+    /// The object in the place of a copy, by a live read.
     async fn look(&self, member: &str) -> KnownCopy {
         let key = self.of.copy_key(self.id, member);
         match self.send(&Request::Read { key }).await {
@@ -678,7 +678,7 @@ fn generation(object: &Object) -> i64 {
     generation.unwrap_or_default()
 }
 
-/// What the owner says about the deletion of copies.
+/// The owner's options for the deletion of copies.
 fn delete_options(federated: &Object) -> Result<Map<String, Value>, serde_json::Error> {
     let text = federated.annotation(DELETE_OPTIONS);
     text.map_or_else(|| Ok(Map::new()), serde_json::from_str)

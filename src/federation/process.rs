@@ -36,7 +36,7 @@ use super::webhook::{FederationReviewer, site};
 #[cfg(feature = "webhook")]
 use crate::webhook::{Configured, WebhookError, WebhookServer};
 
-/// What ends a control plane for good.
+/// An error that ends the control plane.
 #[derive(Debug, thiserror::Error)]
 pub enum FederationError {
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum FederationError {
 
 /// The name of the lock.
 const LOCK: &str = "kubefed-controller-manager";
-/// How long it may take to let the next one lead.
+/// The time limit for releasing the leadership.
 const RELEASE: Duration = Duration::from_millis(1500);
 
 /// Runs until told to stop, or until nothing can go on.

@@ -42,10 +42,10 @@ const WORKERS: usize = 1024;
 const RECORDS: usize = 32;
 /// The one queue of the objects of all types, in metrics.
 const QUEUE: &str = "federated";
-/// What is watched in members: managed objects.
+/// The selector of the watches in members: managed objects.
 const SELECTOR: &str = "labelSelector=kubefed.io%2Fmanaged%3Dtrue";
-/// How long a pass waits for the first list of a member that nothing is wrong with, unless `cacheSyncTimeout` is
-/// shorter. What takes longer is told in the status.
+/// The time for which a pass waits for the first list of a healthy member, unless `cacheSyncTimeout` is shorter. The
+/// status reports lists that take longer.
 const LISTING: Duration = Duration::from_secs(10);
 
 /// A federated object, by its type.
@@ -63,7 +63,7 @@ impl QueueKey for FederatedId {
     }
 }
 
-/// What a type is propagated by; another one is another [`FederatedType`].
+/// The parameters of a type's propagation; other parameters are another [`FederatedType`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeSpec {
     pub name: Arc<str>,
@@ -87,7 +87,7 @@ pub struct FederatedType {
     pub stopped: CancellationToken,
     /// Its name in metrics.
     controller: String,
-    /// How long a pass waits for the first list of a member.
+    /// The time for which a pass waits for the first list of a member.
     listing: Duration,
 }
 
@@ -97,7 +97,7 @@ struct MemberWatch {
     watch: Arc<SharedWatch>,
 }
 
-/// What is known of the objects of a type in a member.
+/// The known objects of a type in a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
     Complete,
@@ -602,7 +602,7 @@ impl Reconciler for Propagation {
     }
 }
 
-/// How many objects may be worked on at the same time.
+/// The number of objects that may be processed concurrently.
 fn workers(settings: &FederationSettings) -> usize {
     WORKERS.max(settings.concurrency.saturating_mul(4))
 }

@@ -42,7 +42,7 @@ use super::propagation::{FederatedId, FederatedType, Listed, Propagation};
 const WORKERS: usize = 16;
 /// When a check that waits for the first list of a member looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How often a workload with a `ReplicaSchedulingPreference` is checked that changes in members, at most.
+/// The shortest interval between checks of a workload with a `ReplicaSchedulingPreference` that changes in members.
 const PREFERENCE_PERIOD: Duration = Duration::from_secs(10);
 
 /// A workload to be checked.
@@ -98,11 +98,11 @@ pub struct Scheduler {
     known: Mutex<HashMap<FederatedId, KnownSchedule>>,
 }
 
-/// What is known of a workload between checks.
+/// The facts about a workload that are kept between checks.
 #[derive(Default)]
 struct KnownSchedule {
     memory: Memory,
-    /// What the last check depended on, beside the workload in members, and when that was.
+    /// The input of the last check, apart from the workload in members, and its time.
     last: Option<(Basis, Instant)>,
     /// The members by which replicas were scheduled, and since when they are others.
     members: Option<Arc<MemberClusters>>,
@@ -131,7 +131,7 @@ struct ScheduleCheck<'a> {
     unknown: Vec<String>,
 }
 
-/// What a check came to.
+/// The result of a check.
 struct CheckEnded {
     outcome: Outcome,
     /// The generation of the workload that was written.
@@ -283,7 +283,7 @@ impl Scheduler {
 }
 
 impl KnownSchedule {
-    /// How long it is until others are reckoned with than before: members that come and go are waited for.
+    /// The time until a changed set of members is used: members that come and go are waited for.
     fn settling(
         &mut self,
         now: &Arc<MemberClusters>,
@@ -308,7 +308,7 @@ impl KnownSchedule {
         Some(left)
     }
 
-    /// How long it is until a check is due that nothing but the state in members asks for.
+    /// The time until the next check that only the state in members requires.
     fn early(&self, basis: &Basis, period: Duration) -> Option<Duration> {
         let (_, at) = self.last.as_ref().filter(|(last, _)| last == basis)?;
         let left = period.saturating_sub(at.elapsed());
@@ -436,7 +436,7 @@ impl ScheduleCheck<'_> {
         }
     }
 
-    /// What the selectors of the workload and of its namespace have in common.
+    /// The labels that the selectors of the workload and of its namespace have in common.
     fn intersection(&self) -> Result<BTreeSet<String>, String> {
         let labels = self.labels();
         let namespace = self.federated_namespace().ok_or_else(|| {
@@ -617,7 +617,7 @@ impl Reconciler for Scheduler {
     }
 }
 
-/// Of preferences.
+/// Events of preferences.
 impl EventHandler for Scheduler {
     fn changed(&self, _: &Arc<Table>, change: Change) {
         if let Seen::Present(preference) = self.at.cache.get(&change.key) {

@@ -125,7 +125,7 @@ impl TypeController {
             .await
     }
 
-    /// What is to be at work for a type; none where it is not to be.
+    /// The desired propagation of a type; none if it is not to run.
     fn wanted(&self, name: &Arc<str>, spec: FederatedTypeConfigSpec) -> Option<TypeSpec> {
         let is_limited = self.settings.scope == ControlScope::Namespaced;
         if spec.propagation != "Enabled" || (is_limited && !spec.target_type.is_namespaced()) {

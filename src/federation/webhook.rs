@@ -9,7 +9,7 @@ use hawser_federation::admission::{Review, review};
 
 use crate::webhook::{Reviewer, WebhookSite};
 
-/// What the webhook of a control plane is called, and where it is.
+/// The names and the place of a control plane's webhook.
 pub fn site(of: &Webhook) -> WebhookSite {
     WebhookSite {
         flag: "--webhook-addr",

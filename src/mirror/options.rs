@@ -42,7 +42,7 @@ pub struct RawMirrorArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorOptions {
     pub cloud: Cloud,
-    /// Of the robot's cluster.
+    /// The kubeconfig of the robot's cluster.
     pub kubeconfig: Option<PathBuf>,
     pub listen_address: Option<String>,
     pub conflict_limit: u32,

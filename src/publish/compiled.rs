@@ -151,7 +151,7 @@ impl Compiled {
         &self.warnings
     }
 
-    /// Who determines the names and namespaces of related objects, by the fields that define them.
+    /// The authors of the names and namespaces of related objects, by the fields that define them.
     pub fn name_authors(&self) -> Vec<(String, Authors)> {
         let apart = self.types.subresources.contains(&"status");
         let told = |authors: Authors| match authors.service {

@@ -24,7 +24,7 @@ pub struct Rehearsal(Mutex<RehearsalState>);
 struct RehearsalState {
     objects: BTreeMap<Key, Arc<Object>>,
     gone: BTreeSet<Key>,
-    /// What exists and is shown to nobody.
+    /// The objects that exist but are hidden.
     concealed: BTreeMap<Key, Arc<Object>>,
     sent: Vec<Request>,
     clock: u64,

@@ -33,11 +33,11 @@ pub struct Right {
     pub namespace: Option<String>,
     pub resource: RightResource,
     pub verb: &'static str,
-    /// What does not work without the right.
+    /// The function that is missing without the right.
     pub purpose: String,
 }
 
-/// What a right is for.
+/// The resource of a right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RightResource {
     Object {

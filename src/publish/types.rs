@@ -86,7 +86,7 @@ pub struct PublishedResourceSpec {
     /// The objects that are synchronized. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// How copies on the service cluster are named. An existing copy keeps its name when this changes.
+    /// Names of copies on the service cluster. An existing copy keeps its name when this changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub naming: Option<Naming>,
     /// Looks up the path of each workspace, so that templates can use `.ClusterPath` and copies are
@@ -166,7 +166,7 @@ pub struct Naming {
     pub namespace: Option<String>,
 }
 
-/// What an API is called in workspaces; whatever is left out stays as it is on the service cluster.
+/// Names of an API in workspaces. Fields that are not set keep the values of the service cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Projection {
@@ -227,16 +227,15 @@ pub enum TemplateEngine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Safety {
-    /// What to do if an object with the name of a new copy exists: `Unowned` adopts an object
-    /// that belongs to nobody and keeps its content; `Never` adopts nothing. Default: Unowned.
+    /// Treatment of an existing object with the name of a new copy: `Unowned` adopts an object that belongs to no other
+    /// object, workspace or agent, and keeps its content; `Never` adopts nothing. Default: Unowned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adoption: Option<Adoption>,
-    /// What happens to an adopted object when its original is deleted: `Delete` it, or `Release`
-    /// it, which leaves it in place without the agent's labels and annotations. Default: Delete.
+    /// Treatment of an adopted object when its original is deleted: `Delete` it, or `Release` it by removing the
+    /// agent's labels and annotations. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_on_delete: Option<AdoptedOnDelete>,
-    /// What happens to the copies of a workspace that no longer binds the API: `Keep` or `Delete`
-    /// them. Default: Keep.
+    /// Treatment of the copies of a workspace that no longer binds the API: `Keep` or `Delete` them. Default: Keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_unbind: Option<OnUnbind>,
     /// The finalizer on originals of related objects in workspaces: `Shared` is common to all
@@ -263,7 +262,7 @@ pub enum Adoption {
     Never,
 }
 
-/// What becomes of an adopted object once its original is deleted.
+/// Treatment of an adopted object when its original is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptedOnDelete {
     #[default]
@@ -271,7 +270,7 @@ pub enum AdoptedOnDelete {
     Release,
 }
 
-/// What becomes of the copies of a workspace that no longer binds the API.
+/// Treatment of the copies of a workspace that no longer binds the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnUnbind {
     #[default]
@@ -287,7 +286,7 @@ pub enum RelatedFinalizer {
     Own,
 }
 
-/// What names and namespaces in consumers' words lead to.
+/// Treatment of copies whose names or namespaces consumers influence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConsumerNames {
     #[default]

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-/// How long a certificate is valid, and when it is replaced.
+/// The lifetime of a certificate, and the time of its replacement.
 const VALID: SignedDuration = SignedDuration::from_hours(24 * 365);
 const RENEWED: SignedDuration = SignedDuration::from_hours(24 * 240);
 /// Clocks may differ by that much.

@@ -26,7 +26,7 @@ pub enum Review {
     ConfigDefaults,
 }
 
-/// Why an object is rejected.
+/// The reason why an object is rejected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejection {
     #[error("{0}")]

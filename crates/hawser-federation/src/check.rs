@@ -56,7 +56,7 @@ impl Default for CheckSettings {
     }
 }
 
-/// What is remembered of a workload between checks.
+/// The facts about a workload that are kept between checks.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     members: BTreeMap<String, Remembered>,
@@ -276,7 +276,7 @@ pub fn assigned(workload: &Object) -> BTreeMap<String, i64> {
     replicas.collect()
 }
 
-/// What moved, in words: `22 in A (before: 17), 8 in C (before: 16)`.
+/// The moves of replicas as text: `22 in A (before: 17), 8 in C (before: 16)`.
 pub fn moves(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> Option<String> {
     let differs = |(name, replicas): &(&String, &i64)| before.get(*name) != Some(*replicas);
     let mut text = String::new();
@@ -375,7 +375,7 @@ fn summary(
     })
 }
 
-/// What moved, and why.
+/// The moves of replicas, and their reasons.
 fn moved_note(
     planned: &Schedule,
     seen: &BTreeMap<String, Seen>,

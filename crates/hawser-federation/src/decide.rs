@@ -15,7 +15,7 @@ use crate::versions::{Versions, needs_update};
 
 const ANNOTATIONS: &str = "/spec/template/metadata/annotations";
 
-/// What is known of the copy in a member.
+/// The known state of the copy in a member.
 #[derive(Clone, Copy, Debug)]
 pub enum There<'a> {
     /// The member is not ready: nothing is known, and nothing is asked.
@@ -57,7 +57,7 @@ pub enum CopyRequest {
     RemoveManagedLabel,
 }
 
-/// What follows for one member.
+/// The decision for one member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The member is not listed in the status.
@@ -68,7 +68,7 @@ pub enum Verdict {
     Do(CopyRequest, Vec<Ignored>),
 }
 
-/// Why nothing can be done about a copy.
+/// The reason why nothing can be done about a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     NotReady,
@@ -129,7 +129,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What is to be done in a member.
+    /// Decides what the pass does in a member.
     pub fn decide(&self, member: &str, there: There<'_>) -> Verdict {
         if self.federated.in_deletion() {
             return self.removal(self.selected.contains(member), there);

@@ -7,7 +7,7 @@ use kube_lang::object::Object;
 use crate::status::CopyStatus;
 use crate::types::DELETE_OPTIONS;
 
-/// What happened to a federated object or one of its copies.
+/// An event about a federated object or one of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A request is about to be sent to a member.

@@ -35,11 +35,11 @@ pub struct Health {
     against: i64,
 }
 
-/// Where the nodes of a member are.
+/// The location of a member's nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     zones: BTreeSet<String>,
-    /// Of the first node that has one: a cluster is in one region.
+    /// The region of the first node that has one: a cluster is in one region.
     region: Option<String>,
 }
 

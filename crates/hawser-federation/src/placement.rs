@@ -10,7 +10,7 @@ use kube_lang::selector::{Selector, SelectorError};
 /// The labels of all registered members, ready or not, by name.
 pub type Members = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What limits an object's own placement.
+/// The limits of an object's own placement.
 #[derive(Clone, Copy, Debug)]
 pub enum Around<'a> {
     /// Nothing: the target is cluster-scoped.

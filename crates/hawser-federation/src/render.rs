@@ -17,7 +17,7 @@ pub enum Ignored {
     Finalizers,
 }
 
-/// What becomes of the annotations of a template.
+/// The use of a template's annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TemplateAnnotations {
     /// They are ignored, as KubeFed ignores them.
@@ -33,7 +33,7 @@ pub struct Rendered {
     pub ignored: Vec<Ignored>,
 }
 
-/// Why an object cannot be rendered. Nothing is written to the member.
+/// The reason why an object cannot be rendered. Nothing is written to the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
     #[error("{field} must be an object, found {found}")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Why a copy is not in sync. A copy in sync has no status.
+/// The reason why a copy is not in sync. A copy in sync has no status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CopyStatus {
     AlreadyExists,
@@ -28,7 +28,7 @@ pub enum CopyStatus {
     WaitingForRemoval,
 }
 
-/// Why a pass looked at no copies.
+/// The reason why a pass read no copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     ClusterRetrievalFailed,

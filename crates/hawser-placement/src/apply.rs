@@ -78,7 +78,7 @@ pub fn wave(resource: &str) -> usize {
     found.unwrap_or(WAVES.len())
 }
 
-/// Why nothing was written, or what was found: the reasons of conditions.
+/// The reason why nothing was written, or the result of a comparison: the reasons of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Applied,
@@ -188,7 +188,7 @@ impl Manifest {
         Self { object, hash }
     }
 
-    /// What is sent to the member.
+    /// The body that is sent to the member.
     pub fn body(&self, owner: &Owner<'_>, strategy: ApplyStrategyType) -> Value {
         let mut body = self.object.clone();
         let metadata = &mut body["metadata"];
@@ -296,7 +296,7 @@ impl Owner<'_> {
         })
     }
 
-    /// Why somebody else's object is not written.
+    /// The reason why an object of another owner is not written.
     fn rival(&self, object: &Value, shares: bool) -> Option<String> {
         let mut others =
             owners(object).filter(|reference| !self.is(reference) && !self.is_orphan(reference));
@@ -318,20 +318,20 @@ impl Owner<'_> {
     }
 }
 
-/// What is to be done about a manifest.
+/// The decision about a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The object is as it should be.
     InSync,
     Apply,
-    /// What follows depends on how the object differs from the manifest.
+    /// The decision depends on the differences between object and manifest.
     Compare(Purpose),
     /// The object does not exist, and differences are only reported.
     Missing,
     Refuse(Reason, String),
 }
 
-/// Why an object is compared with its manifest.
+/// The reason why an object is compared with its manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     TakeOver,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What can be said of an object that was applied.
+/// The availability of an object that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
     Available,

@@ -26,7 +26,7 @@ use patch::PatchError;
 const CLUSTER_NAME: &str = "${MEMBER-CLUSTER-NAME}";
 const CLUSTER_LABEL: &str = "${MEMBER-CLUSTER-LABEL-KEY-";
 
-/// Why an override cannot be applied in a cluster.
+/// The reason why an override cannot be applied in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverrideError {
     #[error("override {name}: cluster selector: {source}")]

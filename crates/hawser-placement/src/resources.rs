@@ -203,7 +203,7 @@ pub fn is_reserved_namespace(name: &str, skipped: &[String]) -> bool {
         || skipped.iter().any(|other| other == name)
 }
 
-/// What decides about single objects, beside the objects.
+/// The facts, apart from the objects, that decide about single objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// Whether the hub runs workloads.

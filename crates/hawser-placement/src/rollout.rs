@@ -21,7 +21,7 @@ const PENDING: [&str; 4] = [
     "ResourceNotAvailableYet",
 ];
 
-/// What a binding is to place: the newest snapshots for its cluster.
+/// The desired content of a binding: the newest snapshots for its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     pub resource_snapshot: String,
@@ -29,7 +29,7 @@ pub struct Desired {
     pub overrides: Vec<NamespacedName>,
 }
 
-/// What may be done now. The lists hold names of bindings.
+/// The changes that are permitted now. The lists hold names of bindings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutPlan {
     /// Bindings that get the strategy of applying. If one had another strategy, the rollout is asked again after that.

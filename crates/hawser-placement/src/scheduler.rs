@@ -106,7 +106,7 @@ pub struct Scores {
     pub already_there: i32,
 }
 
-/// What has to be written: creations first, then changes, then unscheduled bindings.
+/// The required writes: creations first, then changes, then unscheduled bindings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Bindings in deletion that the scheduler lets go.
@@ -136,7 +136,7 @@ pub struct UnscheduledBinding {
     pub previous: BindingState,
 }
 
-/// What the scheduler says about a cluster.
+/// The scheduler's verdict about a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub cluster: String,
@@ -147,7 +147,7 @@ pub struct Explanation {
     pub reason: String,
 }
 
-/// Why nothing can be decided.
+/// The reason why no decision is possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     #[error(transparent)]
@@ -184,7 +184,7 @@ struct Cycles<'a> {
     fleet: Fleet<'a>,
     bindings: Bindings<'a>,
     fulfilled: bool,
-    /// What the last cycle found of each cluster; empty if no cycle had to run.
+    /// The last cycle's verdict about each cluster; empty if no cycle had to run.
     verdicts: Vec<ClusterVerdict<'a>>,
     /// Clusters of the policy that do not exist.
     unknown: Vec<&'a str>,

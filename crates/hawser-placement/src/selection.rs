@@ -14,7 +14,7 @@ use crate::resources::{
 use crate::types::placement::{Placement, ResourceIdentifier};
 use crate::types::policy::{ResourceSelectorTerm, SelectionScope};
 
-/// What is known of the hub.
+/// The known objects and kinds of the hub.
 pub trait Hub {
     /// The scope of a kind; `Unknown` if the hub does not serve it.
     fn scope(&self, kind: &Gvk) -> KindScope;
@@ -32,7 +32,7 @@ pub struct Settings<'a> {
     pub hub_runs_workloads: bool,
 }
 
-/// Why nothing is selected. All but `NotListed` are errors of the user: nothing that is placed is withdrawn.
+/// The reason why nothing is selected. All but `NotListed` are errors of the user: placed objects stay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
     #[error("objects of {0} are not listed yet")]

@@ -96,7 +96,7 @@ impl Default for Debounce {
     }
 }
 
-/// What is to be done, in this order.
+/// The required writes, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SnapshotPlan {
     /// The snapshot whose `is-latest-snapshot` becomes `true` again, after a crash.

@@ -23,7 +23,7 @@ pub struct EnvelopeError {
     pub problem: String,
 }
 
-/// Why the Works of a binding cannot be made.
+/// The reason why the Works of a binding cannot be derived.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorksError {
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub enum WorksError {
     },
 }
 
-/// What is to be done with the Works of a binding. Nothing is to be done about Works that carry the right marks.
+/// The changes of a binding's Works. Works with the right marks do not change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorksPlan {
     pub create: Vec<Value>,

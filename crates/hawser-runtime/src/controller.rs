@@ -100,7 +100,7 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     /// Whether requests are still sent for this subject; otherwise the reason. Asked right before each request.
     fn check_active(&self) -> Result<(), String>;
 
-    /// What the brake has to decide about before this request; `None` if the request deletes nothing.
+    /// The deletion that the brake has to judge before this request; `None` if the request deletes nothing.
     fn deletion(&self, request: &Request) -> Option<Deletion>;
 
     /// Whether the dialect allows the request. Asked before the brake.
@@ -124,7 +124,7 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
         false
     }
 
-    /// What the pass wants to keep, by the kind and key that the brake would be asked about.
+    /// The copy that the pass wants to keep, by the kind and key under which the brake counts it.
     fn keeps(&self) -> Option<(Arc<Gvk>, Key)>;
 
     /// Whether a problem belongs to this subject, and is not logged elsewhere.

@@ -15,7 +15,7 @@ use super::settled::Settled;
 use super::subject::Subject;
 use super::view::{Note, Question, View};
 
-/// Where requests go. Implemented over real control planes, and over a model in tests.
+/// The receiver of requests. Implemented over real control planes, and over a model in tests.
 pub trait Cluster: Sync {
     /// Sends a request. An implementation with a [`Store`] updates it with the answer.
     fn send(&self, request: &Request) -> impl Future<Output = Answer> + Send;
@@ -27,7 +27,7 @@ pub trait Cluster: Sync {
     }
 }
 
-/// What a dialect adds to a pass over one of its subjects.
+/// The part of a pass that a dialect adds.
 pub trait Dialect: Sync {
     /// The subject as the view now shows it; its links may change from round to round. The error names the reads that
     /// are needed first.

@@ -95,7 +95,7 @@ pub(super) fn content(
     copying.in_step(memory, stored)
 }
 
-/// What the server keeps of the content.
+/// The content that the server stored.
 #[derive(Clone, Copy)]
 enum Stored {
     AsWritten,

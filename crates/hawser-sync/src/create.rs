@@ -107,9 +107,9 @@ fn needed_reads(pass: &Pass<'_>, link: &Link, key: &Key) -> Option<Turn> {
     (!turn.ended()).then_some(turn)
 }
 
-/// What is remembered before a copy is made. A copy that is known by the memory alone and is not there may have
-/// been deleted, or may only be hidden, as behind the selector of a claim: when it shows again, it is known by
-/// its uid, and what was to change on it since is known by the places.
+/// The memory of a copy before it is created. A copy that only the memory records may have been deleted, or may be
+/// hidden, for example by the selector of a claim. If it shows again, its uid identifies it, and the recorded places
+/// are the changes that were due.
 fn intention(pass: &Pass<'_>, link: &Link, desired: &Arc<Object>, key: &Key) -> Entry {
     let entry = pass.entry(link);
     let entry = entry.filter(|_| link.policy.identity == Identity::Memory);

@@ -111,9 +111,9 @@ fn keeps_record(pass: &Pass<'_>, link: &Link, fate: Fate) -> bool {
         && lost.is_some_and(|lost| lost.made == Made::Created)
 }
 
-/// What follows from a missing source of which a copy was created; `None` if the source has ended.
+/// The turn for a missing source of which a copy was created; `None` if the source has ended.
 ///
-/// A source with a finalizer of Hawser cannot end unseen. For one without, a cache is not proof.
+/// A source with a finalizer of Hawser cannot end unnoticed. For one without, a cache is no proof.
 pub(super) fn vanished(pass: &Pass<'_>, link: &Link) -> Option<Turn> {
     let Source::Live(key) = &link.source else {
         return None;

@@ -68,9 +68,9 @@ pub struct Policy {
     pub source_ended: bool,
     /// The copy is absent, and may only be hidden: what is known of it stays until it shows again.
     pub copy_hidden: bool,
-    /// What happens to the copy when the link's source is gone or in deletion.
+    /// The fate of the copy when the link's source is gone or in deletion.
     pub source_gone: Fate,
-    /// What happens to the copy when the subject is retracted.
+    /// The fate of the copy when the subject is retracted.
     pub retract: Fate,
     pub identity: Identity,
     pub adoption: Adoption,
@@ -82,14 +82,14 @@ pub struct Policy {
     pub foreign_finalizers: Vec<Finalizer>,
 }
 
-/// What happens to a copy.
+/// The fate of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Delete,
     Keep,
 }
 
-/// How a copy is recognised.
+/// The way in which a copy is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// By the marks it carries, as the rules read them.
@@ -101,7 +101,7 @@ pub enum Identity {
     Name,
 }
 
-/// What to do about an object without owner in the place of the copy.
+/// The treatment of an object without owner in the place of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
     /// Refuse.
@@ -115,7 +115,7 @@ pub enum Adoption {
     Overwrite,
 }
 
-/// What happens to an adopted copy when it is retracted.
+/// The fate of an adopted copy when it is retracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptedOnDelete {
     Delete,
@@ -123,7 +123,7 @@ pub enum AdoptedOnDelete {
     Release,
 }
 
-/// How content is kept in sync.
+/// The way in which content is kept in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Changes of the source since the last known state are merged into the copy.

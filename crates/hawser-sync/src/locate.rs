@@ -48,7 +48,7 @@ pub(super) enum Located {
 }
 
 impl Located {
-    /// Where the copy is or would be, if it is ours to write there.
+    /// The key of the copy, existing or future, if the engine may write there.
     pub(super) fn place(&self) -> Option<&Key> {
         match self {
             Self::Missing { key, .. }

@@ -19,7 +19,7 @@ use super::pending::PendingChange;
 use super::reason::Reason;
 use super::rules::Made;
 
-/// Where a subject's memory is stored, and in which format.
+/// The place and the format of a subject's memory.
 #[derive(Clone, Debug)]
 pub struct MemoryPlace {
     pub key: Key,
@@ -126,7 +126,7 @@ impl CopyRecord {
         lost.filter(|_| self.key() == Some(at))
     }
 
-    /// How the copy with this uid became ours, if it was out of sight when another was about to be made.
+    /// The way in which the copy with this uid became ours, if it was hidden when another one was about to be created.
     pub(super) fn found_again(&self, found: Option<&str>) -> Option<Made> {
         match self {
             Self::Intended {

@@ -88,7 +88,7 @@ impl Request {
         }
     }
 
-    /// Where the objects are that the request is about.
+    /// The scope of the objects that the request concerns.
     pub fn scope(&self) -> Scope {
         match self {
             Self::Find { scope, .. } => scope.clone(),

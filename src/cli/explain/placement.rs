@@ -75,7 +75,7 @@ pub(super) enum PlacementFailed {
     Schedule(#[from] ScheduleError),
 }
 
-/// What the scheduler says.
+/// The verdicts of the scheduler.
 struct Decided {
     clusters: Vec<Explanation>,
     /// The clusters that the placement is bound to now.
@@ -152,7 +152,7 @@ fn decide(
     })
 }
 
-/// What becomes of a cluster.
+/// The change for a cluster.
 fn change(decided: &Decided, of: &Explanation) -> Option<&'static str> {
     match (decided.bound.contains(&of.cluster), of.selected) {
         (false, true) => Some("added"),

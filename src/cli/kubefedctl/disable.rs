@@ -14,7 +14,7 @@ use super::server::{Server, core, definition};
 use super::{ControlFlags, CtlError, given, print, trying};
 use crate::cli::agent::parse_bool;
 
-/// How long the control plane may take to stop propagation.
+/// The time in which the control plane has to stop propagation.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 const STOPPED_EVERY: Duration = Duration::from_millis(100);
 

@@ -109,7 +109,7 @@ fn directive(file: &str) -> Result<(String, EnableTypeDirectiveSpec), CtlError> 
     Ok((name, spec))
 }
 
-/// What enabling a type creates.
+/// The objects that enable a type.
 pub(super) async fn objects(
     host: &Server,
     name: &str,

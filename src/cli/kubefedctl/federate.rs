@@ -20,7 +20,7 @@ use super::server::{Server, all_of, find_type, is_absent};
 use super::{ControlFlags, CtlError, enable, given, print, read, said, tell};
 use crate::cli::agent::parse_bool;
 
-/// How long a definition that was just created may take to be served.
+/// The time in which a new definition has to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const SERVED_EVERY: Duration = Duration::from_millis(200);
 

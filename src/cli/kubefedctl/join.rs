@@ -18,7 +18,7 @@ use super::server::{Server, core, exists};
 use super::{ClusterFlags, CtlError, given, tell, trying};
 use crate::cli::agent::parse_bool;
 
-/// How long a member may take to make a token.
+/// The time in which a member has to create a token.
 const TOKEN_WITHIN: Duration = Duration::from_secs(30);
 const TOKEN_EVERY: Duration = Duration::from_millis(200);
 
@@ -47,7 +47,7 @@ pub(super) struct JoinArgs {
     )]
     secret_name: String,
 
-    /// How long the token is valid; joining again renews it [default: without an end]
+    /// Lifetime of the token; joining again renews it [default: unlimited]
     #[arg(long, value_name = "DURATION", value_parser = token_seconds)]
     token_duration: Option<i64>,
 

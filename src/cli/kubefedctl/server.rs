@@ -26,7 +26,7 @@ pub(super) struct Server {
     pub(super) endpoint: Endpoint,
 }
 
-/// How long a server is left alone that asks for a pause.
+/// The pause before the next request if a server asks for one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

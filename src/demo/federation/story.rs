@@ -230,7 +230,7 @@ fn core(plural: &str) -> String {
     format!("/apis/core.kubefed.io/v1beta1/namespaces/{SYSTEM}/{plural}")
 }
 
-/// What the control plane said last about replicas that moved.
+/// The control plane's last message about moved replicas.
 fn last_schedule(events: &Value) -> Option<(u64, String)> {
     let events = events["items"].as_array()?.iter();
     let moved = events.filter(|event| event["reason"] == "ReplicasScheduled");

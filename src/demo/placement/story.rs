@@ -259,7 +259,7 @@ fn says(status: &Value, type_: &str, truth: &str) -> Option<Value> {
     (found["status"] == truth).then(|| found.clone())
 }
 
-/// What a placement says of itself as it is now.
+/// The current condition of a placement.
 fn said(placement: &Value, type_: &str, truth: &str) -> Option<Value> {
     let type_ = format!("ClusterResourcePlacement{type_}");
     let found = says(&placement["status"], &type_, truth)?;

@@ -12,7 +12,7 @@ use kube_lang::object::Gvk;
 /// `Accept` for all groups in one document, which servers have since Kubernetes 1.30.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Why the kinds are not known.
+/// The reason why the kinds are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     #[error("discovering the kinds of the hub at {0}")]

@@ -32,7 +32,7 @@ pub struct PlacementId {
     pub name: Arc<str>,
 }
 
-/// What is worked on.
+/// The unit of work in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HubKey {
     Placement(PlacementId),
@@ -60,7 +60,7 @@ impl QueueKey for HubKey {
     }
 }
 
-/// What placements are scheduled by, of a member, as hashes; and its last heartbeat.
+/// The hashes of those parts of a member that scheduling uses, and its last heartbeat.
 struct MemberTraits {
     hashes: [(News, u64); 3],
     heartbeat: Option<Timestamp>,
@@ -74,7 +74,7 @@ pub struct SelectionTime {
     all: u64,
 }
 
-/// What is known of a placement before a pass over it.
+/// The facts about a placement that are known before a pass over it.
 struct Interested {
     generation: i64,
     /// Counts the changes of what it may select.
@@ -89,13 +89,13 @@ pub struct HubEvents {
     pub queue: Queue<HubKey>,
     placements: RwLock<HashMap<PlacementId, Interested>>,
     traits: Mutex<HashMap<Arc<str>, MemberTraits>>,
-    /// What Works say that bindings repeat, as hashes.
+    /// The hashes of those parts of Works that bindings repeat.
     said: Mutex<HashMap<Key, u64>>,
     /// Counts the changes of what can be selected at all.
     changes: AtomicU64,
     random: RandomState,
     windows: Windows,
-    /// What waits for the first lists.
+    /// The keys that wait for the first lists.
     parked: Mutex<Vec<HubKey>>,
     /// Selectors have changed, so that other kinds may be selected.
     pub selected: Notify,
@@ -294,7 +294,7 @@ impl HubEvents {
         said.insert(change.key.clone(), now) != Some(now)
     }
 
-    /// What changed of a member that may change where placements go.
+    /// The change of a member that may change the results of scheduling.
     fn news(&self, change: &Change) -> Option<News> {
         let name = &change.key.name;
         let mut traits = self.traits.lock();

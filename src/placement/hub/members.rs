@@ -87,7 +87,7 @@ impl HubWorld {
         Err(Broken::Failed("each write requires another one; the pass was stopped".to_owned()))
     }
 
-    /// How long a member in deletion still has to leave by itself.
+    /// The time that a member in deletion has left to leave.
     fn patience(&self, member: &MemberCluster, now: Timestamp) -> Option<SignedDuration> {
         let since: Timestamp = member.metadata.deletion_timestamp.as_ref()?.parse().ok()?;
         Some(

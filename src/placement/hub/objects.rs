@@ -18,7 +18,7 @@ pub const SOURCE: &str = "hub";
 
 pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 
-/// What is known of the definitions of kinds: their names alone.
+/// The table of definitions of kinds, which keeps only their names.
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
 /// The kinds that decisions are made of.

@@ -75,17 +75,17 @@ pub struct HubWorld {
     pub founded: Mutex<BTreeMap<Arc<str>, String>>,
 }
 
-/// How the hub is to work.
+/// The settings of the hub.
 #[derive(Clone, Copy, Debug)]
 pub struct HubRules {
     pub policy: HubPolicy,
-    /// How long is waited for a member that is asked to leave.
+    /// The time for which the hub waits for a leaving member.
     pub force_delete: SignedDuration,
     /// Whether the agents of the fleet's networking are expected in members.
     pub networking: bool,
 }
 
-/// Why a pass ends before its end.
+/// The reason why a pass ends early.
 pub(super) enum Broken {
     /// A table is not complete; its completion leads here again.
     Unknown,
@@ -113,14 +113,14 @@ impl Broken {
     }
 }
 
-/// What is stored of a placement, each object parsed once for a version.
+/// The stored objects of a placement, each parsed once for a version.
 #[derive(Default)]
 pub struct Known {
     policies: LabelledForms<PolicySnapshot>,
     snapshots: LabelledForms<ResourceSnapshot>,
     bindings: LabelledForms<Binding>,
     works: LabelledForms<WorkOutline>,
-    /// What was selected, and when.
+    /// The selected objects, and the time of the selection.
     selected: Option<(SelectionTime, Arc<Selected>)>,
 }
 
@@ -133,12 +133,12 @@ impl Known {
     }
 }
 
-/// What is known at the ends of passes, of the placements that were worked on last.
+/// The facts known at the end of passes, for the placements that were processed last.
 #[derive(Default)]
 pub struct Recent {
     young: HashMap<PlacementId, Known>,
     old: HashMap<PlacementId, Known>,
-    /// Of the young ones.
+    /// The size of the young entries.
     bytes: usize,
 }
 
@@ -161,7 +161,7 @@ impl Recent {
     }
 }
 
-/// What every placement depends on, each object parsed once for a version.
+/// The objects that every placement depends on, each parsed once for a version.
 pub struct HubForms {
     cluster_override_specs: Forms<ClusterResourceOverride, Arc<[Arc<ClusterResourceOverride>]>>,
     override_specs: Forms<ResourceOverride, Arc<[Arc<ResourceOverride>]>>,
@@ -272,7 +272,7 @@ impl HubWorld {
         })
     }
 
-    /// What a placement selects now.
+    /// The current selection of a placement.
     fn select(
         &self,
         id: &PlacementId,

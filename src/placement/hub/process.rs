@@ -38,7 +38,7 @@ use super::webhook::{HubReviewer, HubWebhook};
 #[cfg(feature = "webhook")]
 use crate::webhook::{WebhookError, WebhookServer};
 
-/// How the hub is to run.
+/// The options of the hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
     pub kubeconfig: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct HubOptions {
     pub webhook: Option<HubWebhook>,
 }
 
-/// What ends the hub for good.
+/// An error that ends the hub.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     #[error(transparent)]
@@ -76,13 +76,13 @@ pub enum HubError {
 
 /// The name of the lock, which is the original's: the two never work at the same time.
 const LOCK: &str = "136224848560.hub.fleet.azure.com";
-/// How long it may take to let the next one lead.
+/// The time limit for releasing the leadership.
 const RELEASE: Duration = Duration::from_millis(1500);
 /// Passes that may run at the same time.
 const WORKERS: usize = 64;
-/// How often the kinds are asked for, if no definition changes.
+/// The interval of discovery if no definition changes.
 const DISCOVERY: Duration = Duration::from_secs(30);
-/// How soon they are asked for after a change. It takes the server a moment to serve a new kind.
+/// The delays of discovery after a change, because the server serves a new kind with a delay.
 const DISCOVERY_AFTER_CHANGE: [Duration; 6] = [
     Duration::from_millis(50),
     Duration::from_millis(150),

@@ -19,7 +19,7 @@ use super::numbers::MemberNumbers;
 use super::options::MemberRules;
 use super::sides::MemberSides;
 
-/// What all members of a process share.
+/// The parts that all members of a process share.
 #[derive(Clone)]
 pub struct Shared {
     pub hub: Connection,

@@ -28,7 +28,7 @@ use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
 /// Works of a member that are worked on at a time.
 pub const WORKERS: usize = 8;
-/// How long a pass waits for the first list of a kind; after that it reads the objects one by one.
+/// The time for which a pass waits for the first list of a kind; after that, it reads the objects one by one.
 const LISTING: Duration = Duration::from_secs(5);
 
 /// Whether Works are applied.
@@ -42,7 +42,7 @@ pub enum Phase {
     Leaving,
 }
 
-/// What events lead to.
+/// Maps events to Works.
 pub struct WorkEvents {
     pub queue: Queue<Arc<str>>,
     /// The Works that place an object.
@@ -96,7 +96,7 @@ impl EventHandler for WorkEvents {
     }
 }
 
-/// What an apply left: the manifest by its hash, and the content of the object.
+/// The result of an apply: the manifest by its hash, and the content of the object.
 type LeftContent = (String, u64);
 
 /// The queue of Works and the watches of placed objects.
@@ -112,7 +112,7 @@ pub struct Applier {
     /// The watches of the hub and of `AppliedWork`s.
     own: Vec<Arc<SharedWatch>>,
     kinds: Mutex<HashMap<Arc<Gvk>, Arc<SharedWatch>>>,
-    /// What each Work places.
+    /// The objects that each Work places.
     works: Mutex<HashMap<Arc<str>, HashSet<Key>>>,
     left: Mutex<HashMap<Key, LeftContent>>,
 }

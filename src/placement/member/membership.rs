@@ -25,9 +25,9 @@ use super::{properties, sides};
 const PERIOD: i32 = 60;
 /// The reason of a member whose API server does not answer.
 const UNHEALTHY: &str = "InternalMemberClusterUnhealthy";
-/// How long the API server may take to say that it is ready.
+/// The timeout of the readiness probe of the API server.
 const PROBE: Duration = Duration::from_secs(10);
-/// How long it is until a heartbeat that could not be written is written again.
+/// The delay after which a failed heartbeat is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Joins, sends heartbeats and leaves.
@@ -227,7 +227,7 @@ impl Membership {
     }
 }
 
-/// What a condition says: status, reason, message.
+/// The content of a condition: status, reason, message.
 type Said = (Truth, &'static str, &'static str);
 
 /// Writes the state of this agent, beside those of others. Returns what was not so before.

@@ -17,9 +17,9 @@ pub struct GivenMember {
     pub name: String,
     pub hub: GivenHub,
     pub kubeconfig: Option<PathBuf>,
-    /// Of the Secrets with the kubeconfigs of members, on the hub.
+    /// The namespace on the hub that has the Secrets with the kubeconfigs of members.
     pub secrets: Option<String>,
-    /// Of the lease; none where there is no election.
+    /// The namespace of the lease; none without leader election.
     pub lease_namespace: Option<String>,
     pub health_address: String,
     pub metrics_address: String,
@@ -27,7 +27,7 @@ pub struct GivenMember {
     pub deletion_wait: Duration,
 }
 
-/// How the hub is reached.
+/// The flags and variables for access to the hub.
 #[derive(Clone, Debug, Default)]
 pub struct GivenHub {
     pub kubeconfig: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct GivenHub {
     pub is_insecure: bool,
 }
 
-/// How the agent is to run.
+/// The options of the agent.
 #[derive(Clone, Debug)]
 pub struct MemberOptions {
     pub acts_for: ActsFor,
@@ -66,11 +66,12 @@ pub enum ActsFor {
     Secrets { namespace: String },
 }
 
-/// How the agent works.
+/// The settings of the agent.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRules {
     pub jobs: Jobs,
-    /// How long the garbage collector is waited for before objects with other owners no longer keep a Work.
+    /// The time for which a Work waits for the garbage collector. Afterwards, objects with other owners no longer keep
+    /// it.
     pub deletion_wait: Duration,
 }
 

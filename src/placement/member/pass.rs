@@ -48,7 +48,7 @@ pub struct WorkPass<'a> {
     name: &'a Arc<str>,
     /// At the start. What was decided in one phase is not sent in another.
     phase: Phase,
-    /// How long it is until something may be written that somebody else undoes each time.
+    /// The time until a write is permitted that another writer keeps undoing.
     put_off: Mutex<Option<Duration>>,
 }
 
@@ -58,7 +58,7 @@ fn typed<T: DeserializeOwned>(object: &Object) -> Result<T, Stuck> {
     read.map_err(|error| Stuck(format!("reading {}: {error}", object.name())))
 }
 
-/// What a pass came to.
+/// The result of a pass.
 enum WorkProgress {
     Done,
     Unfinished,
@@ -75,7 +75,7 @@ impl From<Failure> for Stuck {
     }
 }
 
-/// What tells an object from others, whatever version it is written in.
+/// The identity of an object, the same for all versions in which it is written.
 type ManifestIdentity = (String, String, String, String);
 
 fn identity(of: &WorkResourceIdentifier) -> ManifestIdentity {
@@ -95,7 +95,7 @@ struct Item {
     place: Result<(Manifest, Key), (Reason, String)>,
 }
 
-/// What came of a manifest, and its object if it belongs to the Work.
+/// The result for a manifest, and its object if it belongs to the Work.
 struct SettledManifest {
     finding: Finding,
     uid: Option<String>,

@@ -21,7 +21,7 @@ use super::numbers::MemberNumbers;
 use super::options::{ActsFor, HubConfigError, MemberOptions};
 use super::pushed;
 
-/// What ends an agent for good.
+/// An error that ends an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
     #[error(transparent)]
@@ -38,7 +38,7 @@ pub enum MemberError {
 
 /// The name of the lock.
 const LOCK: &str = "136224848560.member.fleet.azure.com";
-/// How long it may take to let the next one lead.
+/// The time limit for releasing the leadership.
 const RELEASE: Duration = Duration::from_millis(1500);
 
 /// Runs until told to stop, or until nothing can go on.

@@ -39,9 +39,9 @@ fn fleet(group: &str, kind: &str) -> Arc<Gvk> {
 
 /// The connections to the hub and the member.
 pub struct MemberSides {
-    /// Of the member.
+    /// The name of the member.
     pub name: String,
-    /// Of the member, on the hub.
+    /// The namespace of the member on the hub.
     namespace: Arc<str>,
     pub hub: Connection,
     pub member: Connection,
@@ -164,7 +164,7 @@ impl MemberSides {
         names.map(|name| name.map(str::to_owned)).collect()
     }
 
-    /// What is watched on the hub: this member's namespace, and nothing else.
+    /// The watches on the hub: only of this member's namespace.
     pub fn hub_watches(&self) -> [WatchSpec; 2] {
         let spec = |kind, resource| self.watch(&HUB, kind, resource, Some(&self.namespace));
         [

@@ -128,7 +128,7 @@ pub struct DueWrite {
     pub refusal: Option<String>,
 }
 
-/// Who leads.
+/// The leader.
 #[derive(Debug)]
 pub enum Leader {
     /// This agent, which renewed its lease so long ago.
@@ -253,7 +253,7 @@ impl Explainer {
         names.collect()
     }
 
-    /// Who leads, according to the Lease.
+    /// The leader, according to the Lease.
     pub async fn leader(&self) -> Leader {
         let (namespace, name) = (
             &self.agent.options.namespace,

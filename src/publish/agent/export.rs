@@ -43,7 +43,7 @@ pub enum Progress {
 /// All selected published resources. `None` until they have been listed.
 pub type Members = Option<Arc<[Member]>>;
 
-/// What the watch of the export shows.
+/// The content of the watch of the export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum WatchedExport {
     /// The watch has not listed yet, or there is none: the export is read.
@@ -105,11 +105,11 @@ fn missing(export: &str) -> String {
 /// The delays of the export.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Of the first write, for published resources that are still pending.
+    /// The delay of the first write, for published resources that are still pending.
     pub first: Duration,
-    /// Of later writes, for more changes.
+    /// The delay of later writes, for more changes.
     pub quiet: Duration,
-    /// Of later writes, for published resources that are still pending.
+    /// The delay of later writes, for published resources that are still pending.
     pub rest: Duration,
     /// Until a missing export is read again, if no watch reports it.
     pub missing: Duration,

@@ -97,7 +97,7 @@ pub struct ObjectPass {
     pub(super) retraction: Mutex<Retraction>,
     /// Whether the workspace binds the API, once it was read.
     pub(super) binding_state: OnceCell<Result<BindingState, String>>,
-    /// What the last round knows of its consumer's pause.
+    /// The consumer's pause, as the last round read it.
     pub(super) consumer_pause: Mutex<PauseNotes>,
 }
 
@@ -122,7 +122,8 @@ impl PassDialect for ObjectPass {
         self.publication.check_active()
     }
 
-    /// What a request takes back with the published object. All of that counts once.
+    /// The deletion of a request, with everything that is deleted along with the published object. All of that counts
+    /// once.
     fn deletion(&self, request: &Request) -> Option<Deletion> {
         let Retraction {
             retracts, keeps, ..
@@ -136,7 +137,7 @@ impl PassDialect for ObjectPass {
         })
     }
 
-    /// What is paused waits, and nothing is taken back where it is not known whether the workspace still binds the API.
+    /// Refuses writes during a pause, and deletions while it is not known whether the workspace still binds the API.
     async fn allows(&self, request: &Request) -> Result<(), Withheld> {
         self.check_paused(request)?;
         let Retraction {

@@ -9,10 +9,10 @@ use hawser_runtime::controller::Withheld;
 use hawser_sync::{Failure, Found, Key, Link, Request, Scope, Seen, Store as _, Target, View};
 use kube_lang::object::Object;
 
-/// What a round knows of its consumer's pause.
+/// The consumer's pause, as a round read it.
 #[derive(Default)]
 pub struct PauseNotes {
-    /// Why the annotations of the object are no pause.
+    /// The reason why the annotations of the object are not a pause.
     pub problem: Option<PauseProblem>,
     /// Related originals whose deletion the pause may no longer hold, and their copies.
     overdue: Vec<Key>,

@@ -45,7 +45,7 @@ pub struct ResourceChange {
     pub schema_before: Option<String>,
     /// The schema that would be published.
     pub schema: Option<String>,
-    /// Why it would not be published or synchronized.
+    /// The reasons why it would not be published or synchronized.
     pub problems: Vec<String>,
     pub warnings: Vec<String>,
     /// The unlisted kinds that prevent some objects from being planned.

@@ -61,14 +61,14 @@ pub const SERVICE: &str = "service";
 
 /// The input of a publication.
 pub struct Plan {
-    /// Of the published resource.
+    /// The uid of the published resource.
     pub uid: Arc<str>,
     pub name: String,
     pub compiled: Arc<Compiled>,
     pub local_resource: Arc<str>,
     pub remote_resource: Arc<str>,
     pub remote_is_namespaced: bool,
-    /// Of all its objects.
+    /// The pause of all its objects.
     pub pause: Option<Pause>,
 }
 

@@ -18,8 +18,8 @@ pub struct Retraction {
     pub retracts: bool,
     /// Copies stay.
     pub keeps: bool,
-    /// Of the published object, if that is in deletion. What else is deleted, such as an original, is younger than
-    /// any version that is known here.
+    /// The version of the published object, if that is in deletion. Other deleted objects, such as an original, are
+    /// younger than any version that is known here.
     pub version: Option<u64>,
 }
 

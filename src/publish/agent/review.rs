@@ -137,7 +137,7 @@ pub async fn served(
     })
 }
 
-/// What the servers said about the rights for one published resource.
+/// The servers' answers about the rights for one published resource.
 struct Reviewed {
     needed: Vec<Right>,
     lacking: Vec<Right>,

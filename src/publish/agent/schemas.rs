@@ -79,7 +79,7 @@ pub struct Schemas {
     pub service: Connection,
     /// The workspace of the export.
     pub workspace: Connection,
-    /// Of the service cluster.
+    /// The discovery of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
     authority: Mutex<Authority>,
@@ -92,7 +92,7 @@ pub struct Schemas {
 type Memos = Mutex<HashMap<String, Memo>>;
 
 struct Memo {
-    /// Of the part of the manifest that concerns the type.
+    /// The hash of the part of the manifest that concerns the type.
     asked: u64,
     settled: Settled,
     /// The version of the manifest with the name of the schema, if this agent wrote it.

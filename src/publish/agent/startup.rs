@@ -26,7 +26,7 @@ pub struct Workspace {
     pub path: String,
 }
 
-/// What was found.
+/// The endpoint slice and the export that were found.
 #[derive(Clone, Debug)]
 pub struct Located {
     pub slice: String,

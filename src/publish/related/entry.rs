@@ -56,7 +56,7 @@ pub(super) struct Choices {
     pub(super) adopt: bool,
 }
 
-/// Who determines a value.
+/// The author of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     Owner,
@@ -65,14 +65,14 @@ pub enum Author {
     Consumer,
 }
 
-/// Who determines a value, on each side.
+/// The authors of a value on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authors {
     pub kcp: Author,
     pub service: Author,
 }
 
-/// Who determines the names of an entry, and its namespaces if the entry sets them.
+/// The authors of the names of an entry, and of its namespaces if the entry sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameAuthors {
     pub names: Authors,
@@ -98,7 +98,7 @@ pub(super) struct Selecting {
     pub(super) labels: Vec<(LabelText, LabelText)>,
     pub(super) expressions: Selector,
     pub(super) rewrite: NameRule,
-    /// Who determines the selected labels.
+    /// The author of the selected labels.
     author: Author,
 }
 
@@ -183,7 +183,7 @@ impl Values {
         }
     }
 
-    /// Who determines a value. Originals are on the side of `origin`.
+    /// The authors of a value. Originals are on the side of `origin`.
     pub(super) fn authors(&self, origin: Origin) -> Authors {
         let everywhere = |author| Authors {
             kcp: author,
@@ -255,7 +255,7 @@ impl NameRule {
         })
     }
 
-    /// Who determines a name that is derived from such a value.
+    /// The author of a name that is derived from such a value.
     fn author_of_renamed(&self, original: Author) -> Author {
         match self {
             Self::Regex(rewriting) if rewriting.author == Author::Owner => Author::Owner,
@@ -344,7 +344,7 @@ impl Entry {
         self.names.authors(self.origin).service == Author::Consumer
     }
 
-    /// Who determines its names and namespaces.
+    /// The authors of its names and namespaces.
     pub fn name_authors(&self) -> NameAuthors {
         let of = |values: &Values| values.authors(self.origin);
         NameAuthors {

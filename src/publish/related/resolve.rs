@@ -26,7 +26,7 @@ pub(super) struct ResolveInputs<'a> {
     pub(super) cluster: &'a str,
     pub(super) path: &'a str,
     pub(super) view: &'a dyn View,
-    /// Of the kind of the originals, on their side.
+    /// The scope of the kind of the originals, on their side.
     pub(super) originals: Scope,
     /// Whether originals and copies are namespaced.
     pub(super) namespaced: (bool, bool),
@@ -314,7 +314,7 @@ impl ResolveInputs<'_> {
         Ok(labels.into_iter().collect())
     }
 
-    /// What every template reads.
+    /// The variables of every template.
     fn place(&self) -> Vec<(&'static str, Prepared)> {
         let text = |text: &str| Prepared::of(&text.into());
         vec![

@@ -54,12 +54,12 @@ pub struct RelatedSpec {
     /// The name of the type on the other side, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projection: Option<RelatedProjection>,
-    /// How the original is found, and the name of its copy.
+    /// Rules for finding the original, and the name of its copy.
     pub object: RelatedObject,
     /// Changes to the copied content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation: Option<MutationSpec>,
-    /// How a change of the original triggers the published object.
+    /// Accepted for compatibility. Hawser watches related objects without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<RelatedWatch>,
     /// Copies the status too, in the same direction.
@@ -116,7 +116,7 @@ pub enum LegacyKind {
     Secret,
 }
 
-/// What a related type is called on the other side; whatever is left out stays.
+/// Names of a related type on the other side. Fields that are not set do not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelatedProjection {
     /// The API group.
@@ -130,8 +130,8 @@ pub struct RelatedProjection {
     pub resource: Option<String>,
 }
 
-/// How names of related objects are found, and their namespaces, where these are not simply those of
-/// the published object and its copy.
+/// Rules for finding the names of related objects, and their namespaces if these differ from those of the published
+/// object and its copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RelatedObject {
@@ -144,7 +144,7 @@ pub struct RelatedObject {
     /// Renders the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateSpec>,
-    /// How the namespaces are found.
+    /// Rules for finding the namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<RelatedObjectSpec>,
 }
@@ -260,7 +260,7 @@ pub struct TemplateSpec {
     pub template: String,
 }
 
-/// How a change of the original triggers the published object.
+/// Accepted for compatibility. Hawser watches related objects without this field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

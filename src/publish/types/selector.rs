@@ -49,10 +49,10 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// How a label is compared.
+/// The operator by which a label is compared.
 ///
-/// The API server takes any string here. What is none of the four is kept, so that it is reported
-/// where the selector is compiled and does not hide the rest of the object.
+/// The API server accepts any string here. An unknown operator is kept, so that it is reported where the selector is
+/// compiled and does not hide the rest of the object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Operator {
     In,

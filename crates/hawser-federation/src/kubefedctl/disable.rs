@@ -10,7 +10,7 @@ pub struct Flags {
     pub federated_group: bool,
 }
 
-/// Why a type cannot be disabled.
+/// The reason why a type cannot be disabled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DisableError {
     #[error("NAME is required")]

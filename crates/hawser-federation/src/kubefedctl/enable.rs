@@ -46,7 +46,7 @@ pub struct Enabled {
     pub definition: Value,
 }
 
-/// Why a type cannot be enabled.
+/// The reason why a type cannot be enabled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnableError {
     #[error("NAME is required")]
@@ -178,7 +178,7 @@ impl Enabled {
     }
 }
 
-/// How an object was written.
+/// The way in which an object was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Created,

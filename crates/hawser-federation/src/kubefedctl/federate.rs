@@ -44,7 +44,7 @@ pub enum ArgumentError {
     Contents,
 }
 
-/// Why an object was not federated.
+/// The reason why an object was not federated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FederateError {
     #[error(

@@ -47,7 +47,7 @@ impl Op {
     }
 }
 
-/// Why a step does not apply.
+/// The reason why a step does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     #[error("{op} operation does not apply: doc is missing path: {path:?}: missing value")]

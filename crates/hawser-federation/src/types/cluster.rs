@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::or_default;
 
-/// How a member is reached.
+/// Address and credentials of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeFedClusterSpec {
@@ -17,7 +17,7 @@ pub struct KubeFedClusterSpec {
     pub ca_bundle: Option<String>,
     /// The Secret with the token, in the namespace of the control plane.
     pub secret_ref: SecretReference,
-    /// What of the member's certificate is not checked: `*`, `SubjectName`, `ValidityPeriod`.
+    /// Checks of the member's certificate that are skipped: `*`, `SubjectName`, `ValidityPeriod`.
     #[serde(
         default,
         rename = "disabledTLSValidations",
@@ -37,7 +37,7 @@ pub struct SecretReference {
     pub name: String,
 }
 
-/// What the last probes found.
+/// The result of the last probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeFedClusterStatus {
@@ -79,10 +79,10 @@ pub struct ClusterCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: Option<String>,
-    /// Why, in one word for programs.
+    /// Reason of the last change, in one word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, for people.
+    /// Reason of the last change, as text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

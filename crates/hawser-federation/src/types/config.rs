@@ -12,16 +12,16 @@ pub const FEATURES: [(&str, &str); 3] = [
     ("SchedulerPreferences", "Enabled"),
 ];
 
-/// How the control plane works. It is read when the control plane starts.
+/// Settings of the control plane. It reads them when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeFedConfigSpec {
     /// `Cluster` or `Namespaced`: whether all namespaces are worked on, or that of the control plane alone.
     pub scope: String,
-    /// How long is waited before members are worked with.
+    /// Delays before the control plane acts on members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_duration: Option<DurationConfig>,
-    /// How one of several processes is elected.
+    /// Leader election among several processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader_elect: Option<LeaderElectConfig>,
     /// Features that are switched on or off.
@@ -31,18 +31,18 @@ pub struct KubeFedConfigSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub feature_gates: Vec<FeatureGate>,
-    /// How members are probed.
+    /// Probes of members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_health_check: Option<ClusterHealthCheckConfig>,
-    /// How federated objects are propagated.
+    /// Propagation of federated objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_controller: Option<SyncControllerConfig>,
-    /// How the status of Services is collected.
+    /// Collection of the status of Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_controller: Option<StatusControllerConfig>,
 }
 
-/// How long is waited before members are worked with.
+/// Delays before the control plane acts on members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DurationConfig {
@@ -57,14 +57,14 @@ pub struct DurationConfig {
     pub cache_sync_timeout: Option<String>,
 }
 
-/// How one of several processes is elected.
+/// Leader election among several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderElectConfig {
-    /// How long a lock that is not renewed is respected. 15s by default.
+    /// Time for which a lock that is not renewed stays valid. 15s by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_duration: Option<String>,
-    /// How long the leader tries to renew its lock. 10s by default.
+    /// Time for which the leader tries to renew its lock. 10s by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_deadline: Option<String>,
     /// The time between two tries. 5s by default.
@@ -84,29 +84,29 @@ pub struct FeatureGate {
     pub configuration: String,
 }
 
-/// How members are probed.
+/// Probes of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterHealthCheckConfig {
     /// The time between two probes. 10s by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
-    /// So many failures in a row make a member not ready. 3 by default.
+    /// Number of consecutive failures after which a member is not ready. 3 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_threshold: Option<i64>,
-    /// So many successes in a row make a member ready. 1 by default.
+    /// Number of consecutive successes after which a member is ready. 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success_threshold: Option<i64>,
-    /// How long a probe may take. 3s by default.
+    /// Timeout of a probe. 3s by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
-/// How federated objects are propagated.
+/// Propagation of federated objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncControllerConfig {
-    /// How many objects of a type are worked on at once. 1 by default.
+    /// Number of objects of a type that are reconciled concurrently. 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent_reconciles: Option<i64>,
     /// `Enabled` or `Disabled`: whether objects that were in a member before are taken over.
@@ -114,11 +114,11 @@ pub struct SyncControllerConfig {
     pub adopt_resources: Option<String>,
 }
 
-/// How the status of Services is collected.
+/// Collection of the status of Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusControllerConfig {
-    /// How many objects are worked on at once. 1 by default.
+    /// Number of objects that are reconciled concurrently. 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent_reconciles: Option<i64>,
 }

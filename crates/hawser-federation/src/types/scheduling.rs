@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::or_default;
 
-/// What a `ReplicaSchedulingPreference` asks for.
+/// Desired distribution of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSchedulingPreferenceSpec {
     /// `FederatedDeployment` or `FederatedReplicaSet`.
     pub target_kind: String,
-    /// How many replicas there are in all members together.
+    /// Total number of replicas in all members.
     pub total_replicas: i32,
     /// Whether replicas that run may be moved to where the preferences want them.
     #[serde(
@@ -38,7 +38,7 @@ pub struct ReplicaSchedulingPreferenceSpec {
     pub clusters: BTreeMap<String, ClusterPreferences>,
 }
 
-/// What is wished for one member.
+/// Desired replicas of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPreferences {

@@ -49,7 +49,7 @@ pub struct ApiResource {
     pub scope: String,
 }
 
-/// What became of it.
+/// Observed state of the type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FederatedTypeConfigStatus {
@@ -62,7 +62,7 @@ pub struct FederatedTypeConfigStatus {
     pub status_controller: Option<String>,
 }
 
-/// How `kubefedctl enable --filename` is told what to enable.
+/// Input of `kubefedctl enable --filename`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnableTypeDirectiveSpec {

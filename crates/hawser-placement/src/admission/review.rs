@@ -40,10 +40,10 @@ const ALL: [Reviewed; 7] = [
     Reviewed::Member,
 ];
 
-/// What a verdict depends on besides the request. What is not asked for is empty.
+/// The facts that a verdict needs in addition to the request. Facts that it does not need are empty.
 pub struct ReviewContext<'a> {
     pub scope_of: &'a dyn Fn(&ResourceSelectorTerm) -> KindScope,
-    /// What was found at the path that [`needs`] names.
+    /// The objects at the path that [`needs`] names.
     pub found: &'a [Value],
 }
 
@@ -241,7 +241,7 @@ fn placement(around: &ReviewContext<'_>) -> Result<Option<Placement>, String> {
     around.found.first().map(read).transpose()
 }
 
-/// What was found, without the object itself.
+/// The objects that were found, without the object itself.
 fn others<T: DeserializeOwned>(object: &Value, around: &ReviewContext<'_>) -> Vec<T> {
     let others = around.found.iter();
     let others = others.filter(|other| other["metadata"]["name"] != object["metadata"]["name"]);

@@ -22,7 +22,7 @@ const AVAILABLE: &str = "Available";
 const DIFF_REPORTED: &str = "DiffReported";
 const TRIMMED: &str = "StatusTrimmed";
 
-/// What came of a manifest.
+/// The result for a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub reason: Reason,

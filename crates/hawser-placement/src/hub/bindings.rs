@@ -15,7 +15,7 @@ use crate::works::{WorksError, WorksPlan, WorksRequest, generate, list_hash, pla
 
 const KIND: &str = "Work";
 
-/// What is to become of the Works of a binding.
+/// The desired state of a binding's Works.
 #[derive(Debug)]
 pub(super) struct BindingWorks<'a> {
     pub(super) works: Vec<&'a WorkOutline>,
@@ -276,7 +276,7 @@ pub(super) fn status(
     })
 }
 
-/// What the rollout says of a binding. Under an external one, whoever rolls out says it.
+/// The state of a binding in the rollout. Under an external rollout, the external controller sets it.
 fn rollout(
     view: &PlacementView<'_>,
     placement: &Placement,

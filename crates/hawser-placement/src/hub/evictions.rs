@@ -19,7 +19,7 @@ const BINDING: &str = "ClusterResourceBinding";
 const VALID: &str = "Valid";
 const EXECUTED: &str = "Executed";
 
-/// What is known of an eviction.
+/// The known facts about an eviction.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionView<'a> {
     pub eviction: &'a Eviction,
@@ -33,7 +33,7 @@ pub struct EvictionView<'a> {
     pub time: &'a str,
 }
 
-/// Why an eviction is invalid.
+/// The reason why an eviction is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Invalid {
     #[error("Failed to find ClusterResourcePlacement targeted by eviction")]

@@ -14,7 +14,7 @@ const INTERNAL: &str = "InternalMemberCluster";
 /// The seconds between heartbeats, if the member does not say.
 const HEARTBEAT: i32 = 60;
 
-/// What is known of a member.
+/// The known facts about a member.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberView<'a> {
     pub member: &'a MemberCluster,
@@ -27,7 +27,7 @@ pub struct MemberView<'a> {
     pub is_overdue: bool,
 }
 
-/// What a member that leaves waits for.
+/// The step that a leaving member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// The agent is to stop, and to leave in place what it applied.
@@ -94,7 +94,7 @@ pub fn is_founded(member: &MemberCluster) -> bool {
     ready.is_some_and(|ready| ready.is_fresh(member.metadata.generation))
 }
 
-/// What is written first: the finalizer, and the label that overrides and policies know the member by.
+/// The first write: the finalizer, and the label by which overrides and policies select the member.
 pub fn marks(member: &MemberCluster) -> Option<HubWrite> {
     let metadata = &member.metadata;
     if metadata.label(names::MEMBER_NAME) == Some(&metadata.name) {
@@ -110,7 +110,7 @@ pub fn marks(member: &MemberCluster) -> Option<HubWrite> {
     Some(HubWrite::patch_known(KIND, metadata, patch))
 }
 
-/// What is written of a member whose foundation is laid.
+/// The writes for a member that has its namespace and role.
 pub fn decide(view: &MemberView<'_>) -> Stages {
     let mut stages = Stages::default();
     let member = view.member;
@@ -153,7 +153,7 @@ pub fn decide(view: &MemberView<'_>) -> Stages {
     stages
 }
 
-/// What a member in deletion waits for.
+/// The step that a member in deletion waits for.
 pub fn leaving(view: &MemberView<'_>) -> Leaving {
     let agents = view
         .internal
@@ -170,7 +170,7 @@ pub fn leaving(view: &MemberView<'_>) -> Leaving {
     }
 }
 
-/// What the agents report, with the conditions of the hub.
+/// The status that the agents report, with the conditions of the hub.
 fn status(view: &MemberView<'_>) -> MemberClusterStatus {
     let member = view.member;
     let mut status = match view.internal {

@@ -9,18 +9,18 @@ use crate::types::placement::Placement;
 use crate::types::policy::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
 use crate::types::{Truth, condition};
 
-/// What changed of a member, each with what is before it.
+/// A change of a member. Each kind includes the kinds before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
-    /// What the member measures: properties and resources.
+    /// The measurements of the member: properties and resources.
     Measures,
     /// Whether anything may be placed on it: taints, namespaces, whether it is joined and well.
     Standing,
-    /// Who the member is: labels, and whether it leaves.
+    /// The identity of the member: labels, and whether it leaves.
     Identity,
 }
 
-/// What placements are scheduled by, of a member, apart from its heartbeat; from identity to measures.
+/// The parts of a member that scheduling uses, without its heartbeat; from identity to measurements.
 pub fn member_traits(member: &MemberCluster) -> [(News, Value); 3] {
     let properties = member.status.properties.iter();
     let properties: BTreeMap<&String, &String> = properties

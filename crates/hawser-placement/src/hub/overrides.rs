@@ -36,7 +36,7 @@ impl OverrideKind {
     }
 }
 
-/// What is to be written for an override. `hashes` are those of its snapshots, in their order.
+/// The writes for an override. `hashes` are those of its snapshots, in their order.
 pub fn decide<Spec: Serialize, Status>(
     kind: OverrideKind,
     one: &Resource<Spec, Status>,

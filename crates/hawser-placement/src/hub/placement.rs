@@ -41,7 +41,7 @@ pub struct HubPolicy {
     pub windows: Windows,
 }
 
-/// What is known of a placement and of everything that it depends on.
+/// The known facts about a placement and everything that it depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementView<'a> {
     pub scope: Scope,
@@ -55,7 +55,7 @@ pub struct PlacementView<'a> {
     pub cluster_overrides: &'a [Arc<ClusterResourceOverrideSnapshot>],
     pub overrides: &'a [Arc<ResourceOverrideSnapshot>],
     pub selected: Result<&'a Selected, &'a SelectionError>,
-    /// Why Works could not be written in this pass, by the binding.
+    /// The reasons why Works could not be written in this pass, by binding.
     pub failures: &'a BTreeMap<String, String>,
     pub policy: HubPolicy,
     pub now: Timestamp,
@@ -63,7 +63,7 @@ pub struct PlacementView<'a> {
     pub time: &'a str,
 }
 
-/// What is written now, and when something may be to be written if nothing happens.
+/// The writes of a round, and the time of the next round if nothing else happens.
 #[derive(Debug, Default)]
 pub struct HubRound {
     pub stages: Stages,
@@ -74,7 +74,7 @@ pub struct HubRound {
     pub problem: Option<String>,
 }
 
-/// Why nothing can be decided.
+/// The reason why no decision is possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     #[error(transparent)]
@@ -441,7 +441,7 @@ fn same_conditions(new: &[Condition], old: &[Condition]) -> bool {
     new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.says_the_same(old))
 }
 
-/// What the rollout is to come to, and what may be done now.
+/// The goal of the rollout, and the changes that are permitted now.
 struct RolloutStep {
     plan: RolloutPlan,
     /// By the names of bindings; empty before there is anything to roll out.

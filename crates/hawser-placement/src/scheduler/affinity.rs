@@ -87,7 +87,7 @@ impl fmt::Display for PropertyFault {
     }
 }
 
-/// Why the affinity of a policy cannot be used.
+/// The reason why the affinity of a policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AffinityError {
     #[error("label selector of a cluster affinity term: {0}")]

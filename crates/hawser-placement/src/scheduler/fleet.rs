@@ -30,7 +30,7 @@ pub(super) struct Fleet<'a> {
     spreads: OnceCell<Spreads<'a>>,
 }
 
-/// Why a cluster cannot be picked.
+/// The reason why a cluster cannot be picked.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Refusal<'a> {
     NotListed,
@@ -181,13 +181,13 @@ impl<'a> Fleet<'a> {
         !self.constraints.is_empty()
     }
 
-    /// What the plugin of eligibility alone says.
+    /// The verdict of the eligibility plugin.
     pub(super) fn eligible(&self, cluster: usize) -> ClusterVerdict<'a> {
         self.eligibility.check(self.clusters.at(cluster))?;
         Ok(Scores::default())
     }
 
-    /// What all plugins say about all clusters.
+    /// The verdicts of all plugins about all clusters.
     pub(super) fn evaluate(&self, bindings: &Bindings<'a>) -> Vec<ClusterVerdict<'a>> {
         let current: HashSet<&str> = bindings.clusters().collect();
         let obsolete: HashSet<&str> = bindings.obsolete_clusters().collect();

@@ -175,7 +175,7 @@ impl<'a> Bindings<'a> {
         }
     }
 
-    /// What is different from what is stored.
+    /// The differences from the stored bindings.
     pub(super) fn plan(self) -> Plan {
         let mut plan = Plan {
             release: self.release,

@@ -27,7 +27,7 @@ struct Skew<'s, 'a> {
     counts: Vec<i32>,
     smallest: i32,
     largest: i32,
-    /// How many domains have the smallest count.
+    /// The number of domains with the smallest count.
     smallest_domains: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::types::{Condition, Truth, condition};
 /// The most resources in each list of a binding.
 const MAX_LISTED: usize = 100;
 
-/// How far a pass over the Works of a binding came.
+/// The progress of a pass over the Works of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pass {
     OverrideFailed(String),

@@ -59,7 +59,7 @@ pub struct ClusterDecision {
     /// The scores by which it was picked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_score: Option<ClusterScore>,
-    /// Why it was picked or not.
+    /// Reason why the cluster was picked or not.
     #[serde(default)]
     #[schemars(extend("x-required" = true))]
     pub reason: String,

@@ -27,7 +27,7 @@ pub struct MemberClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub taints: Vec<Taint>,
-    /// What is checked when the member leaves.
+    /// Checks when the member leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_options: Option<MemberDeleteOptions>,
 }
@@ -67,7 +67,7 @@ pub enum TaintEffect {
     NoSchedule,
 }
 
-/// What is checked when a member leaves.
+/// Checks when a member leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberDeleteOptions {
@@ -84,7 +84,7 @@ pub enum DeleteValidationMode {
     Skip,
 }
 
-/// What the member agent is to do.
+/// Desired state of the member agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InternalMemberClusterSpec {
@@ -103,7 +103,7 @@ pub enum MemberState {
     Leave,
 }
 
-/// What the agents of a member report.
+/// State that the agents of a member report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberClusterStatus {
@@ -145,11 +145,11 @@ pub struct ResourceUsage {
     #[serde(deserialize_with = "read_quantities")]
     #[schemars(schema_with = "quantities")]
     pub capacity: BTreeMap<String, String>,
-    /// What all nodes can give to pods.
+    /// Resources that all nodes can give to pods.
     #[serde(deserialize_with = "read_quantities")]
     #[schemars(schema_with = "quantities")]
     pub allocatable: BTreeMap<String, String>,
-    /// What no pod has asked for.
+    /// Resources that no pod has requested.
     #[serde(deserialize_with = "read_quantities")]
     #[schemars(schema_with = "quantities")]
     pub available: BTreeMap<String, String>,

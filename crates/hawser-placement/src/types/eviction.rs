@@ -22,7 +22,7 @@ pub struct EvictionSpec {
     pub cluster_name: String,
 }
 
-/// What became of an eviction.
+/// Result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EvictionStatus {

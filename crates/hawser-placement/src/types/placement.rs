@@ -10,7 +10,7 @@ use super::{Condition, IntOrPercent, Resource};
 /// A placement of either scope.
 pub type Placement = Resource<PlacementSpec, PlacementStatus>;
 
-/// What is placed, where, and how it gets there.
+/// The selected resources, the scheduling policy and the rollout strategy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -69,7 +69,7 @@ pub struct RolloutStrategy {
     /// The way that a member writes the resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apply_strategy: Option<ApplyStrategy>,
-    /// What becomes of placed resources when the placement is deleted.
+    /// Treatment of placed resources when the placement is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_strategy: Option<DeleteStrategy>,
     /// Whether the status of placed resources comes back to the hub.
@@ -165,7 +165,7 @@ pub struct ServerSideApplyConfig {
     pub force: bool,
 }
 
-/// What becomes of placed resources when the placement is deleted.
+/// Treatment of placed resources when the placement is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeleteStrategy {

@@ -4,7 +4,7 @@ use kube_lang::selector::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How clusters are picked.
+/// The way in which clusters are picked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PlacementType {
     #[default]
@@ -107,7 +107,7 @@ pub struct PreferredClusterSelector {
     /// The score of a cluster that matches.
     #[schemars(range(min = -100, max = 100))]
     pub weight: i32,
-    /// What is preferred.
+    /// The preferred clusters.
     pub preference: ClusterSelectorTerm,
 }
 

@@ -27,7 +27,7 @@ pub struct WorkSpec {
     pub report_back_strategy: Option<ReportBackStrategy>,
 }
 
-/// How a member writes manifests.
+/// The parts of a Work that decide how a member writes manifests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkOutlineSpec {
@@ -46,7 +46,7 @@ pub struct Workload {
     pub manifests: Vec<Value>,
 }
 
-/// What came of the manifests.
+/// Results of the manifests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {

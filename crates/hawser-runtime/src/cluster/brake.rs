@@ -469,7 +469,7 @@ impl<K: Clone + Eq + Hash> Window<K> {
         }
     }
 
-    /// What each tenant lost, except for tenants that are left out.
+    /// The loss of each tenant, except for tenants that are left out.
     fn losses(&self, left_out: impl Fn(&str) -> bool) -> impl Iterator<Item = Loss> {
         let counted = self.tenants.iter();
         let counted = counted.filter(move |(tenant, _)| !left_out(tenant));

@@ -64,7 +64,7 @@ pub struct Limits {
     pub guard: Option<Arc<Guard<'static>>>,
     /// The `User-Agent` header.
     pub agent: &'static str,
-    /// What is not checked of the server's certificate.
+    /// Checks of the server's certificate that are skipped.
     pub unchecked: Unchecked,
 }
 

@@ -42,7 +42,7 @@ const AT_ONCE: usize = 16;
 pub struct Note {
     /// To the cluster of the object.
     pub connection: Connection,
-    /// Whose events are sent one after the other, and counted together.
+    /// The tenant. Its events are sent one after the other, and counted together.
     pub tenant: Arc<str>,
     pub about: About,
     pub text: EventText,
@@ -51,7 +51,7 @@ pub struct Note {
 /// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventText {
-    /// Who says it.
+    /// The component that reports the event.
     pub component: Cow<'static, str>,
     /// `Normal` or `Warning`.
     pub kind: &'static str,

@@ -42,7 +42,7 @@ const CLIENTS: usize = 64;
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is served.
+/// The content of a server.
 #[derive(Clone)]
 pub enum Pages {
     /// `/metrics`.

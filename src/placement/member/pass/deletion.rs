@@ -16,7 +16,7 @@ use kube_lang::object::Object;
 use super::super::sides::MemberSides;
 use super::{ManifestIdentity, PARALLEL, Stuck, WorkPass, WorkProgress, identity, owned_by, typed};
 
-/// How often objects with other owners are looked at again while they keep a Work.
+/// The interval at which objects with other owners are checked while they keep a Work.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl WorkPass<'_> {

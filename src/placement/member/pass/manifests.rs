@@ -17,9 +17,9 @@ use kube_lang::object::{Gvk, Object};
 
 use super::{Item, SettledManifest, Stuck, WorkPass, owned_by};
 
-/// How often a manifest is decided about again because something else was there than was known.
+/// The number of decisions about a manifest that finds another state than expected.
 const ATTEMPTS: usize = 4;
-/// So many objects of a kind that are missing in a namespace are looked for with a list.
+/// The number of missing objects of a kind in a namespace from which on they are listed instead of read.
 const MANY: usize = 3;
 
 impl WorkPass<'_> {
@@ -121,7 +121,7 @@ impl WorkPass<'_> {
         Err(Stuck(format!("{key} changes faster than it can be written")))
     }
 
-    /// What is said of an object that is as it should be.
+    /// The report about an object that is in the desired state.
     fn applied(
         &self,
         mut found: Finding,
@@ -140,8 +140,8 @@ impl WorkPass<'_> {
         }
     }
 
-    /// How an object differs from its manifest, and whether that could only be found by looking at all fields; or why it
-    /// cannot be said.
+    /// The differences between an object and its manifest, and whether only a comparison of all fields shows them; or
+    /// the reason why they are not known.
     async fn compare(
         &self,
         manifest: &Manifest,
@@ -239,7 +239,7 @@ fn there_generation(object: Option<&Object>) -> i64 {
         .unwrap_or_default()
 }
 
-/// What follows from a comparison; `None` if the manifest is to be applied.
+/// The consequence of a comparison; `None` if the manifest has to be applied.
 fn judge(
     purpose: Purpose,
     compared: Result<(Vec<PatchDetail>, bool), String>,

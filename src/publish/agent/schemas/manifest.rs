@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::publish::types::PublishedResourceSpec;
 
-/// Where they are served.
+/// The path at which published resources are served.
 pub const PUBLISHED_RESOURCES: &str = "/apis/syncagent.kcp.io/v1alpha1/publishedresources";
 
 /// The relevant fields of a published resource.

@@ -13,13 +13,13 @@ use hawser_sync::{Fingerprint, Key, Labels};
 use super::Table;
 use super::table::Body;
 
-/// What changes with the text of an object.
+/// A mark that changes with the text of an object.
 type Mark = (u64, Fingerprint);
 
 /// All objects of a table as `T`, in a collection that is rebuilt after a change of the table.
 pub struct Forms<T, All> {
     table: Arc<Table>,
-    /// What is taken for an object that cannot be read.
+    /// The substitute for an object that cannot be read.
     instead: fn(&[u8]) -> Option<T>,
     state: Mutex<FormsState<T, All>>,
 }

@@ -33,7 +33,7 @@ use tower::{BoxError, Service};
 use super::CONNECT_TIMEOUT;
 use crate::errors::chain;
 
-/// What is not checked of a server's certificate. An authority has signed it in any case.
+/// Checks of a server's certificate that are skipped. An authority must have signed it in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unchecked {
     pub subject_name: bool,

@@ -35,7 +35,7 @@ struct ReportedEvent {
     since: Option<(u32, Duration)>,
 }
 
-/// How often the event occurred, and how long ago for the first time.
+/// The number of occurrences of an event, and the time since the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) count: u32,

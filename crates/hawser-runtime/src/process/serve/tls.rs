@@ -29,7 +29,7 @@ const LARGEST: usize = 4 << 20;
 /// The time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What answers.
+/// The handler of requests.
 pub trait HttpsEndpoint: Send + Sync {
     /// Status and JSON for a document at a path; a request without a body has an empty one.
     fn answer<'a>(

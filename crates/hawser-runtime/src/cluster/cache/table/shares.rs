@@ -36,7 +36,7 @@ struct Share {
     hidden: usize,
 }
 
-/// What is to be kept of an object.
+/// The parts of an object that the table keeps.
 pub(super) struct Kept {
     pub(super) fingerprint: Fingerprint,
     pub(super) text: Vec<u8>,
