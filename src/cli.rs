@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand, exit codes in one place.
+//! The command line: one file for each subcommand, exit codes in one place.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -38,7 +38,7 @@ const ORIGINAL: &str = "api-syncagent";
 /// Called by one of these names, `hawser` is its mirror.
 const MIRRORED: [&str; 2] = ["cr-syncer", "cr-syncer-app"];
 
-/// Names of KubeFed's programs, and the subcommands that stand in for them.
+/// Names of KubeFed's programs, and the subcommands that replace them.
 const FEDERATED: [(&str, &str); 3] = [
     ("controller-manager", "federate"),
     ("kubefedctl", "kubefedctl"),
@@ -124,8 +124,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The command line with its subcommand: there is none where this stands in for the original agent, which
-/// has nothing but flags.
+/// The command line with its subcommand, which is omitted if this program replaces the original agent.
 fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<_> = args.into_iter().collect();
     let called = args.first().and_then(|path| Path::new(path).file_name());

@@ -1,18 +1,18 @@
-//! A demonstration in one process: a playground, the agent in it, and both sides of one published API.
+//! A demonstration in one process: a playground, the agent, and both sides of one published API.
 //!
 //! | module | content |
 //! |---|---|
 //! | `example` | the API that is published |
 //! | [`federation`] | the demonstration of a federation, with a playground for each cluster |
 //! | `next` | commands to try afterwards |
-//! | `nodes` | the controllers and nodes of a cluster, as a toy |
+//! | `nodes` | simple controllers and nodes of a cluster |
 //! | [`placement`] | the demonstration of a fleet, with a playground for each cluster |
-//! | `story` | the steps of the demonstration, and what is printed of them |
-//! | `operator` | the operator of the example's type, as a toy |
+//! | `story` | the steps of the demonstration, and their output |
+//! | `operator` | a simple operator of the example's type |
 //! | `place` | a client of one control plane with retries |
-//! | [`files`] | the files that are left for the user |
+//! | [`files`] | the files for the user |
 //!
-//! It uses the agent and the playground, which know nothing of each other, like an administrator with kubeconfigs.
+//! It uses the agent and the playground by kubeconfigs, like an administrator. Neither depends on the other.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -148,7 +148,7 @@ impl Performer {
         }
     }
 
-    /// Goes through the steps, shows what there is to try, and runs on until it is stopped.
+    /// Runs the steps, prints commands to try, and runs on until it is stopped.
     async fn perform(
         mut self,
         stop: CancellationToken,

@@ -1,21 +1,21 @@
-//! The third dialect at work: federated types, members, and objects that are propagated to them, as KubeFed does.
+//! The active part of the third dialect: federated types, members, and objects that are propagated to them, as in KubeFed.
 //!
-//! What is to be done is decided by the crate `hawser_federation`, which is pure; this room watches, asks it, and acts.
+//! The crate `hawser_federation` is pure and makes the decisions; this module watches and sends requests.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`config`] | the `KubeFedConfig`: created, or replaced for another scope |
-//! | [`controllers`] | reconciles, counted under the names of KubeFed's controllers |
-//! | [`events`] | events on federated objects and members, sent aside |
+//! | [`controllers`] | metrics of reconciles, under the names of KubeFed's controllers |
+//! | [`events`] | events on federated objects and members |
 //! | [`host`] | the host: kinds, paths, the settings of the control plane |
-//! | [`members`] | members: clients, probes, conditions; which of them are ready now |
-//! | [`numbers`] | what is counted, by the names that dashboards of KubeFed know |
-//! | [`options`] | what the command line says |
-//! | [`passes`] | the work on one federated object |
-//! | [`process`] | all of it together, from start to end |
-//! | [`propagation`] | the types at work: watches, the queue of federated objects, workers |
-//! | [`scheduling`] | replicas of federated workloads: preferences, capacities, what is written of them |
-//! | [`types`] | `FederatedTypeConfig`s, and which types are at work by them |
+//! | [`members`] | members: clients, probes, conditions, readiness |
+//! | [`numbers`] | the metrics, under the names that dashboards of KubeFed use |
+//! | [`options`] | the validated options |
+//! | [`passes`] | the pass over one federated object |
+//! | [`process`] | the whole process, from start to end |
+//! | [`propagation`] | the running types: watches, the queue of federated objects, workers |
+//! | [`scheduling`] | replicas of federated workloads: preferences, capacities, results |
+//! | [`types`] | `FederatedTypeConfig`s, which start and stop types |
 //! | [`webhook`] | the admission webhook, its certificate, and the configurations by which it is called |
 
 pub mod config;

@@ -1,4 +1,4 @@
-//! Hawser keeps objects in step between Kubernetes-style control planes.
+//! Hawser keeps objects in sync between Kubernetes-style control planes.
 //!
 //! `ARCHITECTURE.md` explains the design.
 //!
@@ -6,14 +6,14 @@
 //! |---|---|
 //! | `publish` | the first dialect: publishing an API into kcp workspaces |
 //! | `mirror` | the second dialect: robots and their cloud, by annotations on definitions |
-//! | `federation` | the part of the third dialect that acts: members and federated types |
-//! | `placement` | the part of the fourth dialect that acts: hub and members of a fleet |
+//! | `federation` | the active part of the third dialect: members and federated types |
+//! | `placement` | the active part of the fourth dialect: hub and members of a fleet |
 //! | `webhook` | the admission webhook of a control plane, for federation and placement |
 //! | `mutation` | delete, regex, template and CEL steps over an object |
 //! | `demo` | playground and agent in one process, with an API that is published and used |
-//! | `cli` | one file a subcommand |
+//! | `cli` | one file for each subcommand |
 //!
-//! The engine is the crate `hawser_sync`, what dialects share to act is `hawser_runtime`.
+//! The engine is the crate `hawser_sync`. All dialects share the crate `hawser_runtime`.
 
 // The modules are private: what is `pub` in them is for this crate, and rustc finds what nothing uses.
 #![allow(unreachable_pub)]

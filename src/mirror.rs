@@ -5,8 +5,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`agent`] | the part that acts |
-//! | [`definition`] | the annotations of a definition, and the reasons why it is not followed |
+//! | [`agent`] | the active part |
+//! | [`definition`] | the annotations of a definition, and the reasons why it is skipped |
 //! | [`options`] | the validated options of the process |
 //! | [`rules`] | the engine's rules for one object, and its subject |
 //! | [`status`] | the status on its way back |

@@ -1,8 +1,8 @@
 //! Mutation steps: delete, regex, template, CEL.
 //!
-//! A pipeline is compiled once and changes documents without knowing where they come from or go to. Each step sees
-//! what the one before it left; a path with `[*]` is one write for each element there is. Everything is bounded in
-//! work and size by the document alone, never by a clock, so the same input always gives the same answer.
+//! A pipeline is compiled once and changes documents of any origin. Each step gets the result of the previous step; a
+//! path with `[*]` is one write for each existing element. The document alone limits work and size, never a clock, so
+//! the same input always gives the same result.
 
 mod cel;
 
@@ -123,7 +123,7 @@ enum Action {
 // === impl Pipeline ===
 
 impl Pipeline {
-    /// Compiles the steps; all that is wrong with any of them is answered at once.
+    /// Compiles the steps; returns all errors of all steps at once.
     pub fn compile(steps: &[Step]) -> Result<Self, Vec<CompileError>> {
         if steps.len() > MAX_STEPS {
             let message = format!("more than {MAX_STEPS} steps");
@@ -444,7 +444,7 @@ impl Run<'_> {
         self.grow(doc, bytes)
     }
 
-    /// Takes note of what was written. What it replaced is taken into account when it has to be.
+    /// Counts the written bytes. Replaced bytes are subtracted only when necessary.
     fn grow(&mut self, doc: &Value, bytes: usize) -> Result<(), StepError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes <= MAX_DOCUMENT_BYTES {

@@ -1,7 +1,7 @@
-//! The fourth dialect at work: the hub and the members of a fleet, as KubeFleet does.
+//! The active part of the fourth dialect: the hub and the members of a fleet, as in KubeFleet.
 //!
-//! What is to be done is decided by the crate `hawser_placement`, which is pure; this room watches, asks it, and acts.
-//! Both sides meet only in objects of the hub.
+//! The crate `hawser_placement` is pure and makes the decisions; this module watches and sends requests. Hub and members
+//! communicate only by objects of the hub.
 //!
 //! | module | content |
 //! |---|---|

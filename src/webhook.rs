@@ -89,7 +89,7 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// Serves on an address. API servers are told by [`Self::keep`].
+    /// Serves on an address. [`Self::keep`] registers the webhook with API servers.
     pub async fn start(
         address: &str,
         host: Connection,
@@ -112,7 +112,7 @@ impl WebhookServer {
         })
     }
 
-    /// Keeps the configurations as they are to be, and the certificate valid.
+    /// Restores the configurations, and renews the certificate.
     pub async fn keep<F: Fn(&str) -> Vec<(&'static str, Value)>>(mut self, wanted: Configured<F>) {
         loop {
             let pause = match self.look(&wanted).await {
@@ -148,7 +148,7 @@ impl WebhookServer {
         Ok(())
     }
 
-    /// Writes the configurations that are not as they are to be.
+    /// Writes the configurations that differ from the desired ones.
     async fn configure(
         &self,
         owner: &str,
@@ -213,7 +213,7 @@ impl WebhookSite {
     }
 }
 
-/// The certificate that all replicas share. One that is missing, or due, is made.
+/// The certificate that all replicas share. Creates it if it is missing or due.
 async fn certificate(
     host: &Connection,
     site: &WebhookSite,

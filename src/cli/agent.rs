@@ -1,9 +1,8 @@
 //! `hawser agent`: publishes the APIs of a service cluster into kcp workspaces.
 //!
-//! Knows how the flags are written, which is how pflag takes them: values follow `=` or stand for
-//! themselves, whatever they start with; switches take a value after `=` only; lists are comma separated
-//! and repeatable; of other flags that are given twice the last one counts. What the values mean is the
-//! business of [`RawAgentArgs`].
+//! Parses flags as pflag does: a value follows `=` or is the next argument, whatever it begins with; switches take a
+//! value only after `=`; lists are comma-separated and repeatable; the last one of other repeated flags applies.
+//! [`RawAgentArgs`] interprets the values.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -138,7 +137,7 @@ pub(super) struct AgentArgs {
 #[derive(Clone, Debug)]
 struct Names(Vec<String>);
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub(super) fn run(args: AgentArgs) -> ExitCode {
     let log = args.log();
     let strays = args.strays.clone();
@@ -224,8 +223,8 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
         .map_err(|error: logging::UnknownFormat| error.to_string())
 }
 
-/// One line of comma separated values, as pflag reads it: a value may stand in double quotes, a double
-/// quote in it is written twice.
+/// One line of comma-separated values, as pflag reads it: a value may be in double quotes, with each double quote in it
+/// doubled.
 fn names(text: &str) -> Result<Names, String> {
     if text.is_empty() {
         return Ok(Names(Vec::new()));

@@ -1,4 +1,4 @@
-//! Flags of commands that act beside a running agent: they say where it works.
+//! Flags of commands that need the place of an agent: its clusters, namespace and name.
 
 use clap::Args;
 

@@ -230,7 +230,7 @@ struct Rules {
     projected: Option<Projected>,
 }
 
-/// Compiles a document's rules, or answers all that is wrong with them.
+/// Compiles a document's rules, or returns all errors in them.
 pub(super) fn compile(
     document: &Document,
     all: &[Document],
@@ -285,7 +285,7 @@ fn rules(spec: &PublishedResourceSpec, all: &[Document]) -> Rules {
     }
 }
 
-/// The CRD of what is published, if it is among the documents.
+/// The CRD of the published kind, if it is among the documents.
 pub(super) fn definition<'d>(
     spec: &PublishedResourceSpec,
     all: &'d [Document],
@@ -319,7 +319,7 @@ fn defined(
     Ok(Some((projected, types)))
 }
 
-/// References that lead nowhere in what is published.
+/// References that lead nowhere in the schema of the published kind.
 fn dangling_reference_problems(spec: &PublishedResourceSpec, all: &[Document]) -> Vec<Problem> {
     let crd = definition(spec, all)
         .and_then(|document| Crd::from_json(document.value.to_string().as_bytes()).ok());

@@ -1,4 +1,4 @@
-//! `hawser explain`: why an object is in step or not, and what to do about it.
+//! `hawser explain`: whether an object is in sync, why, and what to do about it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -75,7 +75,7 @@ enum ExplainFailed {
     Explain(#[from] ExplainError),
 }
 
-/// Everything that is told.
+/// The content of the output.
 struct Findings {
     explained: Vec<Explained>,
     leader: Leader,

@@ -1,6 +1,6 @@
 //! `hawser federate`: the control plane of KubeFed.
 //!
-//! Knows how the flags are written, which is how pflag takes them.
+//! Parses flags as pflag does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -166,7 +166,7 @@ struct WebhookArgs {
     url: String,
 }
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub(super) fn run(args: FederateArgs) -> ExitCode {
     let log = LogOptions {
         format: args.log_format,

@@ -1,6 +1,6 @@
 //! `hawser hub`: the hub of a fleet, as KubeFleet's hub agent.
 //!
-//! Knows how the flags are written, which is how Go's flag libraries take them.
+//! Parses flags as Go's flag libraries do.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -223,7 +223,7 @@ pub(super) fn take(args: &mut Vec<OsString>) -> Vec<String> {
     taken
 }
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub(super) fn run(mut args: HubArgs) -> ExitCode {
     let log = LogOptions {
         format: args.log_format,
@@ -291,7 +291,7 @@ fn options(args: HubArgs) -> Result<HubOptions, HubArgsError> {
     })
 }
 
-/// The webhook, if it is wanted and API servers can be told where it is.
+/// The webhook, if it is enabled and has an address for API servers.
 #[cfg(feature = "webhook")]
 fn webhook(args: &HubArgs, of_pod: Option<String>) -> Option<HubWebhook> {
     const PORT: u16 = 9443;

@@ -1,4 +1,4 @@
-//! Flags of klog, the log library of KubeFed's programs, which mean nothing here. They are written with dashes or with
+//! Flags of klog, the log library of KubeFed's programs, which have no effect. They are written with dashes or with
 //! underscores.
 
 use std::ffi::OsString;

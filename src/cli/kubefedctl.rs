@@ -1,7 +1,7 @@
 //! `hawser kubefedctl`: the command line of KubeFed.
 //!
-//! Knows flags, texts and exit codes of the original. The objects and most texts are made by
-//! [`hawser_federation::kubefedctl`].
+//! Has the flags, texts and exit codes of the original. [`hawser_federation::kubefedctl`] creates the objects and most
+//! texts.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -129,7 +129,7 @@ struct ClusterFlags {
 }
 
 impl ClusterFlags {
-    /// Checks the names. The host, and what is to be joined; its scope is for those who create objects.
+    /// Checks the names. Returns the host and the join; its scope is for commands that create objects.
     fn begin(&self) -> Result<(Server, Join), CtlError> {
         let name = self.names.first().map(String::as_str);
         let flag = given(&self.host_cluster_name);
@@ -198,7 +198,7 @@ fn said(error: &AskError) -> String {
     }
 }
 
-/// Adds what was tried to a failure.
+/// Adds the attempted action to a failure.
 fn trying(what: impl Into<String>) -> impl FnOnce(AskError) -> CtlError {
     let what = what.into();
     |error| CtlError::Act {

@@ -32,7 +32,7 @@ pub(super) struct TextPosition {
 /// The notation of a text, which decides what an offset into it means in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Notation {
-    /// As it stands, or with quotes around it.
+    /// Unchanged, or in quotes.
     #[default]
     Inline,
     Quoted,
@@ -108,8 +108,8 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Document>, ManifestEr
     Ok(documents)
 }
 
-/// The place of an error, the line from 1 and the column from 0, and what it says, without the advice to
-/// programmers that the parser adds.
+/// The place of an error, the line from 1 and the column from 0, and its message, without the parser's advice for
+/// programmers.
 fn explained(error: &serde_saphyr::Error) -> (usize, usize, String) {
     let error = error.without_snippet();
     let (line, column) = error

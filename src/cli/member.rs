@@ -1,6 +1,6 @@
 //! `hawser member`: the agent of a member of a fleet.
 //!
-//! Knows how flags and variables are written, which is how KubeFleet's member agent takes them.
+//! Parses flags and variables as KubeFleet's member agent does.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -149,7 +149,7 @@ struct MemberServiceArgs {
     log_format: LogFormat,
 }
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub(super) fn run(args: MemberArgs) -> ExitCode {
     let log = LogOptions {
         format: args.service.log_format,

@@ -1,4 +1,4 @@
-//! Checks of an object's metadata that every API server makes, worded for people who write YAML.
+//! Checks of an object's metadata that every API server makes, with messages for authors of YAML.
 
 use serde_json::Value;
 

@@ -1,8 +1,7 @@
-//! `hawser mirror`: keeps a robot's custom resources in step with its cloud.
+//! `hawser mirror`: keeps a robot's custom resources in sync with its cloud.
 //!
-//! Knows how the flags are written, which is how Go's `flag` takes them: with one dash or two, values after
-//! `=` or standing for themselves, switches with a value after `=` only; of flags given twice the last one
-//! counts. Flags of the original's log library are taken and mean nothing.
+//! Parses flags as Go's `flag` does: with one dash or two, values after `=` or as the next argument, switches with a
+//! value only after `=`; the last one of repeated flags applies. Flags of the original's log library are ignored.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -220,7 +219,7 @@ pub(super) fn two_dashes(args: &mut [OsString]) {
     }
 }
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub(super) fn run(args: MirrorArgs) -> ExitCode {
     let log = args.log();
     let strays = args.ignored.strays.join(" ");

@@ -1,4 +1,4 @@
-//! `hawser orphans`: copies on the service cluster whose workspaces do not bind the API any more.
+//! `hawser orphans`: copies on the service cluster whose workspaces no longer bind the API.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

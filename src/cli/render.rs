@@ -1,5 +1,5 @@
-//! `hawser render`: the result of applying the rules of a `PublishedResource` to an object; and templates, CEL and paths on
-//! their own, to try them out.
+//! `hawser render`: the result of applying the rules of a `PublishedResource` to an object; and single templates, CEL
+//! expressions and paths.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -81,7 +81,7 @@ enum Piece {
         /// The object on the other side
         #[arg(long, value_name = "FILE")]
         other: Option<PathBuf>,
-        /// The field that `value` stands for and that is written
+        /// The field that is the variable `value` and that the step writes
         #[arg(long, default_value = "result")]
         path: String,
         #[arg(short, long, value_enum, default_value_t = Output::Human)]

@@ -1,4 +1,4 @@
-//! Shared parts of the commands that run until they are told to stop: the runtime, signals, the exit code.
+//! Shared parts of the commands that run until they are stopped: the runtime, signals, the exit code.
 
 use std::error::Error;
 use std::io;
@@ -17,7 +17,7 @@ enum Ended<E: Error + 'static> {
     Service(E),
 }
 
-/// Runs until told to stop, or until nothing can go on; then the log says what ended, with the reason.
+/// Runs until a signal or an error stops it; then it logs the reason.
 pub(super) fn run<F, E>(what_ended: &str, service: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
     F: Future<Output = Result<(), E>>,

@@ -1,4 +1,4 @@
-//! `hawser kubefed-webhook`: the admission webhook of KubeFed as a process of its own.
+//! `hawser kubefed-webhook`: the admission webhook of KubeFed as a separate process.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The demonstration of a federation: a host, three members, and the control plane between them.
 //!
-//! Each cluster is a playground of its own, so that one can die.
+//! Each cluster is a separate playground, so that one can stop.
 
 use tokio_util::sync::CancellationToken;
 

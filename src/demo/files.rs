@@ -1,4 +1,4 @@
-//! The files that are left for the user: kubeconfigs, manifests, a log.
+//! The files for the user: kubeconfigs, manifests, a log.
 //!
 //! Kubeconfigs contain tokens, so every file is readable by its owner only. Does not know the contents.
 

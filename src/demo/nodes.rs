@@ -1,5 +1,5 @@
-//! A toy scheduler, kubelet and Deployment controller for a member: a Deployment has its Pods at once, and as many run as
-//! there is room for.
+//! A simple scheduler, kubelet and Deployment controller for a member: a Deployment has its Pods at once, and those run
+//! for which there is room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! A toy operator of the example's type: it runs no database, and only writes the status.
+//! A simple operator of the example's type: it runs no database, and only writes the status.
 //!
-//! An ordinary controller of the service cluster; it knows nothing of consumers and of kcp.
+//! It is an ordinary controller of the service cluster, and has no access to kcp.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The demonstration of a fleet: a hub, three members, and the agents of all of them in one process.
 //!
-//! Each cluster is a playground of its own. One process runs the agents of all members, with kubeconfigs from Secrets of
+//! Each cluster is a separate playground. One process runs the agents of all members, with kubeconfigs from Secrets of
 //! the hub.
 
 use std::time::Duration;

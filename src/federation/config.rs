@@ -1,7 +1,7 @@
-//! The `KubeFedConfig`: created if it is missing, and replaced if it is to have another scope.
+//! The `KubeFedConfig`: created if it is missing, and replaced to change its scope.
 //!
-//! API servers refuse to change a scope, so the object is deleted and created anew. A ConfigMap keeps the new object
-//! until it is created: a process that is killed in between costs no settings.
+//! API servers refuse to change a scope, so the object is deleted and recreated. A ConfigMap keeps the new object until
+//! it is created, so that no settings are lost if the process is killed in between.
 
 use serde_json::{Map, Value, json};
 use tracing::info;

@@ -1,5 +1,5 @@
-//! Reconciles, counted under the names and results of KubeFed's controllers: one for each type, by the kind of its
-//! federated objects.
+//! Metrics of reconciles, under the names and results of KubeFed's controllers: one for each type, named by the kind
+//! of its federated objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Controllers {
 }
 
 impl RunningReconcile<'_> {
-    /// Counts the result, and returns what the queue is to be told.
+    /// Counts the result, and returns the outcome for the queue.
     pub fn end(self, ended: Reconciled) -> Outcome {
         let (outcome, result) = match ended {
             Ok(outcome @ Outcome::Settled) => (outcome, "success"),

@@ -1,4 +1,4 @@
-//! The host: where the objects of the control plane are, and how it is configured.
+//! The host: the place of the control plane's objects, and its configuration.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -83,7 +83,7 @@ pub struct FederationSettings {
     /// The object that control planes compete for, those of the original included.
     pub lock: Lock,
     pub adopts: bool,
-    /// Objects of a type that are worked on at once, at least.
+    /// The minimum number of objects of a type that are processed concurrently.
     pub concurrency: usize,
     /// Whether anything is propagated at all.
     pub propagates: bool,
@@ -219,7 +219,7 @@ impl FederationSettings {
         })
     }
 
-    /// The namespace that is worked on, where it is not all of them.
+    /// The only namespace to process; none if all are processed.
     pub fn limit(&self) -> Option<Arc<str>> {
         (self.scope == ControlScope::Namespaced).then(|| self.namespace.as_str().into())
     }
@@ -258,7 +258,7 @@ pub fn watch(
     }
 }
 
-/// The time as it stands in conditions.
+/// The time in the format of conditions.
 pub fn now() -> String {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second())

@@ -53,7 +53,7 @@ pub struct MemberCluster {
     pub is_ready: bool,
     /// Since when it has not been ready, as far as this process knows.
     pub lost: Option<Instant>,
-    /// Another one each time the member has become ready: what was listed before counts no longer.
+    /// Changes each time the member becomes ready: earlier lists are no longer valid.
     pub source: SourceId,
     /// None where its configuration is malformed.
     pub connection: Option<Connection>,
@@ -227,7 +227,7 @@ impl MemberController {
         self.publish(|known| known.remove(name));
     }
 
-    /// Changes what is known of a member, and tells those who want to know if that is something else.
+    /// Changes the record of a member, and notifies receivers if it differs.
     fn publish(&self, change: impl FnOnce(&mut MemberClusters) -> Option<MemberCluster>) {
         let mut known = self.known.lock();
         change(&mut known);
@@ -461,7 +461,7 @@ fn token(secret: &Value) -> Option<String> {
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// The configuration of a client for a member, and what it does not check.
+/// The configuration of a client for a member, and the certificate checks that it skips.
 fn config(spec: &KubeFedClusterSpec, token: &str) -> Result<(kube::Config, Unchecked), String> {
     let switches = &spec.disabled_tls_validations;
     let is_off = |validation: &str| switches.iter().any(|switch| switch == validation);

@@ -1,4 +1,4 @@
-//! What is counted, by the names that dashboards of KubeFed know.
+//! The metrics, under the names that dashboards of KubeFed use.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the command line says, checked.
+//! The options of the control plane, validated.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;

@@ -158,7 +158,7 @@ impl<'a> FederatedPass<'a> {
         Ok(self.put_off.lock().map_or(outcome, Outcome::Again))
     }
 
-    /// Copies without a federated object are nobody's: they are not managed any more.
+    /// Copies without a federated object belong to no object: they lose the label.
     async fn release(&self) -> Outcome {
         let released = self.members.keys().map(async |member| {
             let KnownCopy::Present(copy) = self.known(member) else {
@@ -340,8 +340,8 @@ impl<'a> FederatedPass<'a> {
         self.remove_finalizer(federated).await
     }
 
-    /// Whether deletions do not wait for a member any more that is not ready. When it returns, the copies that are
-    /// left in it belong to nobody, and are released.
+    /// Whether deletions no longer wait for a member that is not ready. When it returns, its remaining copies belong to
+    /// no object, and are released.
     fn is_given_up(&self, member: &str) -> bool {
         let lost = self.members.get(member).and_then(|member| member.lost);
         let limit = self.at.settings.give_up_after;
@@ -415,7 +415,7 @@ impl<'a> FederatedPass<'a> {
             .collect()
     }
 
-    /// Does what is to be done in one member; none where the object has nothing to do with it.
+    /// Executes the decision for one member; returns none if the object does not concern it.
     async fn settle(
         &self,
         context: &PassContext<'_>,
@@ -568,7 +568,7 @@ impl<'a> FederatedPass<'a> {
         Ok(())
     }
 
-    /// Sends a request, unless somebody undoes it each time.
+    /// Sends a request, unless another writer undoes it each time.
     async fn send(&self, request: &Request) -> Answer {
         let is_wanted = || self.check_active();
         let sent = self.at.client.send(&self.router, None, &is_wanted, request);

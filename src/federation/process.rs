@@ -1,4 +1,4 @@
-//! All of the control plane together, from start to end.
+//! The process of the control plane, from start to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ const LOCK: &str = "kubefed-controller-manager";
 /// The time limit for releasing the leadership.
 const RELEASE: Duration = Duration::from_millis(1500);
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub async fn run(
     options: FederationOptions,
     stop: CancellationToken,
@@ -170,7 +170,7 @@ pub async fn run(
     ended
 }
 
-/// A control plane at work.
+/// A running control plane.
 struct ControlPlane {
     members: Arc<MemberController>,
     types: Arc<TypeController>,
@@ -231,7 +231,7 @@ impl ControlPlane {
         }
     }
 
-    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    /// Starts nothing more, and finishes active work within the time limit.
     async fn end(mut self) {
         self.members.close();
         self.types.close();

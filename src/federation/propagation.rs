@@ -35,7 +35,7 @@ use super::scheduling::Checks;
 
 static MEMBER: LazyLock<Side> = LazyLock::new(|| Side::new("member"));
 
-/// Objects that may be worked on at the same time; those of one type are a quarter of them at most.
+/// The maximum number of concurrent passes; one type has at most a quarter of them.
 const WORKERS: usize = 1024;
 /// Objects whose versions and status are written at the same time. Thus the copies of many new objects do not wait for
 /// the records of the first ones, and the line of requests to the host stays short for other types.
@@ -76,7 +76,7 @@ pub struct TypeSpec {
     pub service_status: Option<ApiResource>,
 }
 
-/// A type at work.
+/// A running type.
 pub struct FederatedType {
     pub spec: TypeSpec,
     target: Arc<Gvk>,
@@ -199,7 +199,7 @@ pub struct FederationEvents {
     queue: Queue<FederatedId>,
     types: RwLock<BTreeMap<Arc<str>, Arc<FederatedType>>>,
     available: Duration,
-    /// Workloads whose replicas are to be scheduled; none where nobody schedules.
+    /// Workloads whose replicas have to be scheduled; none without a scheduler.
     checks: Option<Checks>,
 }
 
@@ -366,7 +366,7 @@ impl Propagation {
         self.events.queue.close();
     }
 
-    /// A type at work.
+    /// The running type with this name.
     pub fn of(&self, name: &str) -> Option<Arc<FederatedType>> {
         self.events.of(name)
     }
@@ -396,7 +396,7 @@ impl Propagation {
         }
     }
 
-    /// Takes numbers of everything at work.
+    /// Updates the metrics of all running parts.
     pub fn count(&self) {
         let numbers = &self.numbers;
         let metrics = &numbers.metrics;
@@ -409,7 +409,7 @@ impl Propagation {
         self.caches.lock().take(metrics, &self.cache, label);
     }
 
-    /// Begins to propagate a type, unless it is at work as it is.
+    /// Starts to propagate a type, unless it already runs with these parameters.
     pub fn start(&self, spec: TypeSpec) {
         let known = self.events.of(&spec.name);
         if known.is_some_and(|known| known.spec == spec) {
@@ -465,7 +465,7 @@ impl Propagation {
         self.events.add_all(&begun, None, Duration::ZERO);
     }
 
-    /// Ends the propagation of a type: no request is begun for it any more.
+    /// Ends the propagation of a type: it sends no more requests.
     pub fn stop(&self, name: &str) {
         let stopped = self.events.types.write().remove(name);
         if let Some(stopped) = stopped {

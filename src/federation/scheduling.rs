@@ -160,7 +160,7 @@ fn preference(
     (spec.target_kind == workload.kind()).then_some((preference, spec))
 }
 
-/// Whether a workload is to be propagated once its replicas are scheduled.
+/// Whether a workload waits for the schedule of its replicas before it is propagated.
 pub fn is_awaited(at: &Propagation, workload: &Object) -> bool {
     at.settings.schedules
         && TARGETS.iter().any(|(kind, _)| *kind == workload.kind())

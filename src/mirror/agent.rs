@@ -1,4 +1,4 @@
-//! The part of the mirror that acts: the connections, watches and passes.
+//! The active part of the mirror: the connections, watches and passes.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The annotations of a CRD about its objects: which side owns them, which are meant, where the status goes. They are
-//! compiled once; unclear ones are refused with a reason.
+//! The annotations of a CRD about its objects: the side that owns them, the filter, the place of the status. They are
+//! compiled once; invalid ones are refused with a reason.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -259,7 +259,7 @@ fn robot(filter: Option<&str>, settings: &Settings) -> Result<Option<Arc<str>>, 
     }
 }
 
-/// The name goes into a query unescaped.
+/// The name is put into a query without escaping.
 fn is_label_value(text: &str) -> bool {
     let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     text.len() <= 63
@@ -289,7 +289,7 @@ impl Definition {
         }
     }
 
-    /// The finalizer of old versions of cr-syncer, which nobody removes any more.
+    /// The finalizer of old versions of cr-syncer, which no program removes any more.
     pub fn legacy_finalizer(&self) -> String {
         let cluster = match self.owner {
             Plane::Cloud => format!("robot-{}", self.settings.robot_name),

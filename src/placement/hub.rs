@@ -1,15 +1,15 @@
 //! The hub: it selects resources, picks clusters, and writes a Work for each member.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
 //! | [`catalog`] | the kinds that the hub serves |
-//! | [`events`] | which placements, members and overrides an event concerns |
-//! | [`members`] | the work on one member: joining, status, leaving |
-//! | [`numbers`] | what is counted, by the names that dashboards of KubeFleet know |
-//! | [`objects`] | the kinds of the fleet, and where they are served |
-//! | [`passes`] | the work on one placement or override |
-//! | [`process`] | all of it together, from start to end |
-//! | [`selectable`] | the objects that placements select, watched while they do |
+//! | [`events`] | the placements, members and overrides that an event concerns |
+//! | [`members`] | the pass over one member: joining, status, leaving |
+//! | [`numbers`] | the metrics, under the names that dashboards of KubeFleet use |
+//! | [`objects`] | the kinds of the fleet, and their paths |
+//! | [`passes`] | the pass over one placement or override |
+//! | [`process`] | the whole process, from start to end |
+//! | [`selectable`] | watches of the objects that placements select |
 //! | `webhook` | the admission webhook |
 
 pub(crate) mod catalog;

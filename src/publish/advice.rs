@@ -2,7 +2,7 @@
 
 use hawser_sync::Code;
 
-/// The next step; `None` if nothing is to be done.
+/// The next step; `None` if no action is needed.
 pub fn advice(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::InStep | Code::Gone | Code::Kept | Code::NoSource | Code::StatusNotServed => {

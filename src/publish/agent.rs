@@ -10,7 +10,7 @@
 //! | [`conditions`] | writes the condition Ready of published resources |
 //! | [`control`] | events of slices, bindings, published resources and types |
 //! | [`events`] | events on the objects of consumers |
-//! | [`explain`] | what would be done about an object, and why, on request |
+//! | [`explain`] | explains the state of an object, on request |
 //! | [`binding_reader`] | reads whether a workspace is bound |
 //! | [`approvals`] | held deletions: the condition and the approval by annotation |
 //! | [`retraction`] | the checks before anything is deleted |
@@ -23,7 +23,7 @@
 //! | [`sweep`] | state Secrets whose object is gone |
 //! | [`orphans`] | lists and removes copies of workspaces that have left, on request |
 //! | [`pausing`] | the pauses that hold the writes of a pass |
-//! | [`plan`] | what changed published resources would do |
+//! | [`plan`] | the effect of changed published resources |
 //! | [`review`] | asks the servers which rights the agent lacks |
 //! | [`router`] | the endpoints of the engine's requests |
 //! | [`process`] | the whole process, from start to end |

@@ -57,7 +57,7 @@ pub struct UnreadableExport {
     expected: &'static str,
 }
 
-/// Merges what is published into an export, without claims that kcp does not take.
+/// Merges schemas and claims into an export, without claims that kcp does not accept.
 pub fn merge(
     export: &Value,
     agent: &str,

@@ -29,12 +29,12 @@ impl Filters {
         self.namespace.is_some()
     }
 
-    /// Whether the object is to be synchronized. A cluster-scoped object has no namespace labels.
+    /// Whether the object is synchronized. A cluster-scoped object has no namespace labels.
     pub fn matches(&self, object: &Object, namespace: Option<&Object>) -> bool {
         self.left_out_by(object, namespace).is_none()
     }
 
-    /// The field with the selector that does not match; `None` if the object is to be synchronized.
+    /// The field with the selector that does not match; `None` if the object is synchronized.
     pub fn left_out_by(&self, object: &Object, namespace: Option<&Object>) -> Option<&'static str> {
         let by = |selector: &Option<Selector>, of: Option<&Object>| {
             let Some(selector) = selector else {

@@ -196,8 +196,8 @@ pub fn owner(live: &Object, remote: &Remote, agent: &str) -> Owner {
     })
 }
 
-/// Removes from an object what is never synchronized: fields of the API server, annotations of kcp and kubectl, and
-/// every label and annotation of the agent.
+/// Removes the parts of an object that are never synchronized: fields of the API server, annotations of kcp and
+/// kubectl, and every label and annotation of the agent.
 pub fn strip(object: &mut Object) {
     let metadata = object.metadata_mut();
     for field in STRIPPED_METADATA {

@@ -13,7 +13,7 @@ pub const BY: &str = "syncagent.kcp.io/pause-by";
 pub const REASON: &str = "syncagent.kcp.io/pause-reason";
 pub const DIRECTION: &str = "syncagent.kcp.io/pause-direction";
 
-/// The longest pause of a consumer, unless the agent is told otherwise.
+/// The default of the longest pause of a consumer.
 pub const LONGEST_OF_CONSUMERS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The maximum number of characters shown of an author or a reason.

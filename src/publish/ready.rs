@@ -2,17 +2,17 @@
 //!
 //! | reason | status | meaning |
 //! |---|---|---|
-//! | `Pending` | Unknown | the agent has not looked yet |
+//! | `Pending` | Unknown | the agent has not processed it yet |
 //! | `KindNotFound` | False | the service cluster does not serve the kind |
 //! | `DiscoveryFailed`, `NoAnswer` | False | a server does not respond; retried |
 //! | `DefinitionNotUsable` | False | the CRD, or the model of the kind, cannot be published |
 //! | `ProjectionInvalid` | False | the requested versions or names do not fit the CRD |
 //! | `Forbidden` | False | the agent lacks a right to create the schema |
 //! | `SchemaRefused` | False | kcp refused the schema |
-//! | `RulesInvalid` | False | naming, filters, mutations or related resources have mistakes; the API is published all the same |
-//! | `NotExported` | False | the export could not be written, or its content is in the way |
+//! | `RulesInvalid` | False | naming, filters, mutations or related resources are invalid; the API is published anyway |
+//! | `NotExported` | False | the export could not be written, or its content conflicts |
 //! | `DeletionsHeld` | False | deletions wait for an approval |
-//! | `NotWatched` | False | objects, or what they depend on, cannot be listed or watched on one of the sides |
+//! | `NotWatched` | False | objects, or objects that they depend on, cannot be listed or watched on one of the sides |
 //! | `MissingRights` | False | a request of the agent was refused |
 //! | `NoWorkspaces` | True | published; no workspace has bound it |
 //! | `SynchronizationDisabled` | True | published; objects are not synchronized, as configured |

@@ -50,7 +50,7 @@ impl Rehearsal {
         state.store(key, object.clone());
     }
 
-    /// Changes an object on behalf of somebody else.
+    /// Changes an object like another writer.
     #[cfg(test)]
     pub fn patch(&self, key: &Key, patch: Value) -> Answer {
         let request = Request::Patch {
@@ -60,7 +60,7 @@ impl Rehearsal {
         self.0.lock().execute(&request)
     }
 
-    /// Deletes an object on behalf of somebody else.
+    /// Deletes an object like another writer.
     #[cfg(test)]
     pub fn delete(&self, key: &Key) -> Answer {
         let uid = self.object(key).and_then(|o| o.uid().map(Arc::from));

@@ -1,4 +1,4 @@
-//! The `PublishedResource` type as it is stored: what an owner writes to publish an API.
+//! The `PublishedResource` type as it is stored: the manifest that publishes an API.
 //!
 //! These are wire types only: every field is as optional as the API server lets it be, and nothing is validated here.
 //! The compiled rules convert them once for the engine. The CRD manifest in `crds/` is generated from them (see

@@ -1,4 +1,4 @@
-//! The certificate of the webhook: made here, kept in a Secret that all replicas share, renewed in time.
+//! The certificate of the webhook: the control plane creates it, keeps it in a Secret that all replicas share, and renews it in time.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! The webhook as a process of its own, with a certificate from outside, as in KubeFed's chart.
+//! The webhook as a separate process, with the certificate in a directory, as in KubeFed's chart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl GivenCertificate {
     }
 }
 
-/// Answers reviews at a port until told to stop, with the certificate in a directory as it is by then.
+/// Answers reviews at a port until it is stopped, with the current certificate in a directory.
 pub async fn run(
     address: String,
     directory: PathBuf,

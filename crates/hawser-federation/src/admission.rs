@@ -1,5 +1,5 @@
 //! Validation and defaults of the control plane's objects. The control plane validates in process, so that it is safe
-//! without the webhook; [`review`] makes the webhook's answers.
+//! without the webhook; [`review`] creates the webhook's answers.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -303,7 +303,7 @@ fn status(workload: &Object) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Says what is wrong, and leaves everything as it is.
+/// Reports a problem, and changes nothing.
 fn refuse(workload: &Object, reason: &'static str, problem: String) -> Checked {
     let before = status(workload);
     let told = before["problem"] == problem;
@@ -418,8 +418,8 @@ fn unplaced_note(workload: &Object, preferences: &Preferences, planned: &Schedul
     })
 }
 
-/// Reads a `ReplicaSchedulingPreference`, and says what is wrong with it. Like the original, the planner accepts
-/// invalid numbers.
+/// Reads a `ReplicaSchedulingPreference`, and returns its problems. Like the original, the planner accepts invalid
+/// numbers.
 pub fn read_preference(
     preference: &Object,
 ) -> Result<(ReplicaSchedulingPreferenceSpec, Vec<String>), String> {

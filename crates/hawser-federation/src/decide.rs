@@ -1,5 +1,5 @@
-//! What is to be done about one copy, from what is known of its member. A pass asks for each registered member, acts
-//! on the answer, and asks again where a request met another state than was known.
+//! The decision about one copy, from the state of its member. A pass decides for each registered member, executes the
+//! decision, and decides again if a request found another state than expected.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const ANNOTATIONS: &str = "/spec/template/metadata/annotations";
 /// The known state of the copy in a member.
 #[derive(Clone, Copy, Debug)]
 pub enum There<'a> {
-    /// The member is not ready: nothing is known, and nothing is asked.
+    /// The member is not ready: its state is not known, and it gets no request.
     NotReady,
     /// The objects of the member cannot be listed, for this reason.
     Unknown(&'a str),
@@ -63,7 +63,7 @@ pub enum Verdict {
     /// The member is not listed in the status.
     Nothing,
     InSync,
-    /// Nothing can be done now; the problem, if there is one to tell.
+    /// Nothing can be done now; the problem, if there is one to report.
     Waits(CopyStatus, Option<Problem>),
     Do(CopyRequest, Vec<Ignored>),
 }
@@ -89,7 +89,7 @@ impl CopyRequest {
 }
 
 impl<'a> Pass<'a> {
-    /// `selected` are the members that the placement selects, `before` what was stored.
+    /// `selected` are the members that the placement selects, `before` is the stored state.
     pub fn new(
         federated: &'a Object,
         target: &'a ApiResource,

@@ -156,7 +156,8 @@ impl Health {
         self.published.insert(next)
     }
 
-    /// Takes in where the nodes of a member are that is ready. What they do not say stays: somebody may have written it.
+    /// Records the location of a ready member's nodes. Fields that the nodes do not have stay: a person may have set
+    /// them.
     pub fn located(&mut self, at: &Location) {
         let Some(status) = self.published.as_mut().filter(|status| status.is_ready()) else {
             return;

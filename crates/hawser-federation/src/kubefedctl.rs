@@ -74,7 +74,7 @@ fn shown(api: &ApiResource) -> String {
     )
 }
 
-/// The output of `version`. What is not known of the build is left empty.
+/// The output of `version`. Unknown fields of the build are empty.
 pub fn version(version: &str, platform: &str) -> String {
     format!(
         "kubefedctl version: version.Info{{Version:{version:?}, GitCommit:\"\", GitTreeState:\"\", BuildDate:\"\", \

@@ -19,7 +19,7 @@ const UNTOUCHABLE: [&str; 4] = [
     "/kind",
 ];
 
-/// The name that stands for every member, where that is switched on.
+/// The name that means every member, if wildcards are enabled.
 pub const ALL: &str = "*";
 
 /// Patch steps by member, in order.

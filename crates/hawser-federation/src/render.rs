@@ -43,7 +43,7 @@ pub enum RenderError {
     },
     #[error("the object is malformed: {0}")]
     Malformed(#[from] ObjectError),
-    /// It would be the copy of another object, or nobody's.
+    /// It would be the copy of another object, or of none.
     #[error(
         "overrides change the kind, name or namespace of the object: change parts of /metadata only"
     )]

@@ -1,7 +1,7 @@
 //! Planners: the number of replicas of a workload in each member.
 //!
 //! [`plan`] is KubeFed's planner, with the same results. [`design::schedule`] is the planner of the Federated
-//! `ReplicaSets` design on top of it: it derives capacities from failed replicas, moves none to members with trouble, and
+//! `ReplicaSets` design on top of it: it derives capacities from failed replicas, moves none to members with problems, and
 //! leaves a few failed replicas as probes.
 
 use std::cmp::Reverse;

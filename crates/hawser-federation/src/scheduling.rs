@@ -48,8 +48,8 @@ pub fn replicas(
 }
 
 /// The federated workload with the replicas in placement and overrides; `None` if nothing changes. `unknown` are
-/// members that are not reachable: they keep their place and their replicas, because the state of the workload there
-/// is unknown. In KubeFed they leave the placement, and on their return the workload is deleted there and created anew.
+/// unreachable members: they keep their place and their replicas, because the state of the workload there is unknown.
+/// In KubeFed, they leave the placement, and on their return the workload is deleted there and recreated.
 pub fn distributed(
     workload: &Object,
     replicas: &BTreeMap<String, i64>,

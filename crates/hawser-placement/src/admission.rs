@@ -1,4 +1,4 @@
-//! Validation beyond the definitions: what the webhook of the original refuses.
+//! Validation beyond the definitions, as in the webhook of the original.
 //!
 //! Each function returns the problems of an object; none if it is valid.
 
@@ -120,7 +120,7 @@ pub fn check_placement_update(
     problems
 }
 
-/// Checks that a placement tolerates what it did by its last policy.
+/// Checks that a placement keeps the tolerations of its last policy.
 pub fn check_tolerated(old: Option<&PlacementPolicy>, new: &PlacementSpec) -> Option<String> {
     let tolerations = |policy: Option<&PlacementPolicy>| -> Vec<Toleration> {
         policy.map_or_else(Vec::new, |policy| policy.tolerations.clone())

@@ -1,4 +1,4 @@
-//! What a member does about one manifest, and what it reports: decided from the manifest, the live object and the owner.
+//! A member's decision about one manifest, and its report: derived from the manifest, the live object and the owner.
 //!
 //! | module | content |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | [`report`] | conditions of manifests and of the Work |
 //!
 //! Objects are written by server-side apply under the original's field manager, with both apply strategies. Client-side
-//! apply takes fields from other managers and keeps the annotation with the manifest, so that the original can take over
-//! again. Repeating an apply has no effect, so no order of requests has to survive a crash except one: an object is
+//! apply overwrites fields of other managers and keeps the annotation with the manifest, so that the original can take
+//! over again. Repeating an apply has no effect, so no order of requests has to survive a crash except one: an object is
 //! listed before it is written.
 
 use serde_json::{Map, Value, json};
@@ -216,7 +216,7 @@ impl Manifest {
     }
 }
 
-/// The `AppliedWork` that owns what its Work places.
+/// The `AppliedWork` that owns the objects of its Work.
 #[derive(Clone, Copy)]
 pub struct Owner<'a> {
     pub name: &'a str,
@@ -390,7 +390,7 @@ pub fn decide(
     }
 }
 
-/// Whether fields of other managers are taken, whoever they are.
+/// Whether fields of other managers are overwritten, whichever manager they have.
 pub fn forces(strategy: &ApplyStrategy) -> bool {
     let config = strategy.server_side_apply_config.as_ref();
     strategy.type_ == ApplyStrategyType::ClientSideApply

@@ -18,7 +18,7 @@ pub enum Jobs {
     NotTracked,
 }
 
-/// Tells from the live object.
+/// Derives the availability from the live object.
 pub fn check(object: &Value, jobs: Jobs) -> Availability {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);

@@ -1,5 +1,5 @@
-//! Hashes of policies, resources and overrides, equal to those of the original: a different hash would cut new
-//! snapshots on a hub that is taken over.
+//! Hashes of policies, resources and overrides, equal to those of the original: a different hash would cause new
+//! snapshots when Hawser replaces the original's hub.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub fn resource_hash(resources: &[Value]) -> (String, usize) {
     (hex(&text), text.len())
 }
 
-/// The hash of a value whose fields stand in the order of the original's structs.
+/// The hash of a value whose fields have the order of the original's structs.
 pub fn hash_of<T: Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).expect("a type of the API is made of JSON values");
     hex(&go_json::compact(&text))

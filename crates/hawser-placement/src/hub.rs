@@ -1,7 +1,7 @@
-//! What the hub writes next, from what it knows: for a placement, a member, an override.
+//! The next writes of the hub: for a placement, a member, an override.
 //!
 //! Each decision is a function from a view to the requests that may be sent now. They are sent, their answers enter the
-//! view, and the function is asked again until it returns nothing. Every round could be the first after a restart.
+//! view, and the function runs again until it returns nothing. Every round could be the first after a restart.
 //!
 //! | module | decides about |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`bindings`] | the Works and the status of a binding |
 //! | [`evictions`] | evictions of placements from clusters |
 //! | [`members`] | joining and leaving of a member, and its status |
-//! | [`news`] | which placements a change of a member concerns |
+//! | [`news`] | the placements that a change of a member concerns |
 //! | [`overrides`] | the snapshots of an override |
 
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ impl Stages {
         }
     }
 
-    /// Adds the stages of others after all that is there.
+    /// Adds other stages after the existing ones.
     pub fn then(&mut self, others: Self) {
         self.0.extend(others.0);
     }

@@ -1,6 +1,6 @@
 //! The fourth dialect: placements of a fleet. A drop-in for the hub and the members of KubeFleet.
 //!
-//! The modules are pure: no client, no runtime, no clock. They decide; `src/placement` of the program acts.
+//! The modules are pure: no client, no runtime, no clock. They decide; `src/placement` of the package `hawser` is the active part.
 //!
 //! | module | content |
 //! |---|---|
@@ -8,15 +8,15 @@
 //! | [`names`] | names, labels, annotations and finalizers |
 //! | [`hash`] | hashes equal to those of the original |
 //! | [`admission`] | validation beyond the definitions |
-//! | [`selection`], [`resources`] | what a placement selects; which objects are placed, what is left of them, their order |
-//! | [`snapshots`] | snapshots of policies and resources: split, kept, awaited |
-//! | [`scheduler`] | which clusters a placement is bound to, and why |
-//! | [`rollout`] | which bindings may change now |
+//! | [`selection`], [`resources`] | the objects that a placement selects; which of them are placed, their content and order |
+//! | [`snapshots`] | snapshots of policies and resources |
+//! | [`scheduler`] | the clusters of a placement, with reasons |
+//! | [`rollout`] | the bindings that may change now |
 //! | [`overrides`] | the resource of one cluster |
 //! | [`works`] | the Works of a binding, and envelopes |
 //! | [`members`] | the members of a fleet, by name |
-//! | [`hub`] | what the hub writes next: for a placement, a member, an override |
-//! | [`apply`] | what a member does about a manifest, and what it reports |
+//! | [`hub`] | the next writes of the hub: for a placement, a member, an override |
+//! | [`apply`] | a member's decision about a manifest, and its report |
 //! | [`availability`] | the availability of an object in a member |
 //! | [`status`] | conditions of bindings and placements, and events |
 

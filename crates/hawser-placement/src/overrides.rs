@@ -1,7 +1,7 @@
-//! Overrides: which apply to a placement, and what they make of a resource for one cluster.
+//! Overrides: those that apply to a placement, and their result for a resource in one cluster.
 //!
 //! Overrides of the cluster scope come first, sorted by name, then those of namespaces, sorted by namespace and name;
-//! the later one wins. Of an override every rule applies whose cluster selector matches.
+//! the later one applies. Every rule of an override applies whose cluster selector matches.
 
 use std::sync::Arc;
 

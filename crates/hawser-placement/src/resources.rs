@@ -1,4 +1,4 @@
-//! Selected resources: what is never placed, what is left of an object, and in which order objects stand.
+//! Selected resources: those that are never placed, the placed part of an object, and the order of objects.
 
 use std::collections::BTreeSet;
 

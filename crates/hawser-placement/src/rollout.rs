@@ -1,4 +1,4 @@
-//! The arithmetic of a rolling update: which bindings may change now.
+//! The arithmetic of a rolling update: the bindings that may change now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct Desired {
 /// The changes that are permitted now. The lists hold names of bindings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutPlan {
-    /// Bindings that get the strategy of applying. If one had another strategy, the rollout is asked again after that.
+    /// Bindings that get the apply strategy. If one had another strategy, the rollout is decided again afterwards.
     pub set_strategy: Vec<String>,
     /// Bindings that are deleted.
     pub remove: Vec<String>,

@@ -1,16 +1,16 @@
-//! The scheduler: which clusters a placement is bound to, and why.
+//! The scheduler: the clusters that a placement is bound to, with reasons.
 //!
 //! [`schedule`] runs as many cycles as the original would run one after the other, over bindings that it changes in
-//! memory, and returns what is different in the end. A binding that one cycle drops and the next restores is so
+//! memory, and returns the differences at the end. So a binding that one cycle drops and the next restores is
 //! written once, or not at all.
 //!
 //! | file | step |
 //! |---|---|
 //! | `eligibility`, `affinity`, `taints`, `spread` | the plugins |
-//! | `fleet` | Filter and Score: what the plugins say about each cluster |
-//! | `held` | Bind: bindings, and what changes of them |
+//! | `fleet` | Filter and Score: the verdicts of the plugins about each cluster |
+//! | `held` | Bind: bindings and their changes |
 //!
-//! Differences from the original, on purpose: a member that reports a property that is no quantity is filtered, it
+//! Differences from the original, on purpose: a member with a property that is not a quantity is filtered out, and
 //! does not end the cycle for all others; a listed cluster of a `PickFixed` placement keeps its binding while it is
 //! not eligible.
 
@@ -109,7 +109,7 @@ pub struct Scores {
 /// The required writes: creations first, then changes, then unscheduled bindings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Bindings in deletion that the scheduler lets go.
+    /// Bindings in deletion that the scheduler releases.
     pub release: Vec<String>,
     pub create: Vec<ClusterDecision>,
     pub change: Vec<ChangedBinding>,
@@ -128,7 +128,7 @@ pub struct ChangedBinding {
     pub decision: ClusterDecision,
 }
 
-/// A binding whose cluster is not picked any more.
+/// A binding whose cluster is no longer picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnscheduledBinding {
     pub name: String,

@@ -63,7 +63,7 @@ pub enum SelectionError {
 }
 
 impl SelectionError {
-    /// True if the error goes by itself.
+    /// True if the error can end without a change by the user.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::NotListed(_))
     }
@@ -138,7 +138,7 @@ impl<H: Hub> Selection<'_, H> {
         Ok(())
     }
 
-    /// Adds Namespaces, with what is in them.
+    /// Adds Namespaces with their contents.
     fn add_namespaces(
         &mut self,
         kind: &Gvk,

@@ -1,4 +1,4 @@
-//! Resource snapshots and policy snapshots: which exist, which are made, which go.
+//! Resource snapshots and policy snapshots: which of them are created and deleted.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::types::{Metadata, PLACEMENT_GROUP, STORED_VERSION};
 
 /// The bytes of JSON in a snapshot, unless one object is larger.
 const MAX_BYTES: usize = 800 * 1024;
-/// The most resources in a snapshot: the Work that is made of it has room for the status of each.
+/// The maximum number of resources in a snapshot: the Work that is derived from it has room for the status of each.
 const MAX_RESOURCES: usize = 1000;
 /// The groups of snapshots that are kept, if the placement does not say.
 const HISTORY: usize = 10;
@@ -103,7 +103,7 @@ pub struct SnapshotPlan {
     pub restore: Option<String>,
     /// The snapshot whose `is-latest-snapshot` becomes `false`.
     pub retire: Option<String>,
-    /// The snapshot whose annotations are written anew.
+    /// The snapshot whose annotations are updated.
     pub annotate: Option<Annotated>,
     pub delete: Vec<String>,
     pub create: Vec<Value>,
@@ -195,7 +195,7 @@ pub(crate) fn latest<'s, 'a>(
     }
 }
 
-/// The snapshots whose index is too old when a new one is made.
+/// The snapshots whose index is too old when a new one is created.
 pub(crate) fn surplus(all: &[Stored<'_>], limit: Option<i32>) -> Vec<String> {
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())

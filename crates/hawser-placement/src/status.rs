@@ -158,7 +158,7 @@ impl Step {
 const NO_OVERRIDES: &str = "NoOverrideSpecified";
 const NO_OVERRIDES_MESSAGE: &str = "No override rules are configured for the selected resources";
 
-/// All that the status of a placement is made of.
+/// The input for the status of a placement.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest<'a> {
     pub placement: &'a Placement,
@@ -210,7 +210,7 @@ impl StatusRequest<'_> {
     }
 }
 
-/// The status of a placement whose selectors cannot be followed. What is placed stays.
+/// The status of a placement whose selectors are invalid. Placed objects stay.
 pub fn invalid_selectors(request: &StatusRequest<'_>, cause: &str) -> PlacementStatus {
     let scheduled = request.condition(
         &request.type_of("Scheduled"),

@@ -1,6 +1,6 @@
 //! The API types as they are stored, and their definitions.
 //!
-//! Fields stand in the order of the original's Go structs: hashes are taken of the JSON text.
+//! Fields have the order of the original's Go structs, because the JSON text is hashed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The Works of a binding: the resources of its snapshots with overrides, and what is in envelopes.
+//! The Works of a binding: the resources of its snapshots with overrides, and the contents of envelopes.
 
 use std::collections::BTreeSet;
 
@@ -121,7 +121,7 @@ pub fn unpack(envelope: &Value, kind: EnvelopeType) -> Result<Vec<Value>, Envelo
     Ok(objects)
 }
 
-/// All that the Works of a binding are made of.
+/// The input for the Works of a binding.
 #[derive(Clone, Copy, Debug)]
 pub struct WorksRequest<'a> {
     pub placement: &'a Metadata,
@@ -274,7 +274,7 @@ pub fn plan(existing: &[Value], wanted: Vec<Value>) -> WorksPlan {
     plan
 }
 
-/// True if a Work was made of the same snapshots and carries the same strategies.
+/// True if a Work was derived from the same snapshots and has the same strategies.
 fn is_current(old: &Value, wanted: &Value) -> bool {
     let marks = [
         ("labels", names::PARENT_SNAPSHOT_INDEX),

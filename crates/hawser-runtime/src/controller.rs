@@ -5,18 +5,18 @@
 //! |---|---|
 //! | [`brakes`] | the brakes of all kinds of copies, and the approvals of owners |
 //! | `client` | the client of a pass, and the checks before a request |
-//! | `evaluation` | where passes compute, and how much of that one tenant may do at a time |
-//! | `index` | the subjects whose passes read an object, and whose copy it is |
+//! | `evaluation` | the threads for computations, and their limits for each tenant |
+//! | `index` | the subjects whose passes read an object, and the subject of a copy |
 //! | [`lifecycle`] | tasks of every process beside its passes: heartbeat, renewal of credentials, draining |
 //! | `subjects` | the queue of a dialect's subjects, and the answers of those at rest |
 //! | [`telemetry`] | metrics that are the same for all dialects |
 //! | `watches` | one watch for all users of the same objects |
-//! | `workers` | worker loops, and when a key comes back |
+//! | `workers` | worker loops, and the time of a key's next pass |
 //!
 //! A dialect has three parts. Its *state* is plain data behind one lock: configuration, and notes about subjects
 //! between passes. Its [`EventHandler`](crate::cluster::feed::EventHandler) maps events to subjects and adds these to
-//! [`Subjects`]. Its [`Dialect`] begins passes, each a [`PassDialect`] that says what the subject is, what may be
-//! deleted, and what to note in the end.
+//! [`Subjects`]. Its [`Dialect`] begins passes, each a [`PassDialect`] that defines the subject, the permitted
+//! deletions, and the notes at the end.
 //!
 //! # Locks
 //!
@@ -135,7 +135,7 @@ pub trait PassDialect: hawser_sync::Dialect + Send {
     /// Logs an outcome. `news` is a problem that was not logged yet; without it, the line is for debugging.
     fn log(&self, outcome: &Outcome, news: Option<DueTrouble>);
 
-    /// Notes the result of the pass; returns when the subject is looked at again.
+    /// Notes the result of the pass; returns the time of the next pass.
     fn settled(&self, ended: &Ended<'_>) -> queue::Outcome;
 }
 
@@ -152,12 +152,12 @@ pub struct Ended<'a> {
     /// The wait before the pass, from the time at which the subject was ready.
     pub waited: Duration,
     pub took: Duration,
-    /// When the subject is looked at again, by its outcomes.
+    /// The time of the next pass, by the outcomes.
     pub next: queue::Outcome,
 }
 
-/// The most bytes of objects that are looked through for what messages quote: two objects as large as servers take,
-/// and what is recorded of them.
+/// The maximum size of the objects that are searched for the contents of messages: two objects of the largest size that
+/// servers accept, and their records.
 const MOST_QUOTABLE: usize = 6 << 20;
 /// The cost of an object beside its bytes.
 const EACH: usize = 1 << 10;

@@ -1,5 +1,5 @@
 //! The loop of a pass: decide, send the requests that may run now concurrently, then those that follow from their
-//! success; take in the answers, and decide again, until nothing is left to do or the rounds are used up.
+//! success; put the answers into the view, and decide again, until nothing is left to do or the rounds are used up.
 
 use std::future::Future;
 

@@ -208,7 +208,7 @@ impl Copying<'_> {
             .then(|| Request::delete(key.clone(), uid))
     }
 
-    /// The entry to remember before a change is made.
+    /// The entry to remember before a change is sent.
     fn before(&self, desired: &Arc<Object>, change: &Change) -> Option<Entry> {
         let Change::Merge(body) = change else {
             return None;
@@ -249,11 +249,11 @@ impl Copying<'_> {
         Some(request(key, object, Value::Object(body)))
     }
 
-    /// The entry to remember now that the copy is in sync; `None` if it is known already.
+    /// The entry to remember now that the copy is in sync; `None` if it is already stored.
     ///
-    /// That an announced change was made shows on the copy, unless somebody puts the earlier value back. So the entry
-    /// is written if the change does not show, and if it had to be made twice: nobody has to revert a change more than
-    /// once.
+    /// The copy shows that an announced change was made, unless another writer restores the earlier value. So the entry
+    /// is written if the change does not show, and if it had to be made twice: another writer has to revert a change
+    /// only once.
     fn remember(&self, desired: Arc<Object>) -> Option<EntryUpdate> {
         let LocatedCopy {
             key, object, made, ..

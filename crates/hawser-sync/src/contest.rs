@@ -6,7 +6,7 @@
 //! waits.
 //!
 //! Pure: the caller passes the time. The memory of writes is bounded, by age and by number. Each tenant has its own, and
-//! of too many writes the tenant with the most forgets.
+//! if there are too many writes, those of the tenant with the most are forgotten.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, DefaultHasher, Hash, Hasher as _, RandomState};
@@ -262,7 +262,7 @@ impl RecentWrites {
 }
 
 impl Written {
-    /// Whether what is known concerns a write to this object, or to its existence.
+    /// Whether the record concerns a write to this object, or to its existence.
     fn is_about(&self, uid: Option<NonZeroU64>) -> bool {
         uid.is_none() || self.uid == uid
     }
@@ -280,7 +280,7 @@ fn pause(repeated: u32) -> Duration {
 }
 
 impl Imposed {
-    /// The places that a write sets. `live` reads the object as it is known now, if it takes that to tell them.
+    /// The places that a write sets. `live` reads the known object, if that is needed to determine them.
     pub fn of(request: &Request, live: impl FnOnce() -> Option<Arc<Object>>) -> Self {
         let uid_of = |object: &Object| object.uid().map(Arc::from);
         let (uid, places) = match request {

@@ -1,4 +1,4 @@
-//! From a view to the steps that may run now, independent of each other. Pure and synchronous.
+//! Maps a view to the steps that may run now, independent of each other. Pure and synchronous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// The wait for something that usually causes an event.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Decides about a subject, given the view: reads the memory, which everything else needs, and goes by the state of the
-/// anchor.
+/// Decides about a subject, given the view: reads the memory, which everything else needs, and then follows the state
+/// of the anchor.
 pub fn decide(subject: &Subject, view: &dyn View) -> Decision {
     let mut pass = Pass::new(subject, view);
     let recalled = match &subject.memory {

@@ -1,6 +1,7 @@
 //! Phase two: delete the copies.
 //!
-//! A copy counts as gone only if that was witnessed. Objects of others are left alone, and the source is released last.
+//! A copy counts as gone only if an answer, an event or a live read showed it. Objects of others do not change, and the
+//! source is released last.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::request::{Effect, Request};
 use super::rules::Made;
 use super::view::Seen;
 
-/// Whether the whole subject goes, or this link alone.
+/// Whether the whole subject is deleted, or only this link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     Subject,
@@ -85,8 +86,8 @@ pub(super) fn retract(
     })
 }
 
-/// Whether a source with a finalizer of Hawser is hidden, because nobody saw it end: the memory has to lead back to it
-/// when it appears again.
+/// Whether a source with a finalizer of Hawser is hidden, because its end was not seen: the memory has to keep it for
+/// the time when it appears again.
 pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
     let (Some(key), Some(_)) = (link.source.key(), &link.policy.source_finalizer) else {
         return false;
@@ -101,7 +102,7 @@ pub(super) fn is_hidden(pass: &Pass<'_>, link: &Link) -> bool {
     away && pass.entry(link).is_some_and(|entry| !intended(&entry.copy))
 }
 
-/// Whether a copy that is to be deleted may only be hidden: by its record it is known when it shows again.
+/// Whether a copy that has to be deleted may only be hidden. Its record identifies it when it shows again.
 fn keeps_record(pass: &Pass<'_>, link: &Link, fate: Fate) -> bool {
     let copy = pass.entry(link).map(|entry| &entry.copy);
     let lost = copy.and_then(|copy| copy.lost(copy.key()?));

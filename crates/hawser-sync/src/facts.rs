@@ -1,4 +1,4 @@
-//! The facts of a pass, derived from the objects that it read: the memory, and what the rules make of a source.
+//! The facts of a pass, derived from the objects that it read: the memory, and the results of the rules for a source.
 //!
 //! Each fact is a pure function of objects and is computed once for each state of them, however many rounds the pass
 //! takes. The rules of a link and the codec of a memory do not change during a pass.
@@ -62,7 +62,7 @@ impl<T: Clone> Last<T> {
     }
 }
 
-/// A decoded memory: of which state, and for which links.
+/// A decoded memory, with its state and its links.
 type ReadMemory = (State, Vec<(LinkId, Source)>, Arc<Memory>);
 
 /// The facts that one pass has computed.

@@ -118,7 +118,7 @@ const JSON: &str = "a JSON value has no keys but strings";
 /// The SHA-256 of a value's compact JSON.
 pub type ValueHash = [u8; 32];
 
-/// The hash that stands for a value that was left out.
+/// The hash in the place of an omitted value.
 pub(super) fn value_hash(value: &Value) -> ValueHash {
     Sha256::digest(value.to_string().as_bytes()).into()
 }

@@ -1,4 +1,4 @@
-//! The floors of the engine: every file uses only files below it, and every type has a name of its own.
+//! The floors of the engine: every file uses only files below it, and every type has a unique name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

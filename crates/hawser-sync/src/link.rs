@@ -10,7 +10,7 @@ use super::rules::{Made, Rules};
 #[derive(Clone, Debug)]
 pub struct Link {
     pub id: LinkId,
-    /// Lower waves are made first and retracted last.
+    /// Lower waves are created first and retracted last.
     pub wave: u8,
     pub source: Source,
     pub target: Target,
@@ -63,10 +63,10 @@ impl Target {
 pub struct Policy {
     /// A finalizer on the link's own source, if that is not the anchor.
     pub source_finalizer: Option<Finalizer>,
-    /// The link's own source is absent, and no object of its kind can be hidden: it has ended, even if nobody saw that.
-    /// Its record is deleted with the subject.
+    /// The link's own source is absent, and no object of its kind can be hidden: it has ended, even without a deletion
+    /// event. Its record is deleted with the subject.
     pub source_ended: bool,
-    /// The copy is absent, and may only be hidden: what is known of it stays until it shows again.
+    /// The copy is absent, and may only be hidden: its record stays until it shows again.
     pub copy_hidden: bool,
     /// The fate of the copy when the link's source is gone or in deletion.
     pub source_gone: Fate,
@@ -78,7 +78,7 @@ pub struct Policy {
     pub content: Content,
     pub status: StatusFlow,
     pub claims: Claims,
-    /// Finalizers of others that nobody will remove any more: they are removed from source and copy.
+    /// Finalizers of others that no program will remove: they are removed from source and copy.
     pub foreign_finalizers: Vec<Finalizer>,
 }
 
@@ -174,8 +174,8 @@ impl Policy {
         self.identity == Identity::Name
     }
 
-    /// The policy of a copy that is found by name and written to equal its source; its status goes back as long as it
-    /// exists.
+    /// The policy of a copy that is found by name and written to equal its source; its status is copied back as long as
+    /// it exists.
     pub fn mirrored() -> Self {
         Self {
             identity: Identity::Name,
@@ -185,7 +185,7 @@ impl Policy {
         }
     }
 
-    /// The policy of a copy with marks whose content is merged; its status goes back.
+    /// The policy of a copy with marks whose content is merged; its status is copied back.
     pub fn primary() -> Self {
         Self {
             source_finalizer: None,

@@ -32,7 +32,7 @@ pub(super) enum Located {
         key: Key,
         object: Arc<Object>,
     },
-    /// An object that belongs to somebody else.
+    /// An object that belongs to another owner.
     Foreign {
         key: Key,
         who: String,
@@ -94,10 +94,10 @@ pub(super) fn locate(pass: &Pass<'_>, link: &Link, source: Option<&Object>) -> L
     }
 }
 
-/// Chooses the copy among the objects with its marks: by the recorded uid, by the recorded name, by the name that the
-/// rules give, or, without a record, the oldest. The others are copies of the copy that somebody made with its labels.
-/// They are not the copy even when it is gone: a source in deletion may have no record because an earlier process
-/// deleted its copy. And objects older than a source without a record belong to an earlier object of that name.
+/// Chooses the copy among the objects with its marks: by the recorded uid, by the recorded name, by the name from the
+/// rules, or, without a record, the oldest. The others are copies of the copy that another writer created with its
+/// labels. They are not the copy even when it is gone: a source in deletion may have no record because an earlier
+/// process deleted its copy. And objects older than a source without a record belong to an earlier object of that name.
 fn choose(
     pass: &Pass<'_>,
     link: &Link,

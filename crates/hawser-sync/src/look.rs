@@ -43,9 +43,8 @@ pub struct PassView<'a> {
     last_write: HashMap<Key, Ticket>,
     /// The uids of created objects.
     created: HashMap<Key, Arc<str>>,
-    /// The first answers of the caches. A pass works on one state of them, whatever arrives meanwhile: the memory at
-    /// its end records what was carried over in between, and the pass is known by exactly that state. New events cause
-    /// another pass.
+    /// The first answers of the caches. A pass works on one state of them, even if events arrive meanwhile: the memory
+    /// at its end records exactly the changes that it copied. New events cause another pass.
     caches: RefCell<Answers>,
     facts: Facts,
     asked: RefCell<(Vec<Question>, HashSet<Question>)>,

@@ -73,7 +73,7 @@ pub enum CopyRecord {
     Adopted { key: Key, uid: Arc<str> },
 }
 
-/// A copy that somebody deleted, or took out of the agent's sight: which of the two is not told by its absence.
+/// A copy that was deleted, or hidden from the agent: its absence does not show which of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCopy {
     pub uid: Arc<str>,

@@ -274,8 +274,8 @@ pub(super) fn remove_finalizer(key: &Key, object: &Object, finalizer: &Finalizer
     locked(key, object, json!({"metadata": {"finalizers": list}}))
 }
 
-/// The next foreign finalizer to remove from an object. If that fails, it stays: the decision may belong to somebody
-/// else, and must not block anything.
+/// The next foreign finalizer to remove from an object. If that fails, it stays: another program may have to decide
+/// about it, and it must not block anything.
 pub(super) fn drop_foreign_finalizer(
     pass: &Pass<'_>,
     link: &Link,

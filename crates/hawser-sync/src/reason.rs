@@ -66,7 +66,7 @@ macro_rules! codes {
 /// The class of a code: what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing is to be done.
+    /// No action is needed.
     Settled,
     /// Requests are on their way.
     Working,
@@ -74,7 +74,7 @@ pub enum Class {
     Waiting,
     /// Something did not answer; retried with back-off.
     Retry,
-    /// Somebody has to change something.
+    /// A person has to change something.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! Phase five: the other links. Every link goes through the same phases; this file has what lies between them: waves,
+//! Phase five: the other links. Every link goes through the same phases; this file has the parts between them: waves,
 //! gates, and links whose source is gone.
 
 use super::content::content;
@@ -83,7 +83,7 @@ pub(super) fn turn(pass: &Pass<'_>, link: &Link, placed: bool) -> (Turn, bool) {
     }
 }
 
-/// The end of a copy whose source is not wanted any more.
+/// The turn of a copy whose source is no longer wanted.
 fn unwanted(pass: &Pass<'_>, link: &Link, key: &Key) -> Turn {
     let known = match link.policy.source_finalizer {
         None => Lookup::Absent,

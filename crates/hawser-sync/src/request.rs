@@ -178,7 +178,7 @@ pub enum Effect {
     LetGo,
     /// The memory was deleted.
     Forgotten,
-    /// A finalizer that nobody else will remove was removed.
+    /// A finalizer that no program will remove was removed.
     Shed,
     /// The finalizer was removed from the source: nothing of Hawser is left.
     Released,
@@ -222,7 +222,7 @@ pub enum Failure {
     /// Not sent: an owner has to approve it first.
     #[error("held: {0}")]
     Held(String),
-    /// Not sent: somebody has paused the object.
+    /// Not sent: the object is paused.
     #[error("paused {0}")]
     Paused(String),
     /// Not sent: its premise is unknown, or turned out to be wrong.

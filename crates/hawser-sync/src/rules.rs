@@ -119,7 +119,7 @@ pub enum Made {
 pub enum Owner {
     /// It is the copy of this link's source.
     Ours(Made),
-    /// It has nobody's marks.
+    /// It has no marks.
     Nobody,
     /// It belongs to another source, tenant or agent; the text is for the owner of the service.
     Other(String),

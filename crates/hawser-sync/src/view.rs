@@ -24,7 +24,7 @@ pub enum Seen {
     Present(Arc<Object>),
     /// A complete list, an answer or an event says that it does not exist.
     Absent,
-    /// Nobody has read it, or nobody could. Nothing may be concluded.
+    /// It has not been read, or cannot be read. Nothing may be concluded.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ pub trait View {
     fn note(&self, request: &Request) -> Option<Note>;
     /// Whether this object was written in this pass.
     fn wrote(&self, key: &Key) -> bool;
-    /// Whether this object is the one that this pass created, whatever a webhook made of it.
+    /// Whether this pass created the object, even if a webhook changed it.
     fn created(&self, key: &Key, object: &Object) -> bool;
     /// The fingerprint that this object had when the last pass of this process over the subject came to rest.
     fn rested(&self, key: &Key) -> Option<Fingerprint>;

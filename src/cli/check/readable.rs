@@ -1,5 +1,5 @@
-//! The readable part of a manifest: fields of wrong types are left out, so that they do not hide what is
-//! wrong elsewhere.
+//! The readable part of a manifest: fields of wrong types are omitted, so that they do not hide other
+//! errors.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -54,8 +54,8 @@ impl Readable {
         }
     }
 
-    /// The problems of the readable part with their fields as in the manifest, without those that only follow from
-    /// what was left out.
+    /// The problems of the readable part with their fields as in the manifest, without those that only follow from the
+    /// omitted fields.
     pub(super) fn in_manifest_terms(
         &self,
         problems: Vec<Problem>,
@@ -103,12 +103,12 @@ fn within<'p>(path: &'p str, place: &str) -> Option<&'p str> {
     rest.starts_with(['.', '[']).then_some(rest)
 }
 
-/// Values in place of a required field that is missing, so that it does not hide what is wrong beside it.
+/// Values for a missing required field, so that it does not hide other errors.
 const PLACEHOLDERS: [&str; 3] = [r#""kcp""#, "{}", "[]"];
 
-/// Takes the field of an error out of a manifest: the one that is wrong, or the one that lacks something that no
-/// placeholder stands in for. The answer is its path, or none if it is gone already. Elements of lists become null, so
-/// that the others keep their indices. `tried` counts the placeholders of each field.
+/// Removes the field of an error from a manifest: the wrong one, or the one with a missing field that has no
+/// placeholder. Returns its path, or none if it is already removed. Elements of lists become null, so that the others
+/// keep their indices. `tried` counts the placeholders of each field.
 fn leave_out(
     manifest: &mut Value,
     error: &FieldError,

@@ -1,4 +1,4 @@
-//! `kubefedctl federate`: makes federated objects of existing objects.
+//! `kubefedctl federate`: creates federated objects from existing objects.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ pub(super) struct FederateObjectArgs {
     skip_api_resources: Vec<String>,
 }
 
-/// A type that is enabled, or that is to be.
+/// A type that is enabled, or that the command enables.
 struct Enabling {
     federated: ApiResource,
     is_enabled: bool,
@@ -211,7 +211,7 @@ fn enabling(
     })
 }
 
-/// The object that is to be federated.
+/// The object to federate.
 async fn object(
     host: &Server,
     target: &ApiResource,
@@ -263,7 +263,7 @@ async fn of_namespace(
     Ok(objects)
 }
 
-/// The federated object; the warning about it is told.
+/// The federated object; prints the warning about it.
 fn federated(object: &Object, federated: &ApiResource) -> Federated {
     let made = federate(object, federated);
     if let Some(warning) = &made.warning {

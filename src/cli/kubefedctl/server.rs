@@ -94,8 +94,8 @@ impl Server {
         })
     }
 
-    /// The answer. As with client-go, a server that asks for a pause (429) is asked ten more times: so is one that has just
-    /// stored a CustomResourceDefinition.
+    /// The answer. As with client-go, a request that gets 429 is repeated ten times, for example while the server
+    /// prepares a new CustomResourceDefinition.
     async fn ask(&self, call: Call) -> Result<Value, AskError> {
         for _ in 0..10 {
             match self.connection.ask(call.clone()).await {
@@ -212,7 +212,7 @@ impl Server {
     }
 }
 
-/// The type that a name means, which is told.
+/// The type with this name, which is printed.
 pub(super) fn find_type(types: &[Resource], name: &str) -> Result<Resource, LookupError> {
     let found = find(types, name)?;
     tell("Api resource found.");

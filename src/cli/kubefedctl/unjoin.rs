@@ -1,4 +1,4 @@
-//! `kubefedctl unjoin`: removes what join made.
+//! `kubefedctl unjoin`: removes the objects that join created.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn path_of_copy(target: &ApiResource, copy: &Value) -> String {
     format!("{all}/{}", text("name").unwrap_or_default())
 }
 
-/// The result; a failure is told and passed over if `forced`.
+/// The result; a failure is printed and ignored if `forced`.
 fn unless<T>(forced: bool, result: Result<T, CtlError>) -> Result<Option<T>, CtlError> {
     match result {
         Err(error) if forced => {

@@ -1,4 +1,4 @@
-//! The steps of the demonstration, and what moved where and why.
+//! The steps of the demonstration, and the moves of replicas with their reasons.
 
 use std::cell::Cell;
 
@@ -28,7 +28,7 @@ pub(super) struct FederationStory {
     members: Vec<PlayedMember>,
     namespaces: Vec<Value>,
     deployment: Value,
-    /// The version of the last event that was told.
+    /// The version of the last event that was printed.
     told: Cell<u64>,
 }
 
@@ -169,8 +169,8 @@ impl FederationStory {
         Ok(())
     }
 
-    /// Waits until so many replicas are ready in each member, and says so, with the control plane's reason. It does not give
-    /// the same reason again.
+    /// Waits until this number of replicas is ready in each member, and prints it with the control plane's reason. It
+    /// does not print the same reason again.
     async fn tell_when(
         &self,
         tell: impl Fn(&str),

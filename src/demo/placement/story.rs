@@ -1,4 +1,4 @@
-//! The steps of the demonstration, and what was placed where and why.
+//! The steps of the demonstration, and the results of placement with their reasons.
 
 use hawser_placement::types::definitions::definitions;
 use kcp_playground::Playground;
@@ -147,7 +147,7 @@ impl FleetStory {
         Ok(())
     }
 
-    /// Taints move nothing that is placed. They keep out what is new, unless it tolerates them.
+    /// Taints do not move placed objects. They keep out new objects, unless these tolerate them.
     async fn taint(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
         let tainted = &MEMBERS[1..];
         for name in tainted {
@@ -193,7 +193,7 @@ impl FleetStory {
         self.tell_where(&tell).await
     }
 
-    /// A roll-out goes no further than a member that fails.
+    /// A rollout stops at a member that fails.
     async fn roll_out(&self, tell: impl Fn(&str)) -> Result<(), DemoError> {
         let failing = &self.members[1].nodes;
         failing.set_room(0);

@@ -1,4 +1,4 @@
-//! What a pass writes down of itself: the versions of copies, and the status of the federated object.
+//! The records of a pass: the versions of copies, and the status of the federated object.
 
 use std::sync::Arc;
 

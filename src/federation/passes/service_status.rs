@@ -1,5 +1,5 @@
-//! `FederatedServiceStatus`: the status of the copies of a Service, for those who read it there rather than in the
-//! status of the federated object.
+//! `FederatedServiceStatus`: the status of the copies of a Service, for clients that do not read it in the status
+//! of the federated object.
 
 use serde_json::{Value, json};
 use tracing::warn;

@@ -63,15 +63,15 @@ pub enum TokenError {
 
 /// A token is renewed this long before it expires.
 const MARGIN: Duration = Duration::from_mins(1);
-/// The first and the longest wait before an endpoint that failed is asked again.
+/// The first and the longest pause after a failed endpoint.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// The longest use of a token, whatever its lifetime.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// The time for which a metadata server is looked for that was not configured.
+/// The time limit of the search for a metadata server that is not configured.
 const SEARCH: Duration = Duration::from_secs(10);
 
-/// The interval at which a file with a token is read, or an endpoint is asked that returned expired tokens.
+/// The interval at which a file with a token is read, or an endpoint that returned expired tokens is called.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A token and its lifetime.
@@ -92,7 +92,7 @@ enum TokenSource {
         path: String,
         form: TokenFormat,
     },
-    /// The token itself, which somebody else renews.
+    /// The token itself, which another program renews.
     File(PathBuf),
     /// Read again each time, because keys are rotated.
     Account { file: PathBuf, proxies: Proxies },

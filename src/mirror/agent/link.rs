@@ -59,7 +59,7 @@ impl Link {
         let _ = admitted.wait_for(|admitted| *admitted).await;
     }
 
-    /// The remaining pause; `None` if the link is up or is to be tried.
+    /// The remaining pause; `None` if the link is up or may be tried.
     pub fn pause(&self) -> Option<Duration> {
         let until = self.state.lock().down?;
         let left = until.saturating_duration_since(Instant::now());

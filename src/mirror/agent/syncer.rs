@@ -68,7 +68,7 @@ pub struct Syncer {
     pub troubles: Arc<Troubles>,
     /// Locked before all other locks of this file.
     pub state: Mutex<SyncerState>,
-    /// Notified when the tables are to be listed again.
+    /// Notified when the tables have to be listed again.
     outdated: Notify,
     begun: Instant,
 }
@@ -196,7 +196,7 @@ impl Syncer {
         info!(CRD = name, "Stopping syncer");
     }
 
-    /// Resolves when the tables are to be listed again.
+    /// Resolves when the tables have to be listed again.
     async fn live(&self) {
         let every = self.config.resync;
         let mut resync = interval_at(Instant::now() + every, every);
@@ -352,8 +352,8 @@ impl Syncer {
         }
     }
 
-    /// Checks first whether the first lists look like a vanished type or database: nobody saw its objects go, and an
-    /// earlier process may have held the deletion of their copies.
+    /// Checks whether the first lists look like a vanished type or database: there were no deletion events, and an
+    /// earlier process may have held the deletion of the copies.
     fn check_first_lists(&self) {
         let orphaned = self.orphaned_copies();
         let (unserved, owned, copies) = {

@@ -1,4 +1,4 @@
-//! Which placements, members and overrides an event concerns.
+//! The placements, members and overrides that an event concerns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -77,14 +77,14 @@ pub struct SelectionTime {
 /// The facts about a placement that are known before a pass over it.
 struct Interested {
     generation: i64,
-    /// Counts the changes of what it may select.
+    /// The number of changes of objects that it may select.
     changes: AtomicU64,
     selectors: Vec<ResourceSelectorTerm>,
     /// The least that has to change of a member to concern it.
     news: News,
 }
 
-/// Maps events to what is worked on.
+/// Maps events to keys of the queue.
 pub struct HubEvents {
     pub queue: Queue<HubKey>,
     placements: RwLock<HashMap<PlacementId, Interested>>,
@@ -138,7 +138,7 @@ impl HubEvents {
         }
     }
 
-    /// The time of a selection that begins now; `None` if changes of what is selected are not heard of.
+    /// The time of a selection that begins now; `None` if changes of the selected objects are not watched.
     pub fn selection_time(&self, id: &PlacementId) -> Option<SelectionTime> {
         let placements = self.placements.read();
         let interested = placements.get(id)?;
@@ -157,7 +157,7 @@ impl HubEvents {
         self.parked.lock().push(key);
     }
 
-    /// Has everything worked on that waited for a table.
+    /// Queues everything that waited for a table.
     pub fn unpark(&self) {
         let parked = std::mem::take(&mut *self.parked.lock());
         for key in parked {
@@ -176,7 +176,7 @@ impl HubEvents {
         all.collect()
     }
 
-    /// Takes in a change. What it concerns is worked on, apart from `by`, which knows of it.
+    /// Processes a change. Queues the keys that it concerns, except for `by`, which already has it.
     pub fn note(&self, change: &Change, by: Option<&HubKey>) {
         let urgency = match change.what {
             What::Initial => Urgency::Initial,

@@ -1,4 +1,4 @@
-//! The work on one member: its foundation, its status, and how it leaves.
+//! The pass over one member: its namespace and role, its status, its leaving.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl HubWorld {
         )
     }
 
-    /// Events of what is about to be written, and what is counted of it.
+    /// Sends events and updates metrics for a write.
     fn tell_of(&self, member: &MemberCluster, write: &HubWrite) {
         let metadata = &member.metadata;
         match write {
@@ -177,7 +177,7 @@ impl HubWorld {
         Ok(())
     }
 
-    /// Creates an object, or makes one part of it what it is to be.
+    /// Creates an object, or updates one part of it.
     async fn lay(&self, object: &Value, part: &str) -> Result<Laid, AskError> {
         let kind = object["kind"].as_str().unwrap_or_default();
         let metadata = &object["metadata"];
@@ -212,7 +212,7 @@ impl HubWorld {
         Ok(Laid::Updated)
     }
 
-    /// Removes what is left of a member for which nobody works any more. What it applied stays in it.
+    /// Removes the remaining objects of a member that has no agent any more. The objects that it applied stay in it.
     async fn let_go(&self, by: &HubKey, member: &MemberCluster) -> Result<(), Broken> {
         let namespace = names::member_namespace(&member.metadata.name);
         for key in self.table("Work")?.keys_of("", Some(&namespace)) {

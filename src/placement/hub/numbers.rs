@@ -1,4 +1,4 @@
-//! What is counted, by the names that dashboards of KubeFleet know.
+//! The metrics, under the names that dashboards of KubeFleet use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ impl HubNumbers {
         });
     }
 
-    /// A round of decisions about a placement, of which the schedule is a part.
+    /// Counts a round of decisions about a placement, of which the schedule is a part.
     pub fn cycle(&self, took: Duration, is_failed: bool, is_asked_again: bool) {
         let word = |is: bool| if is { "true" } else { "false" };
         self.cycles

@@ -1,4 +1,4 @@
-//! The kinds of the fleet, and where they are served.
+//! The kinds of the fleet, and their paths.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,7 +21,7 @@ pub static HUB: LazyLock<Side> = LazyLock::new(|| Side::new(SOURCE));
 /// The table of definitions of kinds, which keeps only their names.
 pub static DEFINITIONS: LazyLock<Side> = LazyLock::new(|| Side::new("definitions"));
 
-/// The kinds that decisions are made of.
+/// The kinds that decisions depend on.
 pub const FLEET: [&str; 16] = [
     "ClusterResourcePlacement",
     "ResourcePlacement",
@@ -54,7 +54,7 @@ pub fn gvk(kind: &str) -> Gvk {
     Gvk::new(group, version, kind)
 }
 
-/// True for a kind that decisions are made of.
+/// True for a kind that decisions depend on.
 pub fn is_of_fleet(kind: &Gvk) -> bool {
     FLEET.contains(&&*kind.kind) && *kind == gvk(&kind.kind)
 }

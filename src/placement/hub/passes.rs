@@ -1,4 +1,4 @@
-//! The work on one placement or override: what is known, a decision, requests; until nothing is left to be written.
+//! The pass over one placement or override: read, decide, send requests, until nothing is left to write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -53,10 +53,10 @@ const ROUNDS: usize = 64;
 /// The bytes of JSON that are kept parsed between the passes over placements.
 const RECENT: usize = 8 << 20;
 
-/// When an override that is invalid is looked at again, if nobody changes it.
+/// The time after which an invalid override is read again, if it does not change.
 const INVALID_OVERRIDE: Duration = Duration::from_mins(1);
 
-/// The hub at work.
+/// The running hub.
 pub struct HubWorld {
     pub hub: Connection,
     pub cache: Arc<Cache>,
@@ -89,7 +89,7 @@ pub struct HubRules {
 pub(super) enum Broken {
     /// A table is not complete; its completion leads here again.
     Unknown,
-    /// Somebody undoes the writes.
+    /// Another writer undoes the writes.
     Contested(Duration),
     Failed(String),
     /// Something else was there than was known.
@@ -186,7 +186,8 @@ impl HubForms {
     }
 }
 
-/// A member that cannot be read: it is there, so that nothing leaves it, and says nothing, so that nothing new goes to it.
+/// The form of a member that cannot be read: it exists, so that its objects stay, and has no content, so that it gets
+/// no new ones.
 fn silent(text: &[u8]) -> Option<MemberCluster> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -199,7 +200,7 @@ fn silent(text: &[u8]) -> Option<MemberCluster> {
     })
 }
 
-/// The time as it stands in conditions.
+/// The time in the format of conditions.
 pub(super) fn time(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second())
         .unwrap_or(now)
@@ -207,7 +208,7 @@ pub(super) fn time(now: Timestamp) -> String {
 }
 
 impl HubWorld {
-    /// Whether everything is known that decisions are made of.
+    /// Whether everything that decisions depend on is known.
     fn is_known(&self) -> bool {
         self.fleet.iter().all(|watch| watch.is_complete())
     }
@@ -438,7 +439,7 @@ impl HubWorld {
         Ok(Some(budget))
     }
 
-    /// Sends the requests of a stage together. What goes wrong with a Work concerns its binding alone.
+    /// Sends the requests of a stage together. A failed Work concerns only its binding.
     async fn stage(
         &self,
         id: &PlacementId,
@@ -643,7 +644,7 @@ impl HubWorld {
         });
     }
 
-    /// Takes numbers of everything at work.
+    /// Updates the metrics of all running parts.
     pub fn count(&self, workers: usize) {
         self.numbers.keep_evictions(|name| {
             let key = objects::key("ClusterResourcePlacementEviction", None, name);

@@ -44,7 +44,7 @@ pub struct HubOptions {
     pub kubeconfig: Option<PathBuf>,
     pub metrics_address: Option<String>,
     pub health_address: Option<String>,
-    /// The namespace of the lock; none where nobody is elected.
+    /// The namespace of the lock; none without leader election.
     pub election: Option<String>,
     /// Requests a second to the hub.
     pub per_second: Option<NonZeroU32>,
@@ -92,7 +92,7 @@ const DISCOVERY_AFTER_CHANGE: [Duration; 6] = [
     Duration::from_secs(3),
 ];
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), HubError> {
     let numbers = HubNumbers::new();
     let health = Arc::new(Health::missing(["hub"]));
@@ -164,7 +164,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     ended
 }
 
-/// Serves the webhook, and tells API servers of it; on every replica.
+/// Serves the webhook and registers it with API servers, on every replica.
 #[cfg(feature = "webhook")]
 async fn webhook(
     options: &HubOptions,
@@ -208,7 +208,7 @@ async fn served(hub: &Connection) -> Result<Catalog, HubError> {
     }
 }
 
-/// The hub at work.
+/// The running hub.
 struct Working {
     events: Arc<HubEvents>,
     passes: JoinSet<()>,
@@ -270,14 +270,14 @@ impl Working {
         }
     }
 
-    /// Begins nothing more, and finishes what is under way, for as long as there is time.
+    /// Starts nothing more, and finishes active work within the time limit.
     async fn end(mut self) {
         self.events.queue.close();
         lifecycle::drain(async { while self.passes.join_next().await.is_some() {} }).await;
     }
 }
 
-/// Watches what is selected.
+/// Watches the selected objects.
 async fn follow_selectors(world: Arc<HubWorld>) {
     loop {
         world.events.selected.notified().await;

@@ -1,4 +1,4 @@
-//! The agent at work for one member, or for several.
+//! The running agent of one member, or of several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl AtWork {
         self.0.lock().insert(name.to_owned(), acting);
     }
 
-    /// Ends what is done for a member; what is under way is finished, for as long as there is time.
+    /// Ends the agent of a member; active work is finished within the time limit.
     pub async fn end(&self, name: &str) {
         let acting = self.0.lock().remove(name);
         if let Some(acting) = acting {

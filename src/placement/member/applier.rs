@@ -26,7 +26,7 @@ use super::options::MemberRules;
 use super::pass::WorkPass;
 use super::sides::{APPLIED_WORK, MemberSides, WORK};
 
-/// Works of a member that are worked on at a time.
+/// The number of Works of a member that are processed concurrently.
 pub const WORKERS: usize = 8;
 /// The time for which a pass waits for the first list of a kind; after that, it reads the objects one by one.
 const LISTING: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use kube_lang::object::Object;
 use super::applier::{Applier, Phase};
 use super::{properties, sides};
 
-/// The seconds between heartbeats where the hub does not say.
+/// The seconds between heartbeats if the hub does not set them.
 const PERIOD: i32 = 60;
 /// The reason of a member whose API server does not answer.
 const UNHEALTHY: &str = "InternalMemberClusterUnhealthy";
@@ -101,7 +101,7 @@ impl Membership {
         }
     }
 
-    /// Writes a heartbeat; returns when the next one is due.
+    /// Writes a heartbeat; returns the time until the next one.
     async fn beat(&self, object: &Object, internal: InternalMemberCluster) -> Duration {
         let member = &self.applier.sides.member;
         let now = sides::now();
@@ -230,7 +230,7 @@ impl Membership {
 /// The content of a condition: status, reason, message.
 type Said = (Truth, &'static str, &'static str);
 
-/// Writes the state of this agent, beside those of others. Returns what was not so before.
+/// Writes the state of this agent, beside those of others. Returns the changes.
 fn set_agent(
     status: &mut MemberClusterStatus,
     said: &[(&str, Said)],

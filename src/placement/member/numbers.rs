@@ -1,4 +1,4 @@
-//! What is counted, by the names that dashboards of KubeFleet know.
+//! The metrics, under the names that dashboards of KubeFleet use.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the command line and the environment say, checked.
+//! The options of the agent, from flags and environment, validated.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -46,7 +46,7 @@ const DEFINITION: &str = "CustomResourceDefinition";
 pub struct WorkPass<'a> {
     at: &'a Applier,
     name: &'a Arc<str>,
-    /// At the start. What was decided in one phase is not sent in another.
+    /// The phase at the start. A decision of one phase is not sent in another.
     phase: Phase,
     /// The time until a write is permitted that another writer keeps undoing.
     put_off: Mutex<Option<Duration>>,
@@ -148,7 +148,7 @@ impl<'a> WorkPass<'a> {
         }
     }
 
-    /// The member leaves: what is placed stays, and nobody waits for this agent.
+    /// The member leaves: placed objects stay, and no object waits for this agent.
     async fn release(&self, work: &Object) -> Result<WorkProgress, Stuck> {
         if work.has_finalizer(WORK_FINALIZER) {
             self.write_finalizer(work, false).await?;
@@ -266,7 +266,7 @@ impl<'a> WorkPass<'a> {
         })
     }
 
-    /// Writes down what came of the manifests. Tells whether nothing is left to be done.
+    /// Reports the results of the manifests. Returns whether the Work is done.
     async fn report(
         &self,
         (work, applied_work): (&Arc<Object>, &Arc<Object>),

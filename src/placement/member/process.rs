@@ -1,4 +1,4 @@
-//! All of the agent together, from start to end.
+//! The process of the agent, from start to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const LOCK: &str = "136224848560.member.fleet.azure.com";
 /// The time limit for releasing the leadership.
 const RELEASE: Duration = Duration::from_millis(1500);
 
-/// Runs until told to stop, or until nothing can go on.
+/// Runs until a signal or an error stops it.
 pub async fn run(options: MemberOptions, stop: CancellationToken) -> Result<(), MemberError> {
     let numbers = MemberNumbers::new();
     let metrics = &numbers.metrics;

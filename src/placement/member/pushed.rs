@@ -122,8 +122,8 @@ pub async fn follow(
     }
 }
 
-/// The connection by a kubeconfig, if an agent is to start with it; the agent that reaches the same cluster keeps its own
-/// one, which gets what is new. An unusable kubeconfig changes nothing.
+/// The connection for a kubeconfig, if a new agent is needed; the agent that reaches the same cluster keeps its
+/// connection, which gets the new credentials. An unusable kubeconfig changes nothing.
 async fn reach(
     before: Option<&mut Reached>,
     kubeconfig: Result<Vec<u8>, PushedError>,
@@ -168,7 +168,7 @@ fn kubeconfigs(secrets: &[&Object]) -> BTreeMap<String, Result<Vec<u8>, PushedEr
     found
 }
 
-/// Whoever writes a Secret must not read files of this process or run commands in it.
+/// The author of a Secret must not be able to read files of this process or run commands in it.
 async fn configuration(kubeconfig: &[u8]) -> Result<kube::Config, PushedError> {
     let text = str::from_utf8(kubeconfig).map_err(|_| PushedError::Unreadable)?;
     let read: Kubeconfig = serde_saphyr::from_str(text).map_err(|_| PushedError::Unreadable)?;

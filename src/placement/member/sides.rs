@@ -1,4 +1,4 @@
-//! The hub and the member: connections, kinds, keys, and where objects are served.
+//! The hub and the member: connections, kinds, keys, paths.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -136,7 +136,7 @@ impl MemberSides {
         (key, resource)
     }
 
-    /// An object in the member with all that the server says of it. What is gone is null.
+    /// An object in the member with all its fields. A missing one is null.
     pub async fn whole(&self, key: &Key) -> Result<Value, AskError> {
         let Some(resource) = self.resource(&key.kind) else {
             return Ok(Value::Null);
@@ -235,7 +235,7 @@ impl Router for MemberSides {
     }
 }
 
-/// The time as it stands in conditions.
+/// The time in the format of conditions.
 pub fn now() -> String {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second())

@@ -1,7 +1,7 @@
 //! Events on the objects of consumers: the result of a pass, in plain words.
 //!
-//! A pass causes one event at most, and another one if annotations are no pause. It reveals nothing of the provider's
-//! side except what [`plain`] takes from a refusal.
+//! A pass causes one event at most, and another one for an invalid pause. An event reveals nothing of the provider's
+//! side except the parts of a refusal that [`plain`] returns.
 
 use crate::publish::related;
 use crate::publish::rules::PRIMARY;

@@ -131,9 +131,9 @@ pub struct DueWrite {
 /// The leader.
 #[derive(Debug)]
 pub enum Leader {
-    /// This agent, which renewed its lease so long ago.
+    /// This agent, and the time since it renewed its lease.
     Present { identity: String, renewed: Duration },
-    /// Nobody: the last one stopped, or its lease has run out.
+    /// No agent: the last one stopped, or its lease has expired.
     Missing,
     /// The lease cannot be read.
     Unknown(String),
@@ -148,7 +148,7 @@ pub struct Explainer {
 }
 
 impl Explained {
-    /// Whether nothing is to be done.
+    /// Whether the object is in sync.
     pub fn is_in_step(&self) -> bool {
         self.due.is_empty() && self.reason().code.class() == Class::Settled
     }
@@ -171,7 +171,7 @@ impl Explained {
 
 impl Explainer {
     /// Connects to both sides, and lists everything that the agent with these options watches. `PublishedResource`s in
-    /// `changed` stand in for the stored ones of their names.
+    /// `changed` replace the stored ones of their names.
     pub async fn begin(options: AgentOptions, changed: &[Value]) -> Result<Self, ExplainError> {
         let apart = DedicatedThread::start("apart").map_err(AgentError::DedicatedThread)?;
         let metrics = Arc::new(Metrics::new());

@@ -113,7 +113,7 @@ pub struct Pace {
     pub rest: Duration,
     /// Until a missing export is read again, if no watch reports it.
     pub missing: Duration,
-    /// The first pause after a failure, and after somebody reverted a write; doubled each time.
+    /// The first pause after a failure, and after another writer reverted a write; doubled each time.
     pub pause: Duration,
 }
 
@@ -140,7 +140,7 @@ pub struct Exporter {
     pub count: Box<dyn Fn(usize) + Send + Sync>,
 }
 
-/// The inputs and outputs of the task. It ends when told to, or when all senders are gone.
+/// The inputs and outputs of the task. It ends when it is stopped, or when all senders are gone.
 pub struct ExportChannels {
     pub members: watch::Receiver<Members>,
     pub export: watch::Receiver<WatchedExport>,

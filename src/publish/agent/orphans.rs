@@ -84,7 +84,7 @@ pub struct Orphan {
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub orphans: Vec<Orphan>,
-    /// Copies without a state in workspaces that bind the API: their objects are gone, or somebody duplicated a copy with
+    /// Copies without a state in workspaces that bind the API: their objects are gone, or a copy was duplicated with
     /// its labels. They are listed and never removed.
     pub without_state: Vec<Orphan>,
     /// The number of workspaces that bind the API.

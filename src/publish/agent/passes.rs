@@ -171,7 +171,7 @@ impl PassDialect for ObjectPass {
         self.publication.compiled().evaluates() || self.passes.cache.bytes(&self.anchor) >= LARGE
     }
 
-    /// The published object, if nothing that was created for it is to be deleted.
+    /// The published object, if nothing that was created for it has to be deleted.
     fn keeps(&self) -> Option<(Arc<Gvk>, Key)> {
         let Retraction {
             retracts, keeps, ..
@@ -253,7 +253,7 @@ impl ObjectPass {
         }
     }
 
-    /// Whether this object is to be synchronized, or was until its deletion.
+    /// Whether this object is synchronized, or was until its deletion.
     fn wanted(&self, anchor: &Object, view: &dyn View) -> Result<bool, Vec<Request>> {
         let compiled = self.publication.compiled();
         if anchor.in_deletion() && anchor.has_finalizer(marks::FINALIZER) {

@@ -19,7 +19,7 @@ pub struct PauseNotes {
 }
 
 impl ObjectPass {
-    /// Notes what a round over these links knows of its consumer's pause.
+    /// Notes the consumer's pause, as a round over these links read it.
     pub(super) fn note_pause(&self, anchor: &Object, links: &[Link], view: &dyn View) {
         let now = Timestamp::now();
         let mut known = PauseNotes::default();

@@ -53,7 +53,7 @@ impl QueueKey for SubjectId {
 /// The number of copies that are examined without a break.
 const TOGETHER: usize = 256;
 
-/// The time without a watch after which the owner is told.
+/// The time without a watch after which the condition reports it.
 const UNWATCHED_AFTER: Duration = Duration::from_secs(10);
 
 /// The source of the service cluster in the cache: there is one cluster only.
@@ -542,7 +542,7 @@ impl Publication {
         keys.iter().map(|key| self.subject(key)).collect()
     }
 
-    /// Whether its passes ask for objects of this kind at an endpoint.
+    /// Whether its passes need objects of this kind at an endpoint.
     pub fn watches(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
         let state = self.state.read();
         let mut watches = state.remote.get(source).into_iter().flatten();

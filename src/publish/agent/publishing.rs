@@ -95,7 +95,7 @@ pub struct Publishing {
     pub published: Arc<SharedWatch>,
     pub definitions: Arc<SharedWatch>,
     pub known: Mutex<BTreeMap<Arc<str>, ResourceRecord>>,
-    /// Published resources that stand in for the stored ones of their names, where their effect is only asked for.
+    /// Published resources that replace the stored ones of their names in a plan.
     pub planned: OnceLock<BTreeMap<Arc<str>, Arc<Object>>>,
 }
 
@@ -193,8 +193,8 @@ impl Publishing {
         }
     }
 
-    /// Whether everything that passes ask for is known. Kinds that a server does not list are not waited for: their
-    /// owners are told.
+    /// Whether everything that passes need is known. Kinds that a server does not list are not waited for: the
+    /// condition reports them.
     pub fn is_complete(&self) -> bool {
         if self.queue.depth().ready() > 0 || self.queue.busy() > 0 {
             return false;
@@ -272,7 +272,7 @@ impl Publishing {
         self.update_published_kinds();
     }
 
-    /// Registers it before anything is looked up.
+    /// Registers it before any lookup.
     fn introduce(&self, name: &Arc<str>, object: &Object) {
         let uid: Arc<str> = object.uid().unwrap_or_default().into();
         let status = object.root().get("status");

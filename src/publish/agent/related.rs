@@ -56,8 +56,8 @@ impl RelatedShared {
         }
     }
 
-    /// Takes in the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even
-    /// if no entry names them any more.
+    /// Adds the claims of a memory until its subject has had a pass. Requests find the kinds of these claims, even if
+    /// no entry names them any more.
     pub fn learn_claims(&self, sides: &Sides, change: &Change, names: &ResourceNames) {
         let secret = &change.object;
         let is_ours = change.key.kind == secret_kind()
@@ -182,8 +182,8 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// The interval of the discovery of workspaces' types: changes by other exports cause no event.
 const OUTDATED: Duration = Duration::from_secs(30);
 
-/// The byte budget for bodies that nobody has read, for each kind and source. Most Secrets of a cluster are unrelated,
-/// and consumers may have any number of them.
+/// The byte budget for bodies that have not been read, for each kind and source. Most Secrets of a cluster are
+/// unrelated, and consumers may have any number of them.
 const IDLE: usize = 16 << 20;
 
 fn candidates() -> Coverage {
@@ -312,7 +312,7 @@ impl RelatedState {
             && remote.is_none_or(|watches| watches.values().all(settled))
     }
 
-    /// Whether passes ask for objects of this kind at an endpoint.
+    /// Whether passes need objects of this kind at an endpoint.
     pub(super) fn watches_at(&self, source: &SourceId, kind: &Arc<Gvk>) -> bool {
         let remote = self.remote.get(source);
         remote.is_some_and(|watches| watches.contains_key(kind))
@@ -386,7 +386,7 @@ impl Publication {
         related.watch_remote(sides, compiled, endpoints, watches);
     }
 
-    /// Whether passes ask for related objects of this kind on the service cluster.
+    /// Whether passes need related objects of this kind on the service cluster.
     pub fn watches_related(&self, kind: &Arc<Gvk>) -> bool {
         self.state.read().related.local.contains_key(kind)
     }

@@ -133,7 +133,7 @@ impl Workspaces {
         }
     }
 
-    /// Whether a workspace does not bind the API any more, according to all endpoints.
+    /// Whether a workspace no longer binds the API, according to all endpoints.
     pub fn has_left(&self, cluster: &str) -> bool {
         let state = self.state.lock();
         let mut endpoints = state.endpoints.values();

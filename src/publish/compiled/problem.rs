@@ -24,7 +24,7 @@ pub struct Problem {
 pub enum Severity {
     /// The rules are not used.
     Error,
-    /// The rules are used, but may not do what was meant.
+    /// The rules are used, but may have an unintended effect.
     Warning,
 }
 

@@ -1,5 +1,5 @@
-//! Whether a missing object of a workspace has ended, or may only be hidden: its deletion was not seen, or looks like its
-//! leaving a claim's selector.
+//! Whether a missing object of a workspace has ended, or may only be hidden: its deletion was not seen, or may only mean
+//! that a claim's selector no longer matches it.
 //!
 //! kcp shows every object of a permission claim that the workspace has accepted without a selector, once the status of the
 //! binding lists the claim as applied. Whoever withdraws a claim changes the binding first; only then are the objects
@@ -20,7 +20,7 @@ pub fn binding_kind() -> Arc<Gvk> {
     Arc::new(Gvk::new("apis.kcp.io", "v1alpha1", "APIBinding"))
 }
 
-/// Whether an original in a workspace has ended although nobody saw it; the error names the reads that are needed
+/// Whether an original in a workspace has ended without a deletion event; the error names the reads that are needed
 /// first.
 pub(super) fn has_ended(
     identity: &Identity,
@@ -34,8 +34,8 @@ pub(super) fn has_ended(
     is_certainly_absent(&source, identity.resources().0, rules, view)
 }
 
-/// Whether a copy in a workspace that is not wanted any more may only be hidden; the error names the reads that are
-/// needed first.
+/// Whether a copy in a workspace that is no longer wanted may only be hidden; the error names the reads that are needed
+/// first.
 pub(super) fn may_be_hidden(
     identity: &Identity,
     rules: &ObjectRules,

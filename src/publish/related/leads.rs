@@ -26,7 +26,7 @@ pub struct Lead {
 pub enum End {
     /// From this original to that copy.
     Copy { original: String, copy: String },
-    /// The reason why no copy is made, with its code.
+    /// The reason why no copy is created, with its code.
     Refused { code: &'static str, why: String },
     /// The condition under which there would be a copy.
     Nowhere(String),

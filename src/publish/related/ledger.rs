@@ -67,7 +67,7 @@ struct Claims {
 const DONE: usize = 4096;
 
 impl Ledger {
-    /// Claims a copy, unless somebody of another workspace has it; returns that one.
+    /// Claims a copy, unless an object of another workspace has claimed it; returns that object.
     pub fn claim(&self, by: &Claimant, copy: &Key) -> Result<(), Claimant> {
         let wish = Wish::copy(copy);
         let mut state = self.0.lock();

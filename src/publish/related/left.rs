@@ -1,5 +1,5 @@
-//! Related objects that the memory records and no entry leads to: entries that were removed, objects that left the
-//! filter or are gone, originals that are hidden.
+//! Related objects that the memory records and no entry finds: entries that were removed, objects that no longer match
+//! the filter or are gone, originals that are hidden.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Left<'a> {
 pub(super) enum Remains {
     #[default]
     Nothing,
-    /// A copy that somebody may have meant to keep.
+    /// A copy that its owner may want to keep.
     Copy,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Absence {
     No,
     /// It is hidden, or could not be read.
     Hidden,
-    /// Only a read can tell.
+    /// Only a read can decide.
     Unread(Request),
 }
 
@@ -98,7 +98,7 @@ impl Left<'_> {
         link
     }
 
-    /// Whether a copy stays when its subject goes.
+    /// Whether a copy stays when its subject is deleted.
     pub(super) fn outlives(&self, identity: &Identity) -> bool {
         let entry = self.entry(identity);
         entry.is_some_and(|entry| policy(entry).retract == Fate::Keep)
@@ -128,8 +128,8 @@ impl Left<'_> {
         }
     }
 
-    /// Marks links of which an end is out of sight. When the object goes: those whose originals have ended although
-    /// nobody saw that, because their records are deleted with the object. Before that: those whose copies are not
+    /// Marks links with an end that was not seen. When the object is deleted: those whose originals have ended without
+    /// a deletion event, because their records are deleted with the object. Before that: those whose copies are not
     /// wanted and may only be hidden. The error names the reads that are needed first.
     pub(super) fn note_absences(
         &self,
@@ -160,7 +160,7 @@ impl Left<'_> {
         if needs.is_empty() { Ok(()) } else { Err(needs) }
     }
 
-    /// Whether the copy of a source is not wanted any more.
+    /// Whether the copy of a source is no longer wanted.
     fn is_over(&self, source: &Source) -> bool {
         match source {
             Source::Unwanted(_) => true,

@@ -293,7 +293,7 @@ impl ResolveInputs<'_> {
         Ok(pairs)
     }
 
-    /// The labels to select by. They are made anew for each object and not kept.
+    /// The labels to select by. They are computed for each object and not kept.
     fn labels(&self, selecting: &Selecting) -> Result<Labels, Trouble> {
         let word = |word: &LabelText| match word {
             LabelText::Plain(text) => Ok(text.clone()),

@@ -1,4 +1,4 @@
-//! The configurations by which an API server calls the webhook.
+//! The webhook configurations of the API server.
 
 use kube_schema::admission::WebhookAddress;
 use serde_json::{Value, json};

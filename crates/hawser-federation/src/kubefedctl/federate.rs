@@ -1,4 +1,4 @@
-//! `kubefedctl federate`: makes federated objects of existing objects.
+//! `kubefedctl federate`: creates federated objects from existing objects.
 
 use std::collections::BTreeMap;
 

@@ -167,7 +167,7 @@ fn child<'a>(at: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     (child.is_object() || child.is_array()).then_some(child)
 }
 
-/// An index into so many places; a negative one counts from the end.
+/// An index into a list of this length; a negative one counts from the end.
 fn index(key: &str, places: usize) -> Result<usize, String> {
     let number: i64 = key.parse().map_err(|_| {
         let quoted = kube_lang::go_text::quote(key);

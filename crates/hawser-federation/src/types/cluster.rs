@@ -1,4 +1,4 @@
-//! `KubeFedCluster`: a member and whether it can be worked with.
+//! `KubeFedCluster`: a member and its readiness.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct ClusterCondition {
 }
 
 impl KubeFedClusterStatus {
-    /// Whether the member can be worked with.
+    /// Whether the member is ready.
     pub fn is_ready(&self) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")

@@ -1,4 +1,4 @@
-//! `KubeFedConfig`: how the control plane works.
+//! `KubeFedConfig`: the settings of the control plane.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub const FEATURES: [(&str, &str); 3] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeFedConfigSpec {
-    /// `Cluster` or `Namespaced`: whether all namespaces are worked on, or that of the control plane alone.
+    /// `Cluster`: all namespaces are federated. `Namespaced`: only the namespace of the control plane.
     pub scope: String,
     /// Delays before the control plane acts on members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,8 +124,7 @@ pub struct StatusControllerConfig {
 }
 
 impl KubeFedConfigSpec {
-    /// Fills in what is missing, field by field; features are completed and sorted by name. The scope has no
-    /// default.
+    /// Sets defaults, field by field; features are completed and sorted by name. The scope has no default.
     pub fn complete(&mut self) {
         let text = |slot: &mut Option<String>, value: &str| {
             slot.get_or_insert_with(|| value.to_owned());

@@ -1,4 +1,4 @@
-//! The definitions of the types of the control plane, made from the Rust types.
+//! The definitions of the control plane's types, generated from the Rust types.
 
 use kube_schema::generate::schema;
 use schemars::JsonSchema;

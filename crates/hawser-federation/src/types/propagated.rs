@@ -1,4 +1,4 @@
-//! `PropagatedVersion` and `ClusterPropagatedVersion`: which versions of the copies were written last.
+//! `PropagatedVersion` and `ClusterPropagatedVersion`: the last written versions of the copies.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

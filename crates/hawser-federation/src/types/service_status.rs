@@ -1,4 +1,4 @@
-//! `FederatedServiceStatus`: the status of the copies of a Service, as it was collected formerly.
+//! `FederatedServiceStatus`: the status of the copies of a Service, in KubeFed's older form.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

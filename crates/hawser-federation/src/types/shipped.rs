@@ -1,4 +1,4 @@
-//! The types that the chart enables, which are those of KubeFed's.
+//! The types that the chart enables, the same as in KubeFed's chart.
 
 use serde_json::{Value, json};
 

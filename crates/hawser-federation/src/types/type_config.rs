@@ -1,4 +1,4 @@
-//! `FederatedTypeConfig`: which type is federated, and as what. `EnableTypeDirective`: how it is to be.
+//! `FederatedTypeConfig`: a type and its federated type. `EnableTypeDirective`: the input for enabling a type.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

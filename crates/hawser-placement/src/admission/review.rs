@@ -1,4 +1,4 @@
-//! What the webhook says of a write, and the configuration by which it is asked.
+//! The webhook's answer to a write, and its configuration.
 
 use kube_schema::admission::{Verdict, WebhookAddress};
 use serde::de::DeserializeOwned;
@@ -149,7 +149,8 @@ pub fn needs(kind: Reviewed, request: &Value) -> Option<String> {
     }
 }
 
-/// Whether a text is like the names of objects: nothing else becomes part of a path, whoever sent the review.
+/// Whether a text has the form of object names: only such texts become part of a path, because any client can send a
+/// review.
 fn is_name(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.bytes().next().is_some_and(allowed)

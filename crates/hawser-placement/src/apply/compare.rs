@@ -6,7 +6,7 @@ use crate::types::placement::PatchDetail;
 
 /// The most differences that are reported of an object.
 const MOST: usize = 100;
-/// Stands for values of Secrets.
+/// Replaces values of Secrets.
 const REDACTED: &str = "(redacted for security reasons)";
 
 /// Metadata that says nothing about the content.
@@ -51,7 +51,7 @@ pub fn covers(manifest: &Value, live: &Value) -> bool {
     }
 }
 
-/// The content of an object: what is compared, and what shows whether anybody has changed it.
+/// The content of an object: the fields that are compared, and that show changes by others.
 pub fn content(object: &Value) -> Value {
     let Value::Object(root) = object else {
         return object.clone();

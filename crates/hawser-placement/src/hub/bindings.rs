@@ -1,4 +1,4 @@
-//! The Works of a binding, and what the binding says of them.
+//! The Works of a binding, and their conditions in the binding.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! What is written next for an eviction: whether it is valid, then whether it is executed.
+//! The next writes for an eviction: whether it is valid, then whether it is executed.
 //!
 //! The texts of the conditions are the original's, which tools compare. Validity is written before the binding is
-//! deleted: a binding that is gone then was removed, whoever asks.
+//! deleted: if the binding is gone then, the eviction was executed.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub struct EvictionView<'a> {
     pub bindings: &'a [Binding],
     /// The budget of the placement.
     pub budget: Option<&'a DisruptionBudget>,
-    /// The time as it stands in conditions.
+    /// The time in the format of conditions.
     pub time: &'a str,
 }
 
@@ -84,7 +84,7 @@ impl Answer {
     }
 }
 
-/// True if nothing becomes of an eviction any more.
+/// True if an eviction is finished.
 pub fn is_over(eviction: &Eviction) -> bool {
     let conditions = &eviction.status.conditions;
     let valid = condition(conditions, VALID);

@@ -1,4 +1,4 @@
-//! A member from the hub's side: what it needs to join, what it reports, and how it leaves.
+//! A member from the hub's side: the objects that it needs to join, its status, its leaving.
 
 use serde_json::{Value, json};
 
@@ -23,16 +23,16 @@ pub struct MemberView<'a> {
     pub now: &'a str,
     /// Whether the agents of the fleet's networking are expected, too.
     pub networking: bool,
-    /// Whether a member that is asked to leave and does not answer has had its time.
+    /// Whether the time limit of a leaving member that does not answer has passed.
     pub is_overdue: bool,
 }
 
 /// The step that a leaving member waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// The agent is to stop, and to leave in place what it applied.
+    /// The agent has to stop, and to leave the objects that it applied.
     Agent,
-    /// Nobody works for the member any more: its namespace goes.
+    /// No agent acts for the member any more: its namespace is deleted.
     Done,
 }
 

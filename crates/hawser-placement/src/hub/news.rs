@@ -1,4 +1,4 @@
-//! Which placements a change of a member concerns.
+//! The placements that a change of a member concerns.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The snapshots of an override: one for each content, the latest of which counts.
+//! The snapshots of an override: one for each content; the latest one applies.
 
 use serde::Serialize;
 use serde_json::json;

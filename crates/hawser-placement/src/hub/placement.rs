@@ -1,4 +1,4 @@
-//! What is written next for a placement. The steps follow each other: finalizers, policy snapshot, schedule, resource
+//! The next writes for a placement. The steps follow each other: finalizers, policy snapshot, schedule, resource
 //! snapshot, rollout, Works, status of bindings, status of the placement. A round writes for the first step that has
 //! anything to write.
 
@@ -59,7 +59,7 @@ pub struct PlacementView<'a> {
     pub failures: &'a BTreeMap<String, String>,
     pub policy: HubPolicy,
     pub now: Timestamp,
-    /// The time as it stands in conditions.
+    /// The time in the format of conditions.
     pub time: &'a str,
 }
 
@@ -70,7 +70,7 @@ pub struct HubRound {
     pub wait: Option<SignedDuration>,
     /// Events about the placement, once its status is written: reason and message.
     pub events: Vec<(&'static str, &'static str)>,
-    /// Overrides that cannot be followed, and the like: what goes on without them.
+    /// A problem that does not stop the placement, such as overrides that cannot be resolved.
     pub problem: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the plugins say about each cluster. All but two of them say the same in every cycle and are asked once.
+//! The verdicts of the plugins about each cluster. All but two plugins give the same verdict in every cycle and run once.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -215,7 +215,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// A `ResourcePlacement` goes only to clusters that have its namespace, if they report namespaces.
+/// A `ResourcePlacement` needs clusters that have its namespace, if they report namespaces.
 fn check_namespace<'a>(
     cluster: &MemberCluster,
     namespace: Option<&'a str>,

@@ -207,7 +207,7 @@ impl<'a> Bindings<'a> {
     }
 }
 
-/// The state that an unscheduled binding goes back to.
+/// The state to which an unscheduled binding returns.
 fn previous_state(held: &Held<'_>) -> Result<BindingState, ScheduleError> {
     let Some(stored) = held.stored else {
         return Ok(BindingState::Scheduled);

@@ -143,7 +143,7 @@ pub struct BindingStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub failed_placements: Vec<FailedPlacement>,
-    /// Resources that somebody changed in the cluster.
+    /// Resources that were changed in the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub drifted_placements: Vec<DriftedPlacement>,

@@ -129,7 +129,7 @@ pub struct MemberClusterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PropertyValue {
-    /// The value, as a quantity if it is to be compared.
+    /// The value; a quantity if it is compared.
     pub value: String,
     /// The time of the observation.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The definitions of the types, made from the Rust types.
+//! The definitions of the types, generated from the Rust types.
 //!
 //! `v1beta1` is stored; `v1` and `v1alpha1` are served with the same schema or fewer fields.
 
@@ -49,7 +49,7 @@ const NAME_RULE: (&str, &str) = (
     "metadata.name max length is 63",
 );
 
-/// A kind before its versions are made.
+/// A kind before its versions are generated.
 struct Kind {
     name: &'static str,
     short: Option<&'static str>,

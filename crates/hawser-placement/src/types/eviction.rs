@@ -1,4 +1,4 @@
-//! Evictions of placements from clusters, and the budgets that hold them back.
+//! Evictions of placements from clusters, and the budgets that limit them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

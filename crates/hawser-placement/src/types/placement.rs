@@ -305,7 +305,7 @@ pub struct ClusterPlacementStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub failed_placements: Vec<FailedPlacement>,
-    /// Resources that somebody changed in the cluster.
+    /// Resources that were changed in the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub drifted_placements: Vec<DriftedPlacement>,
@@ -343,7 +343,7 @@ pub struct FailedPlacement {
     pub condition: Condition,
 }
 
-/// A resource that somebody changed in a cluster.
+/// A resource that was changed in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftedPlacement {

@@ -1,4 +1,4 @@
-//! `Work`, the manifests for one member, and `AppliedWork`, what came of them there.
+//! `Work`, the manifests for one member, and `AppliedWork`, the resulting objects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub struct ManifestCondition {
     #[serde(default)]
     #[schemars(schema_with = "super::conditions", extend("x-required" = true))]
     pub conditions: Vec<Condition>,
-    /// The fields that somebody changed in the member.
+    /// The fields that were changed in the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_details: Option<DriftDetails>,
     /// The fields that differ from the hub.
@@ -108,7 +108,7 @@ pub struct WorkResourceIdentifier {
     pub name: String,
 }
 
-/// The fields that somebody changed in the member.
+/// The fields that were changed in the member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftDetails {

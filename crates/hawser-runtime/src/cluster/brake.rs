@@ -247,8 +247,8 @@ impl<K: Clone + Eq + Hash> Brake<K> {
         });
     }
 
-    /// Holds all deletions that are known from the start if together they are a mass: nobody saw them happen one by
-    /// one.
+    /// Holds all deletions that are known from the start if together they are a mass, because no event showed them one
+    /// by one.
     pub fn hold_from_start(&mut self, going: usize, total_copies: usize, now: Duration) {
         let share = u128::from(self.options.share) * total_copies as u128;
         let is_mass = going >= self.options.at_least && going as u128 * 100 > share;

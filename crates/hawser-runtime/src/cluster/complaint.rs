@@ -126,7 +126,7 @@ fn all(list: &str) -> Vec<Wrong<'_>> {
     wrongs
 }
 
-/// Parses `path: What is wrong`; returns what follows it.
+/// Parses `path: Problem`; returns the rest of the text.
 fn head(text: &str) -> Option<(&str, &'static str, Value, &str)> {
     let colon = start(text, LONGEST_HEAD).find(": ")?;
     let (path, after) = (&text[..colon], &text[colon + 2..]);

@@ -1,7 +1,7 @@
-//! Kubeconfigs: where they are found, what they say, and when they change.
+//! Kubeconfigs: lookup, parsing, changes.
 //!
 //! Knows the order in which sources are tried, how the files of a list are merged, and which other files a kubeconfig
-//! names. Only the environment variables of [`Environment`] count. Does not connect.
+//! names. Only the environment variables of [`Environment`] are used. Does not connect.
 
 use std::ffi::OsString;
 use std::io;

@@ -120,7 +120,7 @@ pub enum CallClass {
     Event,
     /// Never waits, and no guard stops it: it decides who may write.
     Lease,
-    /// Waits for its turn like work, and changes nothing: the server is asked for a dry run. No guard stops it.
+    /// Waits for its turn like work, and changes nothing: the server makes a dry run. No guard stops it.
     DryRun,
 }
 
@@ -173,7 +173,7 @@ impl Call {
         Self { class, ..self }
     }
 
-    /// Asks for another representation of the response.
+    /// Requests another representation of the response.
     #[must_use]
     pub fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }

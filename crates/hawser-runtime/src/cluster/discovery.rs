@@ -23,7 +23,7 @@ pub use group::{Kind, KindVersion};
 
 /// The lifetime of a negative answer.
 pub const NEGATIVE_FOR: Duration = Duration::from_secs(5);
-/// The characters that need no escaping in a path segment. Groups come from manifests that somebody wrote.
+/// The characters that need no escaping in a path segment. Groups come from manifests.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
 /// The time for which waiters of one question share a failure, so that they do not wait one after the other for a
 /// server that is out of reach.

@@ -1,5 +1,5 @@
-//! Events about objects, for whoever owns them. They are not important: they use a lane of their own, one event of a
-//! tenant at a time, with a rate for each object and each tenant, and any failure drops them.
+//! Events about objects, for their owners. They use a separate lane, one event of a tenant at a time, with a rate for
+//! each object and each tenant. Events are best effort: any failure drops them.
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;

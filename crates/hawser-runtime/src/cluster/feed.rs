@@ -201,9 +201,9 @@ struct Reader {
     backoff: Backoff,
     /// The back-off for watches that end as soon as they were opened, without an error.
     reopening: Backoff,
-    /// Until this time, a kind that is not served is looked for often.
+    /// Until this time, the feed checks often whether a kind is served.
     expects: watch::Receiver<Option<Instant>>,
-    /// Notified when the open watch is to be replaced.
+    /// Notified when the open watch has to be replaced.
     doubts: watch::Receiver<()>,
     /// The server does not stream lists.
     paged: bool,
@@ -220,7 +220,7 @@ struct Reader {
     behind: u32,
 }
 
-/// The time for which a kind is expected to be served any moment, and how often it is looked for meanwhile.
+/// The time for which a kind is expected to be served at any moment, and the interval of the checks.
 const EXPECTED: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_millis(400);
 /// A source whose lists stay older than before was restored from a backup: its versions are accepted.

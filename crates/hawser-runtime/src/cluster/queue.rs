@@ -55,7 +55,7 @@ pub enum Urgency {
 pub enum Outcome {
     /// Nothing is left to do until something changes.
     Settled,
-    /// Successful; the key is looked at again after this time.
+    /// Successful; the key is processed again after this time.
     Again(Duration),
     /// Failed: retried with back-off, and not before this time if a server named one.
     Failed(Option<Duration>),
@@ -255,7 +255,7 @@ impl<K: QueueKey> Queue<K> {
         self.shared.change(|fair| fair.retry(meant, now));
     }
 
-    /// Closes the queue: every worker that waits or returns is told to end.
+    /// Closes the queue: every worker that waits or returns ends.
     pub fn close(&self) {
         self.shared.state.lock().closed = true;
         self.shared.changed.notify_waiters();
@@ -301,7 +301,7 @@ impl<K: QueueKey> QueueShared<K> {
         self.changed.notify_one();
     }
 
-    /// Tells the runs that are to end.
+    /// Notifies the runs that have to end.
     fn give_up(&self) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -350,7 +350,7 @@ impl<K: QueueKey> fmt::Debug for Work<K> {
 }
 
 /// Wakes the next worker when one stops waiting, with or without a key: one notification may stand for two changes, and
-/// a worker that leaves may have been the only one that knew when to wake up.
+/// a worker that leaves may have been the only one that knew the next wake-up time.
 struct WakeNext<'a>(&'a Notify);
 
 impl Drop for WakeNext<'_> {

@@ -65,7 +65,7 @@ struct TenantBudget {
     left_out_at: Duration,
 }
 
-/// A problem that is to be logged.
+/// A problem that has to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueTrouble {
     /// The number of problems of the tenant that were not logged before, because there were too many.

@@ -77,8 +77,8 @@ pub(crate) fn label_query(labels: &Labels) -> String {
 /// Sends the requests of all passes over a cache.
 ///
 /// A write that another writer undoes each time waits ([`Contests`]). Right before a request leaves the process, the
-/// caller is asked whether it is still wanted, and the connection whether this process may still write. The answer is
-/// in the cache before the caller has it.
+/// caller checks whether it is still wanted, and the connection checks whether this process may still write. The answer
+/// is in the cache before the caller gets it.
 pub struct GuardedClient {
     pub(crate) cache: Arc<Cache>,
     contests: Mutex<Contests>,
@@ -126,7 +126,7 @@ impl GuardedClient {
     }
 }
 
-/// Asks a server what it would answer to a write that it does not store. Reads are sent as they are.
+/// Sends a write as a dry run, and returns the server's answer. Reads are sent unchanged.
 pub async fn dry_run(router: &dyn Router, request: &Request) -> Answer {
     exchange(router, None, &|| Ok(()), CallClass::DryRun, request).await
 }
@@ -166,13 +166,13 @@ pub struct Application<'a> {
     pub manager: &'static str,
     /// Takes fields from other managers.
     pub force: bool,
-    /// Only asks what would come of it.
+    /// Only makes a dry run.
     pub dry_run: bool,
 }
 
 impl GuardedClient {
-    /// Applies an object. What the server refuses is told in its words: conflicts with other managers, and what a
-    /// webhook or a missing namespace is in the way of, too.
+    /// Applies an object. A refusal has the message of the server, for example about conflicts with other managers, a
+    /// webhook or a missing namespace.
     pub async fn apply(
         &self,
         router: &dyn Router,

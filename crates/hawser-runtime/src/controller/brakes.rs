@@ -21,7 +21,7 @@ pub const APPROVAL: &str = "hawser.dev/approve-deletions";
 pub struct Deletion {
     /// The kind of the copies. Each kind has a brake of its own.
     pub kind: Arc<Gvk>,
-    /// Identifies what is counted once.
+    /// The key under which the deletion counts once.
     pub key: Key,
     pub tenant: Arc<str>,
     pub stock: Stock,

@@ -1,5 +1,5 @@
-//! The client of a pass of the engine. Before it hands a request to the guarded client it asks, in this order: does the
-//! dialect still want requests for this subject, does it allow this one, does the brake allow the deletion.
+//! The client of a pass of the engine. Before it passes a request to the guarded client, it checks in this order whether
+//! the dialect still wants requests for this subject, allows this one, and whether the brake allows the deletion.
 
 use std::time::Duration;
 

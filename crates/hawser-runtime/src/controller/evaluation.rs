@@ -1,5 +1,5 @@
-//! Where passes compute: apart from the threads that talk to servers, a fixed number at a time, and fewer of one
-//! tenant.
+//! The threads on which passes compute: separate from the threads for requests, with a limit on concurrent computations,
+//! and a lower one for each tenant.
 //!
 //! The cost of an object is bounded, but the bound is a thousand times the usual cost. A long computation has a thread
 //! of the operating system, which shares the processors between it and everything else.

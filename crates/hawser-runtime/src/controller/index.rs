@@ -1,4 +1,4 @@
-//! From a changed object to subjects: those whose passes read it or would find it now, and the one whose copy it is.
+//! Finds the subjects of a changed object: those whose passes read it or would find it now, and the one whose copy it is.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

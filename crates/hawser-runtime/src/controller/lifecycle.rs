@@ -13,7 +13,7 @@ use crate::process::shutdown;
 
 /// The interval of the heartbeat.
 const BEAT: Duration = Duration::from_secs(5);
-/// The time limit for work that is under way when the process is asked to end.
+/// The time limit for active work when the process stops.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Marks the process alive while its main loop runs, and calls `each` every time.

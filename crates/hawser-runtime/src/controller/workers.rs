@@ -1,4 +1,4 @@
-//! Worker loops: keys of a queue, many at a time, each in a task of its own.
+//! Worker loops: they process many keys of a queue concurrently, each in its own task.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -52,8 +52,8 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
 /// The time that a problem lasts at least, for those who have to read of it.
 const TOLD: Duration = Duration::from_secs(10);
 
-/// When a subject is looked at again: what waits, at the latest when a postponed request may be sent. What is refused
-/// waits for this time, unless a request was only postponed.
+/// The time of the next pass over a subject. A waiting subject returns at the latest when a postponed request may be
+/// sent. A refused subject waits for this time, unless a request was only postponed.
 pub(super) fn next(
     report: &Report,
     put_off: Option<Duration>,

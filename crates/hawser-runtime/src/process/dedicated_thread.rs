@@ -1,4 +1,4 @@
-//! A thread of its own for tasks that must not wait for anything else: leader election and probes.
+//! A separate thread for tasks that must not wait for anything else: leader election and probes.
 
 use std::future::Future;
 use std::io;

@@ -44,7 +44,7 @@ pub struct LeaseOptions {
     /// Unique for each process.
     pub identity: String,
     pub terms: Terms,
-    /// Open while this process holds the Lease and nobody else can.
+    /// Open while this process holds the Lease and no other process can.
     pub fence: Fence,
     pub metrics: Arc<Metrics>,
 }
@@ -109,8 +109,8 @@ impl Terms {
         retry: Duration::from_secs(2),
     };
 
-    /// The time until which nobody else can have taken over a Lease that was renewed at this time, less a fifth of its
-    /// duration for differences between clocks and for writes under way.
+    /// The time until which no other process can have taken over a Lease that was renewed at this time, less a fifth of
+    /// its duration for differences between clocks and for active writes.
     fn safe_until(&self, sent: Instant) -> Instant {
         sent + self.duration - self.duration / 5
     }
@@ -185,7 +185,7 @@ impl Leadership {
         &self.lost
     }
 
-    /// Lets the next process lead at once. Call it when nothing is written any more; takes no longer than the renew
+    /// Lets the next process lead at once. The caller must have stopped writing; takes no longer than the renew
     /// deadline.
     pub async fn release(mut self) {
         self.fence.close();

@@ -49,7 +49,7 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// No process exports what it does not count.
+            /// A process exports only metrics that it updates.
             pub fn new() -> Self {
                 Self {
                     $($field: Family::unused(Name {

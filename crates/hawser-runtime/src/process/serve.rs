@@ -53,7 +53,7 @@ pub enum Pages {
     Site(Arc<dyn Site>),
 }
 
-/// Pages that are made on request, within the time limit of a connection.
+/// Pages that are rendered on request, within the time limit of a connection.
 pub trait Site: Send + Sync {
     /// Status, content type and text of the page at a path, if there is one.
     fn page<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<SitePage>>;
@@ -62,7 +62,7 @@ pub trait Site: Send + Sync {
 /// Status, content type and text.
 pub type SitePage = (StatusCode, &'static str, String);
 
-/// The page `/metrics`, with a text that is made on request.
+/// The page `/metrics`, with a text that is rendered on request.
 pub struct MetricsPage<F>(pub F);
 
 impl<F: Fn() -> String + Send + Sync> Site for MetricsPage<F> {
@@ -91,7 +91,7 @@ pub async fn serve_at(
     Ok(served)
 }
 
-/// A listening socket that serves nobody yet.
+/// A listening socket that is not served yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,

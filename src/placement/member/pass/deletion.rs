@@ -1,4 +1,4 @@
-//! A Work in deletion: what was placed goes with its `AppliedWork`, or stays if the hub abandons it.
+//! A Work in deletion: placed objects are deleted with its `AppliedWork`, or stay if the hub abandons them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl WorkPass<'_> {
         }
     }
 
-    /// The garbage collector is at work. An object with other owners does not keep the Work for ever.
+    /// The garbage collector deletes the objects. An object with other owners does not keep the Work forever.
     async fn wait(&self, work: &Object, applied: &Object) -> Result<WorkProgress, Stuck> {
         let since = applied.as_value()["metadata"]["deletionTimestamp"].as_str();
         let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());

@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 4;
 const MANY: usize = 3;
 
 impl WorkPass<'_> {
-    /// Does what is to be done about one manifest.
+    /// Executes the decision about one manifest.
     pub(super) async fn settle(
         &self,
         item: &Item,

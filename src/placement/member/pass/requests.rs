@@ -1,4 +1,4 @@
-//! The requests of a pass: what is written, and what answers mean.
+//! The requests of a pass, and the meaning of answers.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl WorkPass<'_> {
             .await
     }
 
-    /// Sends a write; after a conflict the table learns what is there, for the next pass.
+    /// Sends a write; after a conflict, the current object is put into the table for the next pass.
     async fn found_fresh(&self, request: Request) -> Result<Arc<Object>, Stuck> {
         let answer = self.send(&request).await?;
         if let (Answer::Failed(Failure::Conflict), Some(key)) = (&answer, request.key()) {

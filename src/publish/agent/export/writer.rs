@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     InStep,
     /// There is no export; it is read again after this time, unless the watch reports it.
     Missing(Option<Duration>),
-    /// Somebody reverted the write: it is repeated after this time.
+    /// Another writer reverted the write: it is repeated after this time.
     Undone(Duration),
     Failed(Duration),
 }

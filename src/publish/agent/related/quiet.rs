@@ -1,4 +1,4 @@
-//! Tells which objects have not changed for a moment.
+//! Finds the objects that have not changed for a moment.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -24,7 +24,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads a published resource; the error says what is invalid.
+    /// Reads a published resource; the error describes the invalid part.
     pub fn read(object: &Value) -> Result<Self, String> {
         let metadata = &object["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

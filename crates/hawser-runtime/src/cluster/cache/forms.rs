@@ -1,5 +1,5 @@
-//! The objects of a table parsed into a Rust type, once for each version. One that cannot be read is left out and named
-//! in the log: it harms itself alone.
+//! The objects of a table parsed into a Rust type, once for each version. The log names an object that
+//! cannot be read; others are not affected.
 
 use std::collections::HashMap;
 use std::sync::Arc;

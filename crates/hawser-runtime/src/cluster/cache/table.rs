@@ -89,7 +89,7 @@ struct Tombstone {
 #[derive(Default)]
 struct TableState {
     complete: bool,
-    /// Counts what was put and taken.
+    /// The number of changes.
     revision: u64,
     entries: HashMap<Key, Entry>,
     packer: Packer,
@@ -264,7 +264,7 @@ impl Table {
         }
     }
 
-    /// The number of bytes of what is kept of an object, as JSON.
+    /// The size of an object as it is kept, in bytes of JSON.
     pub(super) fn bytes(&self, key: &Key) -> usize {
         let state = self.state.read();
         let entry = state.entries.get(key);

@@ -17,7 +17,7 @@ use line::{Line, SLOW, Tenant};
 
 /// The pause after a refusal that names none.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause, whatever the server asks for.
+/// The longest pause that the server can cause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A shorter pause is waited out in line.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
@@ -43,7 +43,8 @@ pub(super) struct Turn<'l> {
 }
 
 impl Turn<'_> {
-    /// Resolves when the call is to be given up: it got no response for long, and another tenant waits for its place.
+    /// Resolves when the call has to be abandoned: it got no response for a long time, and another tenant waits for its
+    /// place.
     pub(super) async fn given_up(&mut self) {
         if let Some(place) = &mut self.place
             && (&mut place.given_up).await.is_ok()

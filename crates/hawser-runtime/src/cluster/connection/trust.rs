@@ -1,4 +1,4 @@
-//! Servers of which not everything is checked.
+//! TLS with some checks of the server's certificate skipped.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(50);
 
-/// The longest wait, whatever a server asks for.
+/// The longest wait that a server can cause.
 pub const LONGEST: Duration = Duration::from_mins(5);
 
 /// The wait after this many consecutive failures, spread by a fifth either way so that keys that failed together do not

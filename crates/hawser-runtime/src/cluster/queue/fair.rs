@@ -40,7 +40,7 @@ pub struct Fair<K> {
     running: BTreeSet<(Duration, u32)>,
     /// Running keys that do not count as long yet.
     brief: BTreeSet<(Duration, u32)>,
-    /// The number of running keys that were told to end.
+    /// The number of running keys that were notified to end.
     given_up: usize,
     /// The time of the next check whether a tenant is still slow.
     forgiving: BTreeSet<(Duration, TenantId)>,
@@ -82,7 +82,7 @@ struct QueuedKey<K> {
     taken: Duration,
     /// Whether its run counts as long,
     long: bool,
-    /// and was told to end.
+    /// Whether it was notified to end.
     given_up: bool,
     /// The time at which its last run ended.
     finished: Duration,

@@ -39,7 +39,7 @@ enum TenantPace {
 
 /// The waiting keys.
 ///
-/// A tenant is in the round of a lane while it has ready keys there and may run more. It joins at the end, and goes to
+/// A tenant is in the round of a lane while it has ready keys there and may run more. It joins at the end, and moves to
 /// the end after each turn.
 #[derive(Debug)]
 pub(super) struct Turns {

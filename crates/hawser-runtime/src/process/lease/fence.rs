@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::cluster::connection::Guard;
 
-/// Open while nobody else can hold the Lease. It closes by itself if it is not extended, even if everything else in the
-/// process stands still. Cheap to clone and to ask.
+/// Open while no other process can hold the Lease. It closes if it is not extended, even if everything else in the
+/// process is blocked. Clones and checks are cheap.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<Inner>);
 

@@ -46,7 +46,7 @@ impl Lock {
         format!("/{root}/namespaces/{namespace}/{plural}")
     }
 
-    /// The record in an object. An annotation that cannot be read is nobody's.
+    /// The record in an object. An annotation that cannot be read has no holder.
     pub(super) fn read(self, object: &Value) -> Record {
         match self {
             Self::Lease => Record::read(&object["spec"], "leaseTransitions"),
@@ -72,7 +72,7 @@ impl Lock {
     }
 }
 
-/// A field of what is an object from now on.
+/// A field, which becomes an object if it is none.
 fn field<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = json!({});

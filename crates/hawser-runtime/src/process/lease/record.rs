@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// The relevant fields of a Lease's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Empty if nobody holds it.
+    /// Empty if it has no holder.
     pub(super) holder: String,
     pub(super) seconds: u64,
     pub(super) acquired: String,
@@ -22,7 +22,7 @@ pub(super) struct Record {
 /// The next step of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Wait: somebody else holds it.
+    /// Wait: another process holds it.
     Wait { holder: String },
     /// Write this record.
     Write(Record),

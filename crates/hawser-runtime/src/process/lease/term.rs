@@ -25,7 +25,7 @@ pub(super) struct Term {
 pub(super) enum AcquireResult {
     /// This process holds it since it sent the request.
     Held { sent: Instant },
-    /// Somebody else holds it.
+    /// Another process holds it.
     Theirs { holder: String },
     /// The result is unknown.
     Failed { problem: String },

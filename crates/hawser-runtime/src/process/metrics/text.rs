@@ -50,7 +50,7 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-/// Bounds in seconds, from a hop within a data centre to a wait that nobody accepts.
+/// Bounds in seconds, from a hop within a data centre to an unacceptable wait.
 pub const SECONDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 300.0,
 ];

@@ -1,4 +1,4 @@
-//! HTTPS for API servers that call this process: a small document is posted, and a small document is the answer.
+//! HTTPS for API servers that call this process: they post a small document and get a small document.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
-/// A pattern is used for so many bodies at least, so that all patterns together take little memory beside them.
+/// The minimum number of bodies that use a pattern, so that all patterns together take little memory compared with
+/// them.
 const LEAST_USES: usize = 64;
 /// The number of patterns at a time. Each stays while a body needs it.
 const MOST_PATTERNS: usize = 64;

@@ -1,4 +1,4 @@
-//! What a table keeps of an object.
+//! The parts of an object that a table keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub(super) enum Extent {
     LeftOut {
         bytes: usize,
     },
-    /// The same of an object whose labels or finalizers are too many as well: what is kept has only its name.
+    /// The same for an object whose labels or finalizers are too many as well: only its name is kept.
     Hidden,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use hawser_sync::Key;
 
-/// Objects that nobody has read, in the order in which they came.
+/// Objects that have not been read, in the order in which they arrived.
 #[derive(Default)]
 pub(super) struct Idle {
     order: VecDeque<(Key, usize)>,

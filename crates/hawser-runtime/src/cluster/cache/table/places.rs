@@ -1,7 +1,7 @@
 //! The indexes of a table: by cluster and namespace, and by labels.
 //!
-//! Labels are indexed once somebody looks for objects by them, and then all labels of all objects: consumers may choose
-//! what is looked for, so an index of chosen labels could be filled, or built again and again.
+//! The index is built when a pass first selects objects by labels, and then contains all labels of all objects. Consumers
+//! may choose the labels of a selection, so an index of selected labels could be filled, or built again and again.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,7 +12,7 @@ use hawser_sync::Labels;
 use hawser_sync::{Key, Scope};
 use kube_lang::object::Object;
 
-/// Cluster, name and value of a label, hashed with a key that nobody knows: nobody can choose two that are the same.
+/// Cluster, name and value of a label, hashed with a secret key, so that collisions cannot be chosen.
 pub(super) type Labelled = u64;
 
 /// Names by namespace.
@@ -96,7 +96,7 @@ impl Places {
         self.by_label
     }
 
-    /// Begins to index labels. Objects that are already there have to be indexed anew.
+    /// Starts to index labels. Objects that are already there have to be indexed again.
     pub(super) fn index_labels(&mut self) {
         self.by_label = true;
     }

@@ -1,5 +1,5 @@
-//! The limit of what a table keeps of each cluster. An object beyond it is *left out*: its identity and labels are kept,
-//! so it is known to exist, and nothing follows from what is missing.
+//! The limit of a table for the objects of each cluster. An object beyond it is *left out*: only its identity and labels
+//! are kept, so it is known to exist, and nothing is concluded from the missing content.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const IDENTITY: usize = 16 << 10;
 /// The bytes of the index for a label of an object.
 const LABEL: usize = 64;
 
-/// The bytes that are counted for an object of which this much is kept. Labels count as if they were indexed.
+/// The bytes that count for an object of which this much is kept. Labels count as if they were indexed.
 pub(super) fn charge(kept: usize, object: &Object) -> usize {
     kept + object.labels().count() * LABEL
 }
@@ -52,7 +52,7 @@ impl Shares {
         }
     }
 
-    /// Decides what is kept of an object; `before` is what is counted for it so far.
+    /// Decides which parts of an object are kept; `before` are the bytes that count for it so far.
     pub(super) fn keep(&self, key: &Key, object: &Object, before: usize) -> Kept {
         let (fingerprint, text) = Fingerprint::with_text(object);
         let bytes = charge(text.len(), object);
@@ -87,8 +87,8 @@ impl Shares {
         }
     }
 
-    /// Whether what is kept of an object answers questions about it. One that is left out and would fit now has to be
-    /// read, and so has one of which not even the labels are kept.
+    /// Whether the kept parts of an object answer questions about it. An object that is left out and would fit now has
+    /// to be read, and so has one of which not even the labels are kept.
     pub(super) fn settles(&self, key: &Key, entry: &Entry) -> bool {
         match entry.extent {
             Extent::Whole | Extent::Fragment | Extent::Cut => true,

@@ -1,12 +1,12 @@
-//! Looking at what is kept of objects without parsing them.
+//! Access to the kept text of objects without parsing.
 
 use hawser_sync::{Fingerprint, Key, Labels};
 
 use super::{Body, Table};
 
 impl Table {
-    /// Shows what is kept of every object with a mark that changes with the text. Returns the revision of all that is
-    /// shown.
+    /// Passes the kept text of every object to the caller, with a mark that changes with the text. Returns the revision
+    /// of the table.
     pub(in crate::cluster::cache) fn show(
         &self,
         mut look: impl FnMut(&Key, (u64, Fingerprint), &Body),

@@ -5,11 +5,12 @@
 //! tenant may have: never more than could still be sent. Calls without a tenant wait in the same line and are limited
 //! by the total only.
 //!
-//! It is not known in advance who will be slow. If all calls are under way and a tenant waits that is not slow, calls of
-//! slow tenants beyond their share are given up, the youngest first. So tenants that stop responding at the same time
+//! It is not known in advance which tenant will be slow. If all calls are active and a tenant waits that is not slow,
+//! calls of slow tenants beyond their share are abandoned, the youngest first. So tenants that stop responding at the same time
 //! keep half of the calls once that is noticed.
 //!
-//! Who waits for a turn keeps a worker from other tenants. So no more calls of slow tenants wait than may be under way.
+//! A waiting call occupies a worker that other tenants need. So the number of waiting calls of slow tenants has the same
+//! limit as their active calls.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
