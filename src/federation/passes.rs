@@ -557,7 +557,9 @@ impl<'a> FederatedPass<'a> {
             Answer::Object(object) => KnownCopy::Present(object),
             Answer::Gone => KnownCopy::Absent,
             Answer::Failed(failure) => KnownCopy::Unknown(failure.to_string()),
-            Answer::Listed(_) => KnownCopy::Unknown("the member returned a list instead of an object".to_owned()),
+            Answer::Listed(_) => {
+                KnownCopy::Unknown("the member returned a list instead of an object".to_owned())
+            }
         }
     }
 

@@ -84,7 +84,9 @@ impl HubWorld {
                 self.send(&by, write).await?;
             }
         }
-        Err(Broken::Failed("each write requires another one; the pass was stopped".to_owned()))
+        Err(Broken::Failed(
+            "each write requires another one; the pass was stopped".to_owned(),
+        ))
     }
 
     /// The time that a member in deletion has left to leave.

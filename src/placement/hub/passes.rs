@@ -381,7 +381,9 @@ impl HubWorld {
                 }
             }
         }
-        Err(Broken::Failed("each write requires another one; the pass was stopped".to_owned()))
+        Err(Broken::Failed(
+            "each write requires another one; the pass was stopped".to_owned(),
+        ))
     }
 
     /// Carries out the evictions of a placement, one after the other, so that each one knows what the last one took.

@@ -484,7 +484,11 @@ impl<'a> WorkPass<'a> {
             Answer::Object(object) => object,
             Answer::Gone => return Ok(()),
             Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => return Err(Stuck("the member returned a list instead of an object".to_owned())),
+            Answer::Listed(_) => {
+                return Err(Stuck(
+                    "the member returned a list instead of an object".to_owned(),
+                ));
+            }
         };
         if !owner.owns(object.as_value()) || object.in_deletion() {
             return Ok(());

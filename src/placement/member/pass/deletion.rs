@@ -33,7 +33,11 @@ impl WorkPass<'_> {
                 return Ok(WorkProgress::Done);
             }
             Answer::Failed(failure) => return Err(failure.into()),
-            Answer::Listed(_) => return Err(Stuck("the member returned a list instead of an object".to_owned())),
+            Answer::Listed(_) => {
+                return Err(Stuck(
+                    "the member returned a list instead of an object".to_owned(),
+                ));
+            }
         };
         if work.as_value()["metadata"]["annotations"][PROPAGATION] == "Abandon" {
             self.each_owned(work, &applied, |object, owner| {

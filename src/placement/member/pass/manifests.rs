@@ -118,7 +118,9 @@ impl WorkPass<'_> {
                 }
             };
         }
-        Err(Stuck(format!("{key} changes faster than it can be written")))
+        Err(Stuck(format!(
+            "{key} changes faster than it can be written"
+        )))
     }
 
     /// The report about an object that is in the desired state.
@@ -221,7 +223,9 @@ impl WorkPass<'_> {
             Answer::Object(object) => Ok(Some(object)),
             Answer::Gone => Ok(None),
             Answer::Failed(failure) => Err(failure.into()),
-            Answer::Listed(_) => Err(Stuck("the member returned a list instead of an object".to_owned())),
+            Answer::Listed(_) => Err(Stuck(
+                "the member returned a list instead of an object".to_owned(),
+            )),
         }
     }
 }

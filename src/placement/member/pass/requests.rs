@@ -74,7 +74,9 @@ impl WorkPass<'_> {
             Answer::Object(object) => Ok(object),
             Answer::Failed(failure) => Err(failure.into()),
             Answer::Gone => Err(Failure::NotFound.into()),
-            Answer::Listed(_) => Err(Stuck("the hub returned a list instead of an object".to_owned())),
+            Answer::Listed(_) => Err(Stuck(
+                "the hub returned a list instead of an object".to_owned(),
+            )),
         }
     }
 
