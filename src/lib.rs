@@ -38,7 +38,7 @@ pub use cli::run;
 pub mod testing {
     pub use crate::mutation::{Pipeline, Step};
     pub use crate::publish::agent::schemas::{
-        Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Watched,
+        Manifest, PUBLISHED_RESOURCES, SchemaMode, Schemas, Watched,
     };
     pub use crate::publish::openapi::{Served, ServedVersion, definition};
 }

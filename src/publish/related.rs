@@ -37,7 +37,7 @@ pub use claim_visibility::binding_kind;
 pub use entry::{Author, Authors, Entry, NameAuthors, TypeName};
 pub use guard::{reserved, shares_namespaces, varies_by_workspace};
 pub use leads::{End, Lead, leads};
-pub use ledger::{Claimant, Ledger, Wish};
+pub use ledger::{ClaimOwner, Ledger, ObjectClaim};
 pub use report::annotations;
 pub use stray::{DanglingReference, dangling_references};
 
@@ -266,8 +266,8 @@ fn apart<T: Default>(
     links(&left)
 }
 
-fn claimant(memory: &Key, rules: &ObjectRules) -> Claimant {
-    Claimant {
+fn claimant(memory: &Key, rules: &ObjectRules) -> ClaimOwner {
+    ClaimOwner {
         memory: Arc::clone(&memory.name),
         cluster: rules.remote().cluster.as_str().into(),
     }
@@ -320,10 +320,10 @@ impl RelatedEnds {
     }
 
     /// The claims of the link: the copy, and the original if it has a finalizer.
-    pub fn wishes(&self) -> impl Iterator<Item = Wish> {
+    pub fn claims(&self) -> impl Iterator<Item = ObjectClaim> {
         let hold = self.hold.as_deref();
-        let held = hold.map(|finalizer| Wish::held(&self.source.0, finalizer));
-        held.into_iter().chain([Wish::copy(&self.target.0)])
+        let held = hold.map(|finalizer| ObjectClaim::held(&self.source.0, finalizer));
+        held.into_iter().chain([ObjectClaim::copy(&self.target.0)])
     }
 }
 

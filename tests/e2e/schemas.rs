@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use hawser::testing::{Authority, Manifest, PUBLISHED_RESOURCES, Schemas, Watched};
+use hawser::testing::{Manifest, PUBLISHED_RESOURCES, SchemaMode, Schemas, Watched};
 use hawser_runtime::cluster::connection::{Call, Connection, Limits};
 use hawser_runtime::cluster::discovery::Discovery;
 use kcp_playground::Playground;
@@ -45,7 +45,7 @@ async fn kinds_that_no_crd_defines_are_published_from_the_models_of_the_server()
         kcp.clone(),
         discovery,
         "agent",
-        Authority::Writes,
+        SchemaMode::Writes,
     );
     let group = format!("{}.example.org", unique("models"));
     for (from, kind, plural, status) in [

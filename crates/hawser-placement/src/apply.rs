@@ -297,7 +297,7 @@ impl Owner<'_> {
     }
 
     /// The reason why an object of another owner is not written.
-    fn rival(&self, object: &Value, shares: bool) -> Option<String> {
+    fn foreign_owner(&self, object: &Value, shares: bool) -> Option<String> {
         let mut others =
             owners(object).filter(|reference| !self.is(reference) && !self.is_orphan(reference));
         let name = |reference: &Value| {
@@ -359,7 +359,7 @@ pub fn decide(
         return Verdict::Compare(Purpose::Report);
     }
     let is_mine = owner.owns(live);
-    if let Some(problem) = owner.rival(live, strategy.allow_co_ownership) {
+    if let Some(problem) = owner.foreign_owner(live, strategy.allow_co_ownership) {
         let reason = if is_mine {
             Reason::ManifestApplyFailed
         } else {

@@ -45,8 +45,8 @@ pub(super) async fn run(args: UnjoinArgs) -> Result<(), CtlError> {
         let cluster = format!("{namespace}/{name}");
         CtlError::from(JoinError::NoCluster(cluster, said(&error)))
     });
-    let cluster = unless(args.force, cluster)?;
-    let member = unless(args.force, args.cluster.member())?;
+    let cluster = ignore_if(args.force, cluster)?;
+    let member = ignore_if(args.force, args.cluster.member())?;
     if args.cluster.control.dry_run {
         return Ok(());
     }
@@ -61,11 +61,11 @@ pub(super) async fn run(args: UnjoinArgs) -> Result<(), CtlError> {
             .delete(&path_of("Secret", Some(namespace), secret))
             .await;
         let what = trying(format!("deleting Secret {secret:?} in the host cluster"));
-        unless(args.force, deleted.map_err(what))?;
+        ignore_if(args.force, deleted.map_err(what))?;
     }
     let deleted = host.delete(&path).await;
     let what = trying(format!("deleting KubeFedCluster \"{namespace}/{name}\""));
-    unless(args.force, deleted.map_err(what))?;
+    ignore_if(args.force, deleted.map_err(what))?;
     Ok(())
 }
 
@@ -82,18 +82,18 @@ async fn leave(
         let (here, there) = (host.find(&own).await?, member.find(&own).await?);
         Ok::<_, CtlError>(uid(here) == uid(there))
     };
-    let is_host = unless(args.force, is_host.await)?.unwrap_or(true);
+    let is_host = ignore_if(args.force, is_host.await)?.unwrap_or(true);
     for (kind, namespace, name) in join.member_objects_to_delete() {
         // The control plane can no longer write to the cluster, and no longer undoes a deletion.
         if kind == "Namespace" && args.delete_copies {
-            unless(args.force, delete_copies(host, member, join, is_host).await)?;
+            ignore_if(args.force, delete_copies(host, member, join, is_host).await)?;
         }
         if kind == "Namespace" && (is_host || args.keep_namespace) {
             continue;
         }
         let path = path_of(kind, namespace.as_deref(), &name);
         let what = trying(format!("deleting {kind} {name:?} in the unjoining cluster"));
-        unless(args.force, member.delete(&path).await.map_err(what))?;
+        ignore_if(args.force, member.delete(&path).await.map_err(what))?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn path_of_copy(target: &ApiResource, copy: &Value) -> String {
 }
 
 /// The result; a failure is printed and ignored if `forced`.
-fn unless<T>(forced: bool, result: Result<T, CtlError>) -> Result<Option<T>, CtlError> {
+fn ignore_if<T>(forced: bool, result: Result<T, CtlError>) -> Result<Option<T>, CtlError> {
     match result {
         Err(error) if forced => {
             tell(&format!("Warning: {error}"));

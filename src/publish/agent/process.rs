@@ -29,7 +29,7 @@ use super::publication::{SERVICE, local_feed};
 use super::publishing::{Publishing, crd_kind, published_resource_kind};
 use super::review::{self, Reviewers};
 use super::router::{PublishRouter, ResourceNames};
-use super::schemas::{Authority, CrdPrint, Schemas};
+use super::schemas::{CrdPrint, SchemaMode, Schemas};
 use super::startup::{Located, StartError, locate};
 use super::sweep::Sweep;
 use super::workspaces::Workspaces;
@@ -282,7 +282,7 @@ impl Agent {
                 Arc::new(Discovery::new(planes.service.clone())),
                 options.agent_name.clone(),
                 // Until this agent is at work.
-                Authority::Reads,
+                SchemaMode::Reads,
             ),
             conditions: Arc::clone(&conditions),
             brakes: Arc::clone(&brakes),

@@ -21,7 +21,7 @@ use super::options::{AgentOptions, Controller};
 use super::publication::{Plan, Publication};
 use super::router::ResourceNames;
 use super::schemas::{
-    Authority, CrdPrint, Manifest, RetryPolicy, SchemaError, Schemas, Settled, Watched,
+    CrdPrint, Manifest, RetryPolicy, SchemaError, SchemaMode, Schemas, Settled, Watched,
 };
 use super::workspaces::Workspaces;
 use crate::publish::claims::Needs;
@@ -389,7 +389,7 @@ impl Publishing {
         settled: Settled,
     ) -> Outcome {
         // Where somebody else makes the schemas, theirs is the one that counts.
-        let is_made_elsewhere = settled.authority == Authority::Reads;
+        let is_made_elsewhere = settled.mode == SchemaMode::Reads;
         let schema = if is_made_elsewhere && self.planned(name).is_none() {
             let Some(recorded) = manifest.recorded.clone() else {
                 self.stop(name);
@@ -565,12 +565,12 @@ impl Publishing {
             .await
             .is_err()
         {
-            if !self.still(&name, &publication, |_| {}) {
+            if !self.if_active(&name, &publication, |_| {}) {
                 return;
             }
         }
         let start = |dispatch: &Dispatch| dispatch.start(&publication);
-        if !self.still(&name, &publication, start) {
+        if !self.if_active(&name, &publication, start) {
             return;
         }
         self.update_published_kinds();
@@ -582,7 +582,7 @@ impl Publishing {
     }
 
     /// Runs an action for a publication that is still wanted, and updates its condition; returns whether it is wanted.
-    fn still(
+    fn if_active(
         &self,
         name: &Arc<str>,
         publication: &Arc<Publication>,

@@ -20,7 +20,8 @@ use crate::publish::compiled::Compiled;
 use crate::publish::marks::{self, Remote};
 use crate::publish::memory;
 use crate::publish::related::{
-    self, Claimant, Kinds, Ledger, PublishedKind, RelatedEnds, RelatedKind, Surroundings, TypeName,
+    self, ClaimOwner, Kinds, Ledger, PublishedKind, RelatedEnds, RelatedKind, Surroundings,
+    TypeName,
 };
 use crate::publish::rules::Sides;
 use crate::publish::types::Origin;
@@ -87,11 +88,11 @@ impl RelatedShared {
                 })
                 .collect(),
         };
-        let wishes = ends.iter().flat_map(|(ends, _)| ends.wishes()).collect();
+        let claims = ends.iter().flat_map(|(ends, _)| ends.claims()).collect();
         let made = ends.iter().filter(|(_, made)| *made);
-        let made = made.flat_map(|(ends, _)| ends.wishes()).collect();
+        let made = made.flat_map(|(ends, _)| ends.claims()).collect();
         let by = claimant(secret, &remote);
-        self.ledger.remembered(&by, wishes, made);
+        self.ledger.remembered(&by, claims, made);
         let ends = ends
             .iter()
             .flat_map(|(ends, _)| [&ends.source, &ends.target]);
@@ -135,8 +136,8 @@ impl RelatedShared {
     }
 }
 
-fn claimant(secret: &Object, remote: &Remote) -> Claimant {
-    Claimant {
+fn claimant(secret: &Object, remote: &Remote) -> ClaimOwner {
+    ClaimOwner {
         memory: secret.name().into(),
         cluster: remote.cluster.as_str().into(),
     }

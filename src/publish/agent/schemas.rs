@@ -59,14 +59,14 @@ pub struct Settled {
     /// The CRD that it was made from; `None` for a kind that is not a custom resource.
     pub crd: Option<(String, CrdPrint)>,
     /// Whether this agent has made sure that the schema exists.
-    pub authority: Authority,
+    pub mode: SchemaMode,
     /// Warnings for the owner that block nothing.
     pub warnings: Vec<String>,
 }
 
 /// Whether schemas are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Authority {
+pub enum SchemaMode {
     /// They are created, and their names recorded.
     Writes,
     /// Another agent does so: schemas are only computed.
@@ -82,16 +82,16 @@ pub struct Schemas {
     /// The discovery of the service cluster.
     pub discovery: Arc<Discovery>,
     pub agent: String,
-    authority: Mutex<Authority>,
-    memos: Memos,
+    mode: Mutex<SchemaMode>,
+    settled_schemas: SettledSchemas,
     /// The last problem that was reported to owners, by the uid of the published resource.
     told: Mutex<HashMap<String, String>>,
 }
 
 /// The results, by the uid of the published resource.
-type Memos = Mutex<HashMap<String, Memo>>;
+type SettledSchemas = Mutex<HashMap<String, SettledSchema>>;
 
-struct Memo {
+struct SettledSchema {
     /// The hash of the part of the manifest that concerns the type.
     asked: u64,
     settled: Settled,
@@ -105,22 +105,22 @@ impl Schemas {
         workspace: Connection,
         discovery: Arc<Discovery>,
         agent: impl Into<String>,
-        authority: Authority,
+        mode: SchemaMode,
     ) -> Self {
         Self {
             service,
             workspace,
             discovery,
             agent: agent.into(),
-            authority: Mutex::new(authority),
-            memos: Memos::default(),
+            mode: Mutex::new(mode),
+            settled_schemas: SettledSchemas::default(),
             told: Mutex::default(),
         }
     }
 
     /// Enables writing, and reports problems to owners again that another agent may have reported.
     pub fn begin_writing(&self) {
-        *self.authority.lock() = Authority::Writes;
+        *self.mode.lock() = SchemaMode::Writes;
         self.told.lock().clear();
     }
 
@@ -147,13 +147,13 @@ impl Schemas {
         watched: impl Fn(&str) -> Watched,
     ) -> Result<Settled, SchemaError> {
         let asked = fingerprint(&manifest.spec);
-        let authority = *self.authority.lock();
+        let mode = *self.mode.lock();
         let known = self.recall(&manifest.uid, asked, watched);
-        let mut settled = match known.filter(|known| known.authority == authority) {
+        let mut settled = match known.filter(|known| known.mode == mode) {
             Some(settled) => settled,
-            None => self.establish(manifest, asked, authority).await?,
+            None => self.establish(manifest, asked, mode).await?,
         };
-        if authority == Authority::Reads {
+        if mode == SchemaMode::Reads {
             return Ok(settled);
         }
         match self.record(manifest, &settled.schema).await {
@@ -168,7 +168,7 @@ impl Schemas {
 
     /// Forgets a published resource that is gone.
     pub fn forget(&self, uid: &str) {
-        self.memos.lock().remove(uid);
+        self.settled_schemas.lock().remove(uid);
         self.told.lock().remove(uid);
     }
 
@@ -204,9 +204,11 @@ impl Schemas {
     }
 
     fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
-        let memos = self.memos.lock();
-        let memo = memos.get(uid).filter(|memo| memo.asked == asked)?;
-        let settled = &memo.settled;
+        let settled_schemas = self.settled_schemas.lock();
+        let settled_schema = settled_schemas
+            .get(uid)
+            .filter(|settled_schema| settled_schema.asked == asked)?;
+        let settled = &settled_schema.settled;
         let holds = match &settled.crd {
             None => match watched(&settled.definition_name()) {
                 Watched::Unknown | Watched::Absent => true,
@@ -228,10 +230,12 @@ impl Schemas {
         &self,
         manifest: &Manifest,
         asked: u64,
-        authority: Authority,
+        mode: SchemaMode,
     ) -> Result<Settled, SchemaError> {
-        let before = match self.memos.lock().get(&manifest.uid) {
-            Some(memo) if memo.asked == asked && memo.settled.crd.is_some() => {
+        let before = match self.settled_schemas.lock().get(&manifest.uid) {
+            Some(settled_schema)
+                if settled_schema.asked == asked && settled_schema.settled.crd.is_some() =>
+            {
                 Before::CustomResource
             }
             _ => Before::Unknown,
@@ -242,19 +246,21 @@ impl Schemas {
             definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
         if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
             // Whatever is found the next time is something else.
-            self.memos.lock().remove(&manifest.uid);
+            self.settled_schemas.lock().remove(&manifest.uid);
         }
         let definition = definition?;
-        let (mut settled, published) = self.project(&definition, &manifest.spec, authority)?;
-        if authority == Authority::Writes {
+        let (mut settled, published) = self.project(&definition, &manifest.spec, mode)?;
+        if mode == SchemaMode::Writes {
             settled.warnings.extend(self.offer(&published).await?);
         }
-        let memo = Memo {
+        let settled_schema = SettledSchema {
             asked,
             settled: settled.clone(),
             recorded_in: None,
         };
-        self.memos.lock().insert(manifest.uid.clone(), memo);
+        self.settled_schemas
+            .lock()
+            .insert(manifest.uid.clone(), settled_schema);
         Ok(settled)
     }
 
@@ -262,7 +268,7 @@ impl Schemas {
         &self,
         definition: &KindDefinition,
         spec: &PublishedResourceSpec,
-        authority: Authority,
+        mode: SchemaMode,
     ) -> Result<(Settled, PublishedSchema), SchemaError> {
         let crd = &definition.crd;
         let projected = projection::project(crd, spec)?;
@@ -295,7 +301,7 @@ impl Schemas {
             remote_plural: projected.crd.spec.names.plural.clone(),
             remote_is_namespaced: projected.crd.spec.is_namespaced(),
             crd: print.map(|print| (crd.metadata.name.clone(), print)),
-            authority,
+            mode,
             warnings,
         };
         Ok((settled, published))
@@ -341,7 +347,7 @@ impl Schemas {
             return Ok(());
         }
         let written = self
-            .memos
+            .settled_schemas
             .lock()
             .get(&manifest.uid)
             .and_then(|m| m.recorded_in);
@@ -356,8 +362,8 @@ impl Schemas {
         }
         let what = format!("the status of the PublishedResource {}", manifest.name);
         let answer = answer.map_err(|error| SchemaError::of_call("patch", what, error))?;
-        if let Some(memo) = self.memos.lock().get_mut(&manifest.uid) {
-            memo.recorded_in = manifest::version(&answer);
+        if let Some(settled_schema) = self.settled_schemas.lock().get_mut(&manifest.uid) {
+            settled_schema.recorded_in = manifest::version(&answer);
         }
         Ok(())
     }

@@ -13,20 +13,20 @@ use kube_lang::object::Gvk;
 
 /// A published object, by the name of its memory, and its workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Claimant {
+pub struct ClaimOwner {
     pub memory: Arc<str>,
     pub cluster: Arc<str>,
 }
 
 /// A claim on an object: that it exists, as a copy does, or that it has a finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Wish {
+pub struct ObjectClaim {
     key: Key,
     /// By this finalizer.
     hold: Option<Arc<str>>,
 }
 
-impl Wish {
+impl ObjectClaim {
     pub fn copy(key: &Key) -> Self {
         Self {
             key: any_version(key),
@@ -48,17 +48,17 @@ pub struct Ledger(Mutex<LedgerState>);
 
 #[derive(Debug, Default)]
 struct LedgerState {
-    claims: HashMap<Claimant, Claims>,
-    by_wish: HashMap<Wish, BTreeSet<Claimant>>,
+    claims: HashMap<ClaimOwner, Claims>,
+    by_claim: HashMap<ObjectClaim, BTreeSet<ClaimOwner>>,
     /// Claimants without claims, the oldest first. Their memories do not count again.
-    done: VecDeque<Claimant>,
+    done: VecDeque<ClaimOwner>,
 }
 
 #[derive(Debug, Default)]
 struct Claims {
-    wishes: BTreeSet<Wish>,
+    claims: BTreeSet<ObjectClaim>,
     /// The claims that the memory records as created.
-    made: BTreeSet<Wish>,
+    made: BTreeSet<ObjectClaim>,
     /// By its own pass, not by its memory.
     said: bool,
 }
@@ -68,25 +68,30 @@ const DONE: usize = 4096;
 
 impl Ledger {
     /// Claims a copy, unless an object of another workspace has claimed it; returns that object.
-    pub fn claim(&self, by: &Claimant, copy: &Key) -> Result<(), Claimant> {
-        let wish = Wish::copy(copy);
+    pub fn claim(&self, by: &ClaimOwner, copy: &Key) -> Result<(), ClaimOwner> {
+        let claim = ObjectClaim::copy(copy);
         let mut state = self.0.lock();
-        if let Some(other) = state.foreign_owner(by, &wish) {
+        if let Some(other) = state.foreign_owner(by, &claim) {
             return Err(other);
         }
-        state.add(by, wish);
+        state.add(by, claim);
         Ok(())
     }
 
     /// The claimant of another workspace that has this object as a copy.
-    pub fn foreign_owner(&self, by: &Claimant, key: &Key) -> Option<Claimant> {
-        self.0.lock().foreign_owner(by, &Wish::copy(key))
+    pub fn foreign_owner(&self, by: &ClaimOwner, key: &Key) -> Option<ClaimOwner> {
+        self.0.lock().foreign_owner(by, &ObjectClaim::copy(key))
     }
 
     /// Sets the claims; some of them the memory records as created.
-    pub fn wants(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
+    pub fn wants(
+        &self,
+        by: &ClaimOwner,
+        claims: BTreeSet<ObjectClaim>,
+        made: BTreeSet<ObjectClaim>,
+    ) {
         let now = Claims {
-            wishes,
+            claims,
             made,
             said: true,
         };
@@ -95,11 +100,16 @@ impl Ledger {
 
     /// Sets the claims of a memory, and those that it records as created. They do not count once the claimant has had a
     /// pass.
-    pub fn remembered(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
+    pub fn remembered(
+        &self,
+        by: &ClaimOwner,
+        claims: BTreeSet<ObjectClaim>,
+        made: BTreeSet<ObjectClaim>,
+    ) {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
             let now = Claims {
-                wishes,
+                claims,
                 made,
                 said: false,
             };
@@ -109,15 +119,20 @@ impl Ledger {
 
     /// Sets exactly the claims of a memory, whatever was claimed before: its object is gone, or not wanted. They count
     /// until the memory changes.
-    pub fn recalled(&self, by: &Claimant, wishes: BTreeSet<Wish>, made: BTreeSet<Wish>) {
+    pub fn recalled(
+        &self,
+        by: &ClaimOwner,
+        claims: BTreeSet<ObjectClaim>,
+        made: BTreeSet<ObjectClaim>,
+    ) {
         let mut state = self.0.lock();
-        let nothing = wishes.is_empty();
+        let nothing = claims.is_empty();
         let before = state.claims.get(by);
-        if nothing && before.is_none_or(|claims| claims.wishes.is_empty()) {
+        if nothing && before.is_none_or(|claims| claims.claims.is_empty()) {
             return;
         }
         let now = Claims {
-            wishes,
+            claims,
             made,
             said: nothing,
         };
@@ -125,61 +140,61 @@ impl Ledger {
     }
 
     /// Whether anybody else claims this.
-    pub fn is_shared(&self, by: &Claimant, wish: &Wish) -> bool {
+    pub fn is_shared(&self, by: &ClaimOwner, claim: &ObjectClaim) -> bool {
         let state = self.0.lock();
-        let holders = state.by_wish.get(wish);
+        let holders = state.by_claim.get(claim);
         holders.is_some_and(|holders| holders.iter().any(|holder| holder != by))
     }
 
     /// Whether anybody else created this copy: a claim is no proof of that.
-    pub fn was_made(&self, by: &Claimant, copy: &Key) -> bool {
-        let wish = Wish::copy(copy);
+    pub fn was_made(&self, by: &ClaimOwner, copy: &Key) -> bool {
+        let claim = ObjectClaim::copy(copy);
         let state = self.0.lock();
-        let made = |holder: &Claimant| {
+        let made = |holder: &ClaimOwner| {
             let claims = state.claims.get(holder);
-            holder != by && claims.is_some_and(|claims| claims.made.contains(&wish))
+            holder != by && claims.is_some_and(|claims| claims.made.contains(&claim))
         };
-        let mut holders = state.by_wish.get(&wish).into_iter().flatten();
+        let mut holders = state.by_claim.get(&claim).into_iter().flatten();
         holders.any(made)
     }
 }
 
 impl LedgerState {
-    fn foreign_owner(&self, by: &Claimant, wish: &Wish) -> Option<Claimant> {
-        let mut holders = self.by_wish.get(wish)?.iter();
+    fn foreign_owner(&self, by: &ClaimOwner, claim: &ObjectClaim) -> Option<ClaimOwner> {
+        let mut holders = self.by_claim.get(claim)?.iter();
         holders.find(|holder| holder.cluster != by.cluster).cloned()
     }
 
-    fn add(&mut self, by: &Claimant, wish: Wish) {
-        self.by_wish
-            .entry(wish.clone())
+    fn add(&mut self, by: &ClaimOwner, claim: ObjectClaim) {
+        self.by_claim
+            .entry(claim.clone())
             .or_default()
             .insert(by.clone());
         let claims = self.claims.entry(by.clone()).or_default();
-        claims.wishes.insert(wish);
+        claims.claims.insert(claim);
     }
 
-    fn set(&mut self, by: &Claimant, now: Claims) {
-        let Claims { wishes, made, said } = now;
+    fn set(&mut self, by: &ClaimOwner, now: Claims) {
+        let Claims { claims, made, said } = now;
         let before = self.claims.remove(by);
-        if before.is_none() && wishes.is_empty() {
+        if before.is_none() && claims.is_empty() {
             return;
         }
-        for wish in before.unwrap_or_default().wishes {
-            if let Some(holders) = self.by_wish.get_mut(&wish) {
+        for claim in before.unwrap_or_default().claims {
+            if let Some(holders) = self.by_claim.get_mut(&claim) {
                 holders.remove(by);
                 if holders.is_empty() {
-                    self.by_wish.remove(&wish);
+                    self.by_claim.remove(&claim);
                 }
             }
         }
-        if wishes.is_empty() {
+        if claims.is_empty() {
             self.done.push_back(by.clone());
         }
         let claims = self.claims.entry(by.clone()).or_default();
         (claims.made, claims.said) = (made, said);
-        for wish in wishes {
-            self.add(by, wish);
+        for claim in claims {
+            self.add(by, claim);
         }
         while self.done.len() > DONE {
             let Some(oldest) = self.done.pop_front() else {
@@ -188,7 +203,7 @@ impl LedgerState {
             if self
                 .claims
                 .get(&oldest)
-                .is_some_and(|c| c.wishes.is_empty())
+                .is_some_and(|c| c.claims.is_empty())
             {
                 self.claims.remove(&oldest);
             }
@@ -209,8 +224,8 @@ mod tests {
     use super::*;
     use hawser_sync::{Scope, Side};
 
-    fn who(cluster: &str, name: &str) -> Claimant {
-        Claimant {
+    fn who(cluster: &str, name: &str) -> ClaimOwner {
+        ClaimOwner {
             memory: name.into(),
             cluster: cluster.into(),
         }
@@ -221,33 +236,33 @@ mod tests {
         Scope::new(&Side::new("service"), &kind, "").key(Some("ns"), name)
     }
 
-    fn wishes(keys: &[Key]) -> BTreeSet<Wish> {
-        keys.iter().map(Wish::copy).collect()
+    fn claims(keys: &[Key]) -> BTreeSet<ObjectClaim> {
+        keys.iter().map(ObjectClaim::copy).collect()
     }
 
     #[test]
     fn what_two_want_is_shared_until_one_of_them_leaves() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.wants(&one, wishes(&[key("v1", "s")]), wishes(&[]));
-        assert!(!ledger.is_shared(&one, &Wish::copy(&key("v1", "s"))));
+        ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));
+        assert!(!ledger.is_shared(&one, &ObjectClaim::copy(&key("v1", "s"))));
         ledger.claim(&two, &key("v2", "s")).unwrap();
-        assert!(ledger.is_shared(&one, &Wish::copy(&key("v1", "s"))));
-        ledger.wants(&one, wishes(&[]), wishes(&[]));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
-        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
+        assert!(ledger.is_shared(&one, &ObjectClaim::copy(&key("v1", "s"))));
+        ledger.wants(&one, claims(&[]), claims(&[]));
+        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
     }
 
     #[test]
     fn a_memory_counts_until_its_owner_was_looked_at() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
-        assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
-        ledger.wants(&one, wishes(&[key("v1", "t")]), wishes(&[]));
-        ledger.remembered(&one, wishes(&[key("v1", "s")]), wishes(&[key("v1", "s")]));
-        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
-        assert!(ledger.is_shared(&two, &Wish::copy(&key("v1", "t"))));
+        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        assert!(ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
+        ledger.wants(&one, claims(&[key("v1", "t")]), claims(&[]));
+        ledger.remembered(&one, claims(&[key("v1", "s")]), claims(&[key("v1", "s")]));
+        assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
+        assert!(ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "t"))));
     }
 
     #[test]
@@ -264,11 +279,11 @@ mod tests {
     fn what_is_held_by_one_finalizer_is_not_held_by_another() {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
-        let held = |finalizer| Wish::held(&key("v1", "s"), finalizer);
+        let held = |finalizer| ObjectClaim::held(&key("v1", "s"), finalizer);
         ledger.wants(&one, [held("x")].into(), BTreeSet::new());
         assert!(ledger.is_shared(&two, &held("x")));
         assert!(!ledger.is_shared(&two, &held("y")));
-        assert!(!ledger.is_shared(&two, &Wish::copy(&key("v1", "s"))));
+        assert!(!ledger.is_shared(&two, &ObjectClaim::copy(&key("v1", "s"))));
     }
 
     #[test]
@@ -276,19 +291,19 @@ mod tests {
         let ledger = Ledger::default();
         let (one, two) = (who("a", "1"), who("a", "2"));
         let secret = key("v1", "s");
-        ledger.wants(&one, wishes(std::slice::from_ref(&secret)), wishes(&[]));
-        ledger.wants(&two, wishes(std::slice::from_ref(&secret)), wishes(&[]));
+        ledger.wants(&one, claims(std::slice::from_ref(&secret)), claims(&[]));
+        ledger.wants(&two, claims(std::slice::from_ref(&secret)), claims(&[]));
         assert!(!ledger.was_made(&one, &secret));
         ledger.wants(
             &two,
-            wishes(std::slice::from_ref(&secret)),
-            wishes(std::slice::from_ref(&secret)),
+            claims(std::slice::from_ref(&secret)),
+            claims(std::slice::from_ref(&secret)),
         );
         assert!(ledger.was_made(&one, &secret));
         assert!(!ledger.was_made(&two, &secret));
-        ledger.wants(&two, wishes(&[]), wishes(&[]));
+        ledger.wants(&two, claims(&[]), claims(&[]));
         assert!(!ledger.was_made(&one, &secret));
-        let own = wishes(std::slice::from_ref(&secret));
+        let own = claims(std::slice::from_ref(&secret));
         ledger.remembered(&who("a", "3"), own.clone(), own);
         assert!(ledger.was_made(&one, &secret));
     }
@@ -298,11 +313,11 @@ mod tests {
         let ledger = Ledger::default();
         for n in 0..2 * DONE {
             let one = who("a", &n.to_string());
-            ledger.wants(&one, wishes(&[key("v1", "s")]), wishes(&[]));
-            ledger.wants(&one, wishes(&[]), wishes(&[]));
+            ledger.wants(&one, claims(&[key("v1", "s")]), claims(&[]));
+            ledger.wants(&one, claims(&[]), claims(&[]));
         }
         let state = ledger.0.lock();
         assert!(state.claims.len() <= DONE);
-        assert!(state.by_wish.is_empty());
+        assert!(state.by_claim.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use super::RelatedEnds;
 use super::claim_visibility::{has_ended, may_be_hidden};
 use super::entry::Entry;
 use super::identity::Identity;
-use super::ledger::{Claimant, Ledger, Wish};
+use super::ledger::{ClaimOwner, Ledger, ObjectClaim};
 use super::links::{count, policy};
 use super::rules::LeftRules;
 use crate::publish::compiled::Compiled;
@@ -27,7 +27,7 @@ pub(super) struct Left<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) view: &'a dyn View,
     pub(super) memory: &'a Memory,
-    pub(super) by: &'a Claimant,
+    pub(super) by: &'a ClaimOwner,
 }
 
 /// The remains of an object that is gone.
@@ -227,17 +227,17 @@ impl Left<'_> {
 
     /// Claims exactly what the memory records.
     pub(super) fn recall(&self) {
-        let wishes = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<Wish> {
+        let claims = |made: &dyn Fn(&CopyRecord) -> bool| -> BTreeSet<ObjectClaim> {
             let ids = self
                 .memory
                 .entries
                 .iter()
                 .filter(|(_, record)| made(&record.copy));
             ids.filter_map(|(id, _)| RelatedEnds::read(id, self.rules.sides(), self.rules.remote()))
-                .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
+                .flat_map(|ends| ends.claims().collect::<Vec<_>>())
                 .collect()
         };
         self.ledger
-            .recalled(self.by, wishes(&|_| true), wishes(&CopyRecord::is_made));
+            .recalled(self.by, claims(&|_| true), claims(&CopyRecord::is_made));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::entry::{Entry, TypeName};
 use super::guard::Guard;
 use super::identity::{Identity, same_object};
-use super::ledger::{Claimant, Ledger, Wish};
+use super::ledger::{ClaimOwner, Ledger, ObjectClaim};
 use super::left::{Absence, Left};
 use super::resolve::{RelatedNames, Rendering, ResolveInputs, Resolved, Trouble};
 use super::rules::{LeftRules, PairRules};
@@ -31,7 +31,7 @@ pub(super) struct Making<'a> {
     pub(super) view: &'a dyn View,
     pub(super) anchor: &'a Object,
     pub(super) memory: &'a Memory,
-    pub(super) by: Claimant,
+    pub(super) by: ClaimOwner,
 }
 
 /// The results of the entries.
@@ -91,11 +91,11 @@ impl Making<'_> {
         // Who neither made a copy nor can make one has no share in what others made.
         let has_share =
             |link: &&Link| self.memory.entries.contains_key(&link.id) || self.can_make(link);
-        let wanted: BTreeSet<Wish> = made
+        let wanted: BTreeSet<ObjectClaim> = made
             .links
             .iter()
             .filter(has_share)
-            .flat_map(wishes)
+            .flat_map(claims)
             .collect();
         if leaving {
             self.around
@@ -434,7 +434,7 @@ impl Making<'_> {
     }
 
     /// The records of the memory that no entry leads to.
-    fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<Wish>) -> Vec<Link> {
+    fn left(&self, made: &Gathered, leaving: bool, wanted: &BTreeSet<ObjectClaim>) -> Vec<Link> {
         let is_link = |id: &LinkId| made.links.iter().any(|link| link.id == *id);
         let remembered = self.remembered();
         let mut left = Vec::new();
@@ -446,7 +446,7 @@ impl Making<'_> {
             let stays = leaving && remembered.outlives(&identity);
             let mut link = remembered.link(id, &identity, copy, stays);
             // Another entry, or another version of the kind, leads to the very same object.
-            unless(&mut link, |wish| wanted.contains(wish));
+            keep_shared(&mut link, |claim| wanted.contains(claim));
             left.push(link);
         }
         left
@@ -478,7 +478,7 @@ impl Making<'_> {
     }
 
     /// The wanted copies that the memory records as created.
-    fn existing(&self, made: &Gathered) -> impl Iterator<Item = Wish> {
+    fn existing(&self, made: &Gathered) -> impl Iterator<Item = ObjectClaim> {
         let links = made.links.iter();
         let known = links.filter(|link| {
             let record = self.memory.entries.get(&link.id);
@@ -515,7 +515,7 @@ impl Making<'_> {
         &self,
         made: &Gathered,
         which: impl Fn(&CopyRecord) -> bool,
-    ) -> impl Iterator<Item = Wish> {
+    ) -> impl Iterator<Item = ObjectClaim> {
         let (sides, remote) = (self.rules.sides(), self.rules.remote());
         let entries = self.memory.entries.iter();
         let ids = entries.filter(|(_, record)| which(&record.copy));
@@ -528,39 +528,39 @@ impl Making<'_> {
             .filter_map(|id| RelatedEnds::read(id, sides, remote))
             .collect();
         ends.into_iter()
-            .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
+            .flat_map(|ends| ends.claims().collect::<Vec<_>>())
     }
 }
 
 /// The copy of a link.
-fn copy(link: &Link) -> Option<Wish> {
+fn copy(link: &Link) -> Option<ObjectClaim> {
     match &link.target {
-        Target::Named(key) => Some(Wish::copy(key)),
+        Target::Named(key) => Some(ObjectClaim::copy(key)),
         Target::Marked { .. } => None,
     }
 }
 
 /// The original of a link, if the link adds a finalizer to it.
-fn held(link: &Link) -> Option<Wish> {
+fn held(link: &Link) -> Option<ObjectClaim> {
     let finalizer = link.policy.source_finalizer.as_ref()?;
-    Some(Wish::held(link.source.key()?, &finalizer.0))
+    Some(ObjectClaim::held(link.source.key()?, &finalizer.0))
 }
 
 /// The last claimant of an object deletes it, and releases its original.
-pub(super) fn count(ledger: &Ledger, by: &Claimant, link: &mut Link) {
-    unless(link, |wish| ledger.is_shared(by, wish));
+pub(super) fn count(ledger: &Ledger, by: &ClaimOwner, link: &mut Link) {
+    keep_shared(link, |claim| ledger.is_shared(by, claim));
 }
 
-fn wishes(link: &Link) -> impl Iterator<Item = Wish> {
+fn claims(link: &Link) -> impl Iterator<Item = ObjectClaim> {
     copy(link).into_iter().chain(held(link))
 }
 
-/// Leaves what others claim too: the copy stays, and its original keeps the finalizer.
-fn unless(link: &mut Link, wanted: impl Fn(&Wish) -> bool) {
-    if copy(link).is_some_and(|wish| wanted(&wish)) {
+/// Keeps objects that others claim too: the copy stays, and its original keeps the finalizer.
+fn keep_shared(link: &mut Link, wanted: impl Fn(&ObjectClaim) -> bool) {
+    if copy(link).is_some_and(|claim| wanted(&claim)) {
         link.policy.claims = Claims::Shared;
     }
-    if held(link).is_some_and(|wish| wanted(&wish)) {
+    if held(link).is_some_and(|claim| wanted(&claim)) {
         link.policy.source_finalizer = None;
     }
 }

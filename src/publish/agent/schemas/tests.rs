@@ -11,7 +11,7 @@ fn schemas(scene: &Scene) -> Schemas {
     let service = scene.ground.service.clone();
     let discovery = Arc::new(Discovery::new(service.clone()));
     let workspace = scene.workspace.clone();
-    Schemas::new(service, workspace, discovery, "agent", Authority::Writes)
+    Schemas::new(service, workspace, discovery, "agent", SchemaMode::Writes)
 }
 
 async fn scene() -> (Scene, Schemas, Manifest) {

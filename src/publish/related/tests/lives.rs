@@ -322,21 +322,21 @@ impl Stage {
             let place = subject_of(rules.clone()).memory.unwrap();
             let stored = self.hands.object(&place.key).unwrap();
             let memory = place.codec.read(&stored, &[]);
-            let by = Claimant {
+            let by = ClaimOwner {
                 memory: Arc::clone(&place.key.name),
                 cluster: cluster.into(),
             };
-            let wishes = |made: &dyn Fn(&CopyRecord) -> bool| {
+            let claims = |made: &dyn Fn(&CopyRecord) -> bool| {
                 let entries = memory.entries.iter();
                 let ids = entries
                     .filter(|(_, entry)| made(&entry.copy))
                     .map(|(id, _)| id);
                 ids.filter_map(|id| RelatedEnds::read(id, rules.sides(), rules.remote()))
-                    .flat_map(|ends| ends.wishes().collect::<Vec<_>>())
+                    .flat_map(|ends| ends.claims().collect::<Vec<_>>())
                     .collect()
             };
             self.ledger
-                .remembered(&by, wishes(&|_| true), wishes(&CopyRecord::is_made));
+                .remembered(&by, claims(&|_| true), claims(&CopyRecord::is_made));
         }
     }
 }

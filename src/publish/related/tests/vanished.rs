@@ -163,7 +163,7 @@ fn an_object_that_vanishes_keeps_all_that_was_made_for_it() {
 fn an_object_that_vanished_claims_only_what_was_made_for_it() {
     let (stage, _, copy) = carried(up(), json!({"up": "u"}));
     let free = |key: &Key| {
-        let other = Claimant {
+        let other = ClaimOwner {
             memory: "other".into(),
             cluster: "c2".into(),
         };

@@ -20,7 +20,7 @@ pub const INTERVAL: Duration = Duration::from_secs(10);
 const MOST_ROUNDS: usize = 3;
 
 /// A hash of each file; `None` if there was nothing to read.
-type Prints = BTreeMap<PathBuf, Option<[u8; 32]>>;
+type FileHashes = BTreeMap<PathBuf, Option<[u8; 32]>>;
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub struct Watched {
     /// The kubeconfigs, and the files that the last valid one names.
     files: BTreeSet<PathBuf>,
     /// The hashes of the configuration in use.
-    used: Prints,
+    used: FileHashes,
     /// The hashes of an invalid configuration that has been logged.
-    told: Option<Prints>,
+    told: Option<FileHashes>,
 }
 
 // === impl Watched ===
@@ -42,7 +42,7 @@ impl Watched {
         let mut watched = Self {
             files: source.files().collect(),
             source,
-            used: Prints::new(),
+            used: FileHashes::new(),
             told: None,
         };
         let (used, config) = watched.read()?;
@@ -98,7 +98,7 @@ impl Watched {
 
     /// Reads the configuration and the hashes of its files from just before. A write in between counts as a change at
     /// the next poll.
-    fn read(&mut self) -> Result<(Prints, kube::Config), ConfigError> {
+    fn read(&mut self) -> Result<(FileHashes, kube::Config), ConfigError> {
         let mut rounds = 0;
         loop {
             rounds += 1;
@@ -115,7 +115,7 @@ impl Watched {
         }
     }
 
-    fn prints(&self) -> Prints {
+    fn prints(&self) -> FileHashes {
         self.files
             .iter()
             .map(|path| {
