@@ -50,7 +50,7 @@ pub struct Ledger(Mutex<LedgerState>);
 struct LedgerState {
     claims: HashMap<ClaimOwner, Claims>,
     by_claim: HashMap<ObjectClaim, BTreeSet<ClaimOwner>>,
-    /// Claimants without claims, the oldest first. Their memories do not count again.
+    /// Owners without claims, the oldest first. Their memories do not count again.
     done: VecDeque<ClaimOwner>,
 }
 
@@ -63,7 +63,7 @@ struct Claims {
     said: bool,
 }
 
-/// The number of claimants without claims that are remembered: their last events come within moments.
+/// The number of owners without claims that are remembered: their last events come within moments.
 const DONE: usize = 4096;
 
 impl Ledger {
@@ -191,8 +191,8 @@ impl LedgerState {
         if claims.is_empty() {
             self.done.push_back(by.clone());
         }
-        let claims = self.claims.entry(by.clone()).or_default();
-        (claims.made, claims.said) = (made, said);
+        let entry = self.claims.entry(by.clone()).or_default();
+        (entry.made, entry.said) = (made, said);
         for claim in claims {
             self.add(by, claim);
         }
