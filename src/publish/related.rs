@@ -166,7 +166,7 @@ pub fn extend(
     let local = own_copy(copies, rules, &memory);
     // Nobody knows where entries lead that read what cannot be read.
     let readable = !anchor.is_fragment() && !local.as_ref().is_some_and(|l| l.is_fragment());
-    let by = claimant(&place.key, rules);
+    let by = claim_owner(&place.key, rules);
     let making = Making {
         compiled,
         rules,
@@ -253,7 +253,7 @@ fn apart<T: Default>(
         }
         Seen::Present(_) | Seen::Absent => Arc::default(),
     };
-    let by = claimant(&place.key, rules);
+    let by = claim_owner(&place.key, rules);
     let left = Left {
         compiled: rules.compiled(),
         rules,
@@ -266,7 +266,7 @@ fn apart<T: Default>(
     links(&left)
 }
 
-fn claimant(memory: &Key, rules: &ObjectRules) -> ClaimOwner {
+fn claim_owner(memory: &Key, rules: &ObjectRules) -> ClaimOwner {
     ClaimOwner {
         memory: Arc::clone(&memory.name),
         cluster: rules.remote().cluster.as_str().into(),

@@ -91,7 +91,7 @@ impl RelatedShared {
         let claims = ends.iter().flat_map(|(ends, _)| ends.claims()).collect();
         let made = ends.iter().filter(|(_, made)| *made);
         let made = made.flat_map(|(ends, _)| ends.claims()).collect();
-        let by = claimant(secret, &remote);
+        let by = claim_owner(secret, &remote);
         self.ledger.remembered(&by, claims, made);
         let ends = ends
             .iter()
@@ -136,7 +136,7 @@ impl RelatedShared {
     }
 }
 
-fn claimant(secret: &Object, remote: &Remote) -> ClaimOwner {
+fn claim_owner(secret: &Object, remote: &Remote) -> ClaimOwner {
     ClaimOwner {
         memory: secret.name().into(),
         cluster: remote.cluster.as_str().into(),

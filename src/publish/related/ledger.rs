@@ -78,7 +78,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The claimant of another workspace that has this object as a copy.
+    /// The owner in another workspace that has this object as a copy.
     pub fn foreign_owner(&self, by: &ClaimOwner, key: &Key) -> Option<ClaimOwner> {
         self.0.lock().foreign_owner(by, &ObjectClaim::copy(key))
     }
@@ -98,7 +98,7 @@ impl Ledger {
         self.0.lock().set(by, now);
     }
 
-    /// Sets the claims of a memory, and those that it records as created. They do not count once the claimant has had a
+    /// Sets the claims of a memory, and those that it records as created. They do not count once the owner has had a
     /// pass.
     pub fn remembered(
         &self,

@@ -546,7 +546,7 @@ fn held(link: &Link) -> Option<ObjectClaim> {
     Some(ObjectClaim::held(link.source.key()?, &finalizer.0))
 }
 
-/// The last claimant of an object deletes it, and releases its original.
+/// The last owner of claims on an object deletes it, and releases its original.
 pub(super) fn count(ledger: &Ledger, by: &ClaimOwner, link: &mut Link) {
     keep_shared(link, |claim| ledger.is_shared(by, claim));
 }
