@@ -47,7 +47,7 @@ use super::numbers::HubNumbers;
 use super::objects::{self, HUB, HubRouter, read};
 use super::selectable::Selectable;
 
-/// More rounds than any pass needs; a pass that needs them writes in circles.
+/// The maximum number of rounds. A pass that needs more would never end.
 const ROUNDS: usize = 64;
 
 /// The bytes of JSON that are kept parsed between the passes over placements.

@@ -267,7 +267,7 @@ fn judge(
         (Purpose::TakeOver, true, _) => (
             Reason::FailedToTakeOver,
             format!(
-                "the object exists already and differs in {count} places, and whenToTakeOver is IfNoDiff"
+                "the object already exists and differs in {count} places, and whenToTakeOver is IfNoDiff"
             ),
         ),
         (Purpose::Drift, false, _) => (Reason::Applied, "the manifest is applied".to_owned()),
