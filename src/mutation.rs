@@ -35,7 +35,7 @@ const COST_PER_UNIT: u64 = 10;
 /// The work of finding and replacing one value, besides reading it.
 const WORK_PER_TARGET: u64 = 2;
 
-/// One step as it is configured.
+/// One configured step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Removes what the path names.

@@ -208,7 +208,7 @@ struct Ignored {
     strays: Vec<String>,
 }
 
-/// The flags with two dashes, as they are read here, where they were written with one.
+/// Adds the second dash to flags that are written with one.
 pub(super) fn two_dashes(args: &mut [OsString]) {
     for arg in args {
         let Some(text) = arg.to_str() else { continue };

@@ -160,7 +160,7 @@ impl FederationSettings {
         Self::of(namespace, config)
     }
 
-    /// From the configuration as it is stored, in which anything may be missing.
+    /// The settings of the stored configuration, in which any field may be missing.
     fn of(namespace: &str, mut config: Value) -> Result<Self, SettingsError> {
         let name = || namespace.to_owned();
         if let Ok(mut spec) = serde_json::from_value::<KubeFedConfigSpec>(config["spec"].take()) {

@@ -130,7 +130,7 @@ impl MemberController {
         })
     }
 
-    /// The members as they are from now on.
+    /// A receiver of the members and their changes.
     pub fn members(&self) -> watch::Receiver<Option<Arc<MemberClusters>>> {
         self.members.subscribe()
     }

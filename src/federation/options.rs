@@ -8,7 +8,7 @@ use hawser_federation::check::CheckSettings;
 #[cfg(feature = "webhook")]
 use kube_schema::admission::WebhookAddress;
 
-/// The flags as they are given.
+/// The unvalidated flags.
 #[derive(Clone, Debug, Default)]
 pub struct GivenFederation {
     pub kubeconfig: String,

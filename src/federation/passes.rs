@@ -96,7 +96,7 @@ impl KnownCopy {
 #[derive(Debug, Default)]
 struct CopyOutcome {
     status: Option<CopyStatus>,
-    /// As it is now.
+    /// The current object.
     object: Option<Arc<Object>>,
     wrote: bool,
 }

@@ -24,7 +24,7 @@ use super::controllers;
 use super::host::{self, FederationSettings, TYPE_CONFIG};
 use super::propagation::{Propagation, TypeSpec};
 
-/// The one type whose status may be collected in objects of its own.
+/// The only type whose status may be collected in separate objects.
 const SERVICES: &str = "services";
 /// Keeps a type configuration until its type is no longer propagated.
 const FINALIZER: &str = "core.kubefed.io/federated-type-config";

@@ -211,7 +211,7 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Synchronization {
-    /// With `false`, only the schema is published, and objects are left alone on both sides.
+    /// With `false`, only the schema is published, and objects do not change on either side.
     pub enabled: bool,
 }
 

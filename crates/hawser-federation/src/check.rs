@@ -96,7 +96,7 @@ pub struct Checked {
 pub struct CheckMembers<'a> {
     /// Members that may have replicas.
     pub members: &'a BTreeMap<String, Local>,
-    /// Members whose state is unknown: what they have stays as it is.
+    /// Members whose state is unknown: their replicas do not change.
     pub unknown: &'a [String],
     pub now: i64,
 }

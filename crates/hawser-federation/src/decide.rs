@@ -39,7 +39,7 @@ pub struct Pass<'a> {
     annotations: TemplateAnnotations,
     /// The versions that the last passes stored.
     pub before: Versions,
-    /// The hashes of the federated object as it is now.
+    /// The current hashes of the federated object.
     pub now: Versions,
     /// Whether objects that were in a member before are taken over.
     pub adopts: bool,

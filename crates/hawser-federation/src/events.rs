@@ -22,7 +22,7 @@ pub enum Event<'a> {
     CachedRetrievalFailed(&'a str),
     /// Copies in these members are still there.
     WaitForRemoval(&'a [&'a str]),
-    /// Copies in these members are left, because the members have not been ready for too long.
+    /// Copies in these members stay, because the members have not been ready for too long.
     GivenUp(&'a [&'a str]),
     ComputePlacementFailed(&'a str),
     /// The placement names clusters that are not registered.

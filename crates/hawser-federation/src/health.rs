@@ -121,8 +121,8 @@ impl Health {
         }
     }
 
-    /// Takes in a probe and returns the status to publish. Readiness changes after as many consecutive probes as the
-    /// threshold says; until then the old conditions stay, with the time of the probe.
+    /// Records a probe and returns the status to publish. Readiness changes after the number of consecutive probes in
+    /// the threshold; until then the old conditions stay, with the time of the probe.
     pub fn probed(
         &mut self,
         probe: &Probe,
@@ -172,7 +172,7 @@ impl Health {
 }
 
 impl Location {
-    /// Takes in the labels of a node: those of today, or those of before Kubernetes 1.17.
+    /// Records the labels of a node: the current ones, or those before Kubernetes 1.17.
     pub fn add(&mut self, node: &Value) {
         let label = |names: [&str; 2]| {
             let labels = &node["metadata"]["labels"];

@@ -241,7 +241,7 @@ pub fn name(target_kind: &str, federated_name: &str) -> String {
     format!("{}-{federated_name}", target_kind.to_lowercase())
 }
 
-/// The `PropagatedVersion` as it is created, owned by the federated object.
+/// The new `PropagatedVersion`, owned by the federated object.
 pub fn object(target_kind: &str, federated: &Object, versions: &Versions) -> Value {
     let mut metadata = json!({
         "name": name(target_kind, federated.name()),

@@ -254,7 +254,7 @@ impl Owner<'_> {
         owners(object).any(|reference| self.is(reference))
     }
 
-    /// An `AppliedWork` that is left of a Work that the hub no longer has.
+    /// Whether this is the `AppliedWork` of a Work that the hub no longer has.
     fn is_orphan(&self, reference: &Value) -> bool {
         is_applied_work(reference)
             && !self.is(reference)

@@ -74,7 +74,7 @@ impl HubWrite {
         }
     }
 
-    /// A merge patch of the object as it is known.
+    /// A merge patch of the known object.
     pub fn patch_known(kind: &'static str, metadata: &Metadata, mut patch: Value) -> Self {
         if let Some(version) = &metadata.resource_version {
             patch["metadata"]["resourceVersion"] = version.as_str().into();

@@ -36,11 +36,11 @@ pub struct RolloutPlan {
     pub set_strategy: Vec<String>,
     /// Bindings that are deleted.
     pub remove: Vec<String>,
-    /// Bindings that become Bound to what they are to place; `RolloutStarted` becomes True.
+    /// Bindings that become Bound to their desired content; `RolloutStarted` becomes True.
     pub update: Vec<String>,
     /// Bindings that have to wait; `RolloutStarted` becomes False.
     pub hold: Vec<String>,
-    /// Bindings that place what they are to place and do not say so.
+    /// Bindings that have their desired content, without the condition that reports it.
     pub confirm: Vec<String>,
     /// The time after which the answer may be another one.
     pub wait: Option<SignedDuration>,
@@ -68,8 +68,8 @@ struct Classes<'a> {
     wait: Option<SignedDuration>,
 }
 
-/// Decides about the bindings of a placement. `desired` is by the names of bindings; a binding without an entry is
-/// left as it is.
+/// Decides about the bindings of a placement. `desired` is by the names of bindings; a binding without an entry does
+/// not change.
 pub fn plan(
     spec: &PlacementSpec,
     bindings: &[Binding],

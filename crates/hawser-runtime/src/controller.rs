@@ -67,8 +67,7 @@ pub trait Dialect: Send + Sync + 'static {
     type Id: QueueKey;
     type Pass: PassDialect;
 
-    /// The time for which a refused subject is left alone if nothing happens to it. `None`: it is retried like a failed
-    /// one.
+    /// The time until a refused subject is retried if nothing happens to it. `None`: it is retried like a failed one.
     const REFUSED: Option<Duration>;
 
     /// Begins a pass over a subject; `None` if there is nothing to do now.

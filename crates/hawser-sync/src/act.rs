@@ -104,7 +104,7 @@ async fn send(cluster: &impl Cluster, steps: &[Step]) -> Vec<Answer> {
     join_all(steps.iter().map(|step| cluster.send(&step.request))).await
 }
 
-/// One round: make the subject, decide about it, report on it. Returns every question that was asked for that, found or
+/// One round: creates the subject, decides about it, reports on it. Returns every question of the decision, answered or
 /// not. A decision changes only if one of these answers changes.
 fn round(front: &impl Dialect, view: &PassView<'_>) -> (Decision, Vec<Question>) {
     // What a report goes by does not decide anything.

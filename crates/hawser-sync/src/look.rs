@@ -165,8 +165,8 @@ impl<'a> PassView<'a> {
         self.seen.insert(key.clone(), object);
     }
 
-    /// Takes in a failure. If a write shows that the cache is stale, its object is read once, and the write may be
-    /// repeated. Other failures, and a second one, are left to another pass: a server in trouble does not get the same
+    /// Stores a failure. If a write shows that the cache is stale, its object is read once, and the write may be
+    /// repeated. Other failures, and a second one, are left to another pass: an overloaded server does not get the same
     /// request again at once.
     fn refused(&mut self, request: &Request, failure: Failure) {
         let ticket = request.ticket();

@@ -241,8 +241,8 @@ pub(super) fn reason_of(request: &Request, failure: &Failure) -> Reason {
     Reason::new(code, format!("{} {about}: {failure}", request.verb()))
 }
 
-/// The reason of a link whose write had another effect than was asked for. It is tried again with back-off, and not
-/// twice in one pass.
+/// The reason of a link whose write had another effect than intended. It is retried with back-off, and not twice in one
+/// pass.
 pub(super) fn stored_otherwise(key: &Key) -> Reason {
     Reason::new(Code::StoredOtherwise, key.to_string())
 }

@@ -21,7 +21,7 @@ pub struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     Sync,
-    /// Leave copies as they are while their sources live; only delete what is no longer wanted.
+    /// Copies do not change while their sources live; only unwanted ones are deleted.
     Leave,
     /// Delete everything and release the anchor although it lives: it left the filter.
     Retract,

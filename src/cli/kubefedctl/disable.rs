@@ -103,7 +103,7 @@ pub(super) async fn run(args: DisableArgs) -> Result<(), CtlError> {
     Ok(())
 }
 
-/// The federated type, as the `FederatedTypeConfig` has it, else as it is by default.
+/// The federated type of the `FederatedTypeConfig`, else the default.
 fn federated_type(
     found: Option<&Value>,
     target: Option<&ApiResource>,

@@ -14,8 +14,8 @@ use super::super::host;
 use super::FederatedPass;
 
 impl FederatedPass<'_> {
-    /// Writes the status of the copies in all members that are ready, where a type for it is configured. True where
-    /// nothing is left to be written.
+    /// Writes the status of the copies in all ready members, if a type for it is configured. True if nothing is left to
+    /// write.
     pub(super) async fn collect_service_status(&self, federated: &Object) -> bool {
         let Some(resource) = &self.of.spec.service_status else {
             return true;

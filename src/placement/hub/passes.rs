@@ -220,7 +220,7 @@ impl HubWorld {
         tables.next().ok_or(Broken::Unknown)
     }
 
-    /// Takes in what has changed of the objects of a kind with the label of a placement.
+    /// Parses the changed objects of a kind with the label of a placement.
     fn refresh<T: DeserializeOwned>(
         &self,
         forms: &mut LabelledForms<T>,
@@ -552,7 +552,7 @@ impl HubWorld {
         Ok(Outcome::Settled)
     }
 
-    /// Sends a request; returns the object as it is now.
+    /// Sends a request; returns the resulting object.
     pub(super) async fn send(
         &self,
         by: &HubKey,

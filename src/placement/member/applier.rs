@@ -187,7 +187,7 @@ impl Applier {
         self.own.iter().all(|watch| watch.is_complete())
     }
 
-    /// The Works of the member, as far as they are known.
+    /// The known Works of the member.
     pub fn names(&self) -> Vec<Arc<str>> {
         let mut tables = self.own.iter().map(|watch| watch.table());
         let works = tables.find(|table| *table.kind() == *WORK);

@@ -10,7 +10,7 @@ use kube::config::{
     NamedContext,
 };
 
-/// The flags and variables as they are given.
+/// The unvalidated flags and variables.
 #[derive(Clone, Debug, Default)]
 pub struct GivenMember {
     /// The name of the member.

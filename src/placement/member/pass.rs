@@ -512,7 +512,7 @@ fn without_status(work: &Object) -> usize {
     others.map(|(_, value)| value.to_string().len()).sum()
 }
 
-/// Sets the owners of an object as it is known.
+/// Sets the owners of a known object.
 fn owned_by(key: Key, object: &Object, owners: &[Value]) -> Request {
     let patch = json!({"metadata": {
         "ownerReferences": owners, "resourceVersion": object.resource_version(), "uid": object.uid(),

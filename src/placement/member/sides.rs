@@ -19,7 +19,7 @@ use hawser_runtime::controller::WatchSpec;
 use hawser_sync::{Key, Scope, Side};
 use kube_lang::object::Gvk;
 
-/// The most names that are asked for at once.
+/// The maximum number of names in one request.
 const NAMES: usize = 500;
 /// `Accept` for the metadata of a list alone.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

@@ -194,7 +194,7 @@ fn refusal(outcome: &Outcome, report: &Report, own: &Key) -> String {
     message
 }
 
-/// The meaning of a refusal for the owner of the object, who knows nothing of copies.
+/// The meaning of a refusal for the owner of the object, who does not know copies.
 fn refusal_text(code: Code) -> &'static str {
     match code {
         Code::NameConflict => {

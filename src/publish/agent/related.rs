@@ -151,7 +151,7 @@ pub(super) struct RelatedState {
     /// The watches of the service cluster, and of each endpoint.
     local: ByKind,
     remote: HashMap<SourceId, ByKind>,
-    /// The reverse index: the subjects that asked for an object.
+    /// The reverse index: the subjects that read an object.
     pub(super) index: ReverseIndex<SubjectId>,
     /// Set when passes no longer wait for kinds that are not served.
     begun: bool,

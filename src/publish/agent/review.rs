@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The time after which a missing right is checked again.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// The time after which all rights are asked for again.
+/// The interval at which all rights are reviewed again.
 const CONFIRM: Duration = Duration::from_hours(1);
 
 /// The reason why a server does not say which rights the caller has.

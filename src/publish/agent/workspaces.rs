@@ -152,7 +152,7 @@ impl Workspaces {
         Some(state.endpoints.get(&source)?.workspace(cluster))
     }
 
-    /// Takes in the current slice; `None` if it is gone.
+    /// Stores the current slice; `None` if it is gone.
     pub fn slice(&self, slice: Option<&Object>) -> Moved {
         let urls = slice.map(endpoint_urls).unwrap_or_default();
         let mut moved = Moved::default();

@@ -415,8 +415,8 @@ impl Making<'_> {
         }
     }
 
-    /// Reads originals that are absent and to which an entry may not lead any more for that reason alone: labels that
-    /// nobody sees select nothing.
+    /// Reads absent originals to which an entry may no longer lead only because they are absent: labels that cannot be
+    /// seen select nothing.
     fn vanished(&self, made: &mut Gathered) {
         let left = self.remembered();
         for (id, identity, _) in left.records() {

@@ -36,7 +36,7 @@ pub fn crd() -> Value {
     crd
 }
 
-/// The manifest as YAML, as it is in the repository.
+/// The manifest as YAML, in the form of the repository.
 #[cfg(test)]
 pub fn yaml() -> String {
     let body = serde_saphyr::to_string(&crd())

@@ -209,7 +209,7 @@ pub struct SelectorSpec {
 }
 
 impl SelectorSpec {
-    /// The labels that are asked for, without the rewriting.
+    /// The requested labels, without the rewriting.
     pub fn labels(&self) -> LabelSelector {
         LabelSelector {
             match_labels: self.match_labels.clone(),

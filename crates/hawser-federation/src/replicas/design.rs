@@ -144,7 +144,7 @@ fn of_cluster(value: &Value) -> Result<ClusterPreferences, String> {
     })
 }
 
-/// Distributes the replicas among reachable members. Members without preferences are left out.
+/// Distributes the replicas among reachable members. Members without preferences get none.
 pub fn schedule(
     preferences: &Preferences,
     key: &str,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::or_default;
 
-/// Switches that are known, with what they are by default; in the order of their names.
+/// The known feature gates with their defaults, sorted by name.
 pub const FEATURES: [(&str, &str); 3] = [
     ("PushReconciler", "Enabled"),
     ("RawResourceStatusCollection", "Disabled"),

@@ -287,7 +287,7 @@ mod tests {
             .collect()
     }
 
-    /// Runs an eviction to its end; returns what was deleted and the last condition, as status and message.
+    /// Runs an eviction to its end; returns the deletions and the last condition, as status and message.
     fn run(
         placement: Option<&Placement>,
         bindings: &[Binding],

@@ -88,7 +88,7 @@ pub fn foundation(member: &MemberCluster) -> [Value; 3] {
     ]
 }
 
-/// Whether the foundation was laid for the member as it is now.
+/// Whether the namespace and the role of the current member exist.
 pub fn is_founded(member: &MemberCluster) -> bool {
     let ready = condition(&member.status.conditions, "ReadyToJoin");
     ready.is_some_and(|ready| ready.is_fresh(member.metadata.generation))

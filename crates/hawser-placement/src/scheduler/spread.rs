@@ -19,7 +19,7 @@ struct Spread<'a> {
     number_of_domains: usize,
 }
 
-/// The constraints with the placement as it is now.
+/// The constraints, with the current placement.
 pub(super) struct Skews<'s, 'a>(Vec<Skew<'s, 'a>>);
 
 struct Skew<'s, 'a> {

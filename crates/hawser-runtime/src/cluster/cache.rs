@@ -108,7 +108,7 @@ impl Cache {
         sizes.into_iter().map(|((s, k), n)| (s, k, n)).collect()
     }
 
-    /// Takes in the answer to a request and returns the changes that it makes.
+    /// Stores the answer to a request and returns the changes that it makes.
     pub fn learn(&self, request: &Request, answer: &Answer) -> Vec<Change> {
         let learn = |key: &Key, object: Option<&Arc<Object>>| {
             let learn = |table: &Arc<Table>| match object {

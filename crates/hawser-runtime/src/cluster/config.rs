@@ -73,7 +73,7 @@ enum ServerKind {
 pub struct KubeContext {
     pub name: String,
     pub namespace: Option<String>,
-    /// The entry of its cluster as it is written.
+    /// The entry of its cluster, unchanged.
     pub cluster: Cluster,
     pub config: kube::Config,
 }

@@ -116,7 +116,7 @@ pub struct Call {
 pub enum CallClass {
     /// Waits for its turn; fails if the server asked for a pause.
     Work,
-    /// Has a few places of its own, and is dropped rather than queued.
+    /// Has a few separate places, and is dropped rather than queued.
     Event,
     /// Never waits, and no guard stops it: it decides who may write.
     Lease,
@@ -274,7 +274,8 @@ impl Connection {
         })
     }
 
-    /// A second connection to the same place with the current credentials, but with sockets and a lane of its own.
+    /// A second connection to the same place with the current credentials, but with separate sockets and a separate
+    /// lane.
     pub fn another(&self) -> Result<Self, ConnectError> {
         Self::within(Arc::new(self.account.another()), &self.url())
     }

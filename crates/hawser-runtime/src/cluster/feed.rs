@@ -451,7 +451,7 @@ impl Reader {
         Ok(page.end()?)
     }
 
-    /// Takes in an object from a list or an event, and reports it if it changed. Returns its version, and its key if it
+    /// Stores an object from a list or an event, and reports it if it changed. Returns its version, and its key if it
     /// exists and matches the request; `None` for other documents and for objects without a cluster.
     fn take(&mut self, event: &str, text: &str) -> Option<(u64, Option<Key>)> {
         let kind = Arc::clone(self.table.kind());

@@ -32,7 +32,7 @@ pub trait QueueKey: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     fn tenant(&self) -> &Arc<str>;
 }
 
-/// Each name is a tenant of its own.
+/// Each name is a separate tenant.
 impl QueueKey for Arc<str> {
     fn tenant(&self) -> &Self {
         self

@@ -19,7 +19,7 @@ pub const APPROVAL: &str = "hawser.dev/approve-deletions";
 /// A deletion that a brake decides about.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    /// The kind of the copies. Each kind has a brake of its own.
+    /// The kind of the copies. Each kind has a separate brake.
     pub kind: Arc<Gvk>,
     /// The key under which the deletion counts once.
     pub key: Key,

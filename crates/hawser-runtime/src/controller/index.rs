@@ -86,7 +86,7 @@ impl<Id: Clone + Eq + Hash> ReverseIndex<Id> {
         }
     }
 
-    /// The subjects that asked for anything of a kind on a side.
+    /// The subjects that read anything of a kind on a side.
     pub fn dependents_on_kind(&self, side: &Side, kind: &Gvk) -> HashSet<Id> {
         let objects = self.objects.iter();
         let objects = objects.filter(|(key, _)| key.side == *side && *key.kind == *kind);

@@ -49,7 +49,7 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     AssertUnwindSafe(work).catch_unwind().await.ok()
 }
 
-/// The time that a problem lasts at least, for those who have to read of it.
+/// The time for which a problem is reported at least, so that people can read it.
 const TOLD: Duration = Duration::from_secs(10);
 
 /// The time of the next pass over a subject. A waiting subject returns at the latest when a postponed request may be

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A thread with a runtime of its own, which ends with the last clone. Long computations do not belong there.
+/// A thread with its own runtime, which ends with the last clone. Long computations do not belong there.
 #[derive(Clone, Debug)]
 pub struct DedicatedThread {
     handle: Handle,

@@ -198,7 +198,7 @@ impl Metrics {
         self.taken(controller, waited, took);
     }
 
-    /// Counts a reconcile of a controller whose results have names of their own, of which `error` is one.
+    /// Counts a reconcile of a controller with its own names of results, of which `error` is one.
     pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.reconciles.of(&[controller, result]).add(1);
         self.reconcile_seconds

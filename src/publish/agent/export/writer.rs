@@ -215,7 +215,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    /// The wait before the same write is repeated: two writers who disagree must not alternate as fast as they can.
+    /// The wait before the same write is repeated, so that two conflicting writers do not alternate without a pause.
     fn pause_if_undone(&mut self, members: &[Member]) -> Option<Duration> {
         let pause = self.exporter.pace.pause;
         if self.is_news(members) {

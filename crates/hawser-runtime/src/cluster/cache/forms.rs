@@ -50,7 +50,7 @@ impl<T: DeserializeOwned, All: FromIterator<Arc<T>> + Clone> Forms<T, All> {
         Self { instead, ..self }
     }
 
-    /// All objects as they are now.
+    /// All current objects.
     pub fn all(&self) -> All {
         let mut state = self.state.lock();
         if let Some((revision, all)) = &state.all
@@ -104,7 +104,7 @@ impl<T> Default for LabelledForms<T> {
 }
 
 impl<T: DeserializeOwned> LabelledForms<T> {
-    /// Takes in what has changed of the objects with these labels. Returns false if the table does not know all of them.
+    /// Parses the changed objects with these labels. Returns false if the table does not know all of them.
     pub fn refresh(
         &mut self,
         table: &Table,

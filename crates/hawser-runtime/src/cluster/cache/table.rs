@@ -46,7 +46,7 @@ pub struct Listed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub key: Key,
-    /// The object as it is now, or as it was last seen.
+    /// The current object, or its last known state.
     pub object: Arc<Object>,
     pub what: What,
 }
@@ -110,7 +110,7 @@ pub struct Table {
     kind: Arc<Gvk>,
     source: SourceId,
     coverage: Coverage,
-    /// The byte budget for bodies that nobody has read.
+    /// The byte budget for bodies that have not been read.
     idle: AtomicUsize,
     state: RwLock<TableState>,
     /// The last time at which the server sent anything.
@@ -424,8 +424,8 @@ impl Table {
             .is_some_and(|tombstone| tombstone.ended)
     }
 
-    /// Takes in the state of an object from an answer. No event will report it again, so the change is returned, for
-    /// everybody except the one who asked.
+    /// Stores the state of an object from an answer. No event will report it again, so the change is returned, for all
+    /// handlers except the caller.
     pub(super) fn learn(&self, key: &Key, object: &Arc<Object>) -> Option<Change> {
         let version = version(object)?;
         if !self.coverage.accepts(key, object) {
@@ -444,7 +444,7 @@ impl Table {
             .then(|| Change::of(key, Arc::clone(object), What::Changed))
     }
 
-    /// Takes in from an answer that an object does not exist; otherwise like `learn`.
+    /// Stores from an answer that an object does not exist; otherwise like `learn`.
     pub(super) fn learn_gone(&self, key: &Key) -> Option<Change> {
         let mut state = self.state.write();
         let entry = state.take(key)?;
@@ -490,7 +490,7 @@ impl Table {
         }
     }
 
-    /// Takes in the event of an object that exists.
+    /// Stores the event of an object that exists.
     pub fn upsert(&self, listed: &Listed) -> Option<Change> {
         let Listed {
             key,
@@ -515,7 +515,7 @@ impl Table {
         self.idle.store(usize::MAX, Ordering::Relaxed);
     }
 
-    /// Takes in the event of a deletion, or of a label that was removed.
+    /// Stores the event of a deletion, or of a removed label.
     pub fn delete(&self, listed: &Listed) -> Option<Change> {
         let Listed {
             key,
@@ -685,7 +685,7 @@ impl TableState {
         news
     }
 
-    /// Counts the body of an object that nobody has read. Beyond the budget, the oldest of these bodies are dropped.
+    /// Counts the body of an object that has not been read. Beyond the budget, the oldest of these bodies are dropped.
     fn rest(&mut self, key: &Key, most: usize) {
         let Some(entry) = self.entries.get(key) else {
             return;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A kind as it is served.
+/// A served kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
     pub group: String,

@@ -231,8 +231,8 @@ impl Turns {
         }
     }
 
-    /// The number of running keys that are to end: so many tenants that are not slow wait without having a worker, and
-    /// so many keys of slow tenants run beyond their share.
+    /// The number of running keys that have to end: the smaller of the number of waiting tenants that are not slow and
+    /// have no worker, and the number of keys of slow tenants beyond their share.
     pub(super) fn to_end(&self) -> usize {
         let beyond = self.slow_running.saturating_sub(self.of_slow);
         self.starved().take(beyond).count()

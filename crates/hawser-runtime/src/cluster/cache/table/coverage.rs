@@ -16,7 +16,7 @@ pub struct Coverage {
     pub namespace: Option<Arc<str>>,
     /// Labels that are indexed.
     pub indexed: Vec<Arc<str>>,
-    /// Byte budget for the bodies of objects that nobody has read; beyond it, only identity and labels are kept.
+    /// Byte budget for the bodies of objects that have not been read; beyond it, only identity and labels are kept.
     /// Without a budget, all bodies are kept.
     pub idle: Option<usize>,
 }

@@ -37,7 +37,7 @@ pub(super) enum Extent {
     Whole,
     /// Everything that can be read of it.
     Fragment,
-    /// Identity and labels only, because nobody has read the body.
+    /// Identity and labels only, because the body has not been read.
     Cut,
     /// Identity and labels only, because these `bytes` are too many for its cluster.
     LeftOut {
