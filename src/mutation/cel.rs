@@ -12,7 +12,7 @@ pub(crate) const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 /// The most steps that one evaluation may take. A step is given a tenth of a unit of work, that is 100 ns, so
 /// that the longest evaluation takes 50 ms; `benches/mutation.rs` has one that ends here for each kind of step.
 pub(crate) const MAX_COST: u64 = 500_000;
-/// The work that needs a separate stack.
+/// The work that is charged for a separate stack.
 const STACK_COST: u64 = 2_000;
 
 /// A compiled expression.
