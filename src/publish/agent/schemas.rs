@@ -83,7 +83,7 @@ pub struct Schemas {
     pub discovery: Arc<Discovery>,
     pub agent: String,
     mode: Mutex<SchemaMode>,
-    settled_schemas: SettledSchemas,
+    settled: SettledSchemas,
     /// The last problem that was reported to owners, by the uid of the published resource.
     told: Mutex<HashMap<String, String>>,
 }
@@ -113,7 +113,7 @@ impl Schemas {
             discovery,
             agent: agent.into(),
             mode: Mutex::new(mode),
-            settled_schemas: SettledSchemas::default(),
+            settled: SettledSchemas::default(),
             told: Mutex::default(),
         }
     }
@@ -168,7 +168,7 @@ impl Schemas {
 
     /// Forgets a published resource that is gone.
     pub fn forget(&self, uid: &str) {
-        self.settled_schemas.lock().remove(uid);
+        self.settled.lock().remove(uid);
         self.told.lock().remove(uid);
     }
 
@@ -204,7 +204,7 @@ impl Schemas {
     }
 
     fn recall(&self, uid: &str, asked: u64, watched: impl Fn(&str) -> Watched) -> Option<Settled> {
-        let settled_schemas = self.settled_schemas.lock();
+        let settled_schemas = self.settled.lock();
         let settled_schema = settled_schemas
             .get(uid)
             .filter(|settled_schema| settled_schema.asked == asked)?;
@@ -232,7 +232,7 @@ impl Schemas {
         asked: u64,
         mode: SchemaMode,
     ) -> Result<Settled, SchemaError> {
-        let before = match self.settled_schemas.lock().get(&manifest.uid) {
+        let before = match self.settled.lock().get(&manifest.uid) {
             Some(settled_schema)
                 if settled_schema.asked == asked && settled_schema.settled.crd.is_some() =>
             {
@@ -246,7 +246,7 @@ impl Schemas {
             definition::retrieve(&self.service, &self.discovery, group, kind, before).await;
         if matches!(definition, Err(SchemaError::DefinitionGone(_))) {
             // Whatever is found the next time is something else.
-            self.settled_schemas.lock().remove(&manifest.uid);
+            self.settled.lock().remove(&manifest.uid);
         }
         let definition = definition?;
         let (mut settled, published) = self.project(&definition, &manifest.spec, mode)?;
@@ -258,7 +258,7 @@ impl Schemas {
             settled: settled.clone(),
             recorded_in: None,
         };
-        self.settled_schemas
+        self.settled
             .lock()
             .insert(manifest.uid.clone(), settled_schema);
         Ok(settled)
@@ -347,7 +347,7 @@ impl Schemas {
             return Ok(());
         }
         let written = self
-            .settled_schemas
+            .settled
             .lock()
             .get(&manifest.uid)
             .and_then(|m| m.recorded_in);
@@ -362,7 +362,7 @@ impl Schemas {
         }
         let what = format!("the status of the PublishedResource {}", manifest.name);
         let answer = answer.map_err(|error| SchemaError::of_call("patch", what, error))?;
-        if let Some(settled_schema) = self.settled_schemas.lock().get_mut(&manifest.uid) {
+        if let Some(settled_schema) = self.settled.lock().get_mut(&manifest.uid) {
             settled_schema.recorded_in = manifest::version(&answer);
         }
         Ok(())

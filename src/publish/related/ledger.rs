@@ -56,7 +56,7 @@ struct LedgerState {
 
 #[derive(Debug, Default)]
 struct Claims {
-    claims: BTreeSet<ObjectClaim>,
+    objects: BTreeSet<ObjectClaim>,
     /// The claims that the memory records as created.
     made: BTreeSet<ObjectClaim>,
     /// By its own pass, not by its memory.
@@ -91,7 +91,7 @@ impl Ledger {
         made: BTreeSet<ObjectClaim>,
     ) {
         let now = Claims {
-            claims,
+            objects: claims,
             made,
             said: true,
         };
@@ -109,7 +109,7 @@ impl Ledger {
         let mut state = self.0.lock();
         if state.claims.get(by).is_none_or(|claims| !claims.said) {
             let now = Claims {
-                claims,
+                objects: claims,
                 made,
                 said: false,
             };
@@ -128,11 +128,11 @@ impl Ledger {
         let mut state = self.0.lock();
         let nothing = claims.is_empty();
         let before = state.claims.get(by);
-        if nothing && before.is_none_or(|claims| claims.claims.is_empty()) {
+        if nothing && before.is_none_or(|claims| claims.objects.is_empty()) {
             return;
         }
         let now = Claims {
-            claims,
+            objects: claims,
             made,
             said: nothing,
         };
@@ -171,16 +171,20 @@ impl LedgerState {
             .or_default()
             .insert(by.clone());
         let claims = self.claims.entry(by.clone()).or_default();
-        claims.claims.insert(claim);
+        claims.objects.insert(claim);
     }
 
     fn set(&mut self, by: &ClaimOwner, now: Claims) {
-        let Claims { claims, made, said } = now;
+        let Claims {
+            objects,
+            made,
+            said,
+        } = now;
         let before = self.claims.remove(by);
-        if before.is_none() && claims.is_empty() {
+        if before.is_none() && objects.is_empty() {
             return;
         }
-        for claim in before.unwrap_or_default().claims {
+        for claim in before.unwrap_or_default().objects {
             if let Some(holders) = self.by_claim.get_mut(&claim) {
                 holders.remove(by);
                 if holders.is_empty() {
@@ -188,12 +192,12 @@ impl LedgerState {
                 }
             }
         }
-        if claims.is_empty() {
+        if objects.is_empty() {
             self.done.push_back(by.clone());
         }
         let entry = self.claims.entry(by.clone()).or_default();
         (entry.made, entry.said) = (made, said);
-        for claim in claims {
+        for claim in objects {
             self.add(by, claim);
         }
         while self.done.len() > DONE {
@@ -203,7 +207,7 @@ impl LedgerState {
             if self
                 .claims
                 .get(&oldest)
-                .is_some_and(|c| c.claims.is_empty())
+                .is_some_and(|c| c.objects.is_empty())
             {
                 self.claims.remove(&oldest);
             }
