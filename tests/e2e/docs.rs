@@ -128,7 +128,8 @@ fn every_kubectl_reads_the_manifests_that_are_shown() -> Result<()> {
                 begun += 1;
                 begins = false;
             }
-            begins |= line == "---" || line == "```yaml" || line.ends_with("<<EOF");
+            let is_input = line.ends_with("<<EOF") || line.ends_with("<<END");
+            begins |= line == "---" || line == "```yaml" || is_input;
         }
     }
     ensure!(begun > 25, "only {begun} documents were found");
