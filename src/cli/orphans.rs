@@ -151,8 +151,8 @@ fn listed(found: &Found) -> String {
         }
         let _ = writeln!(
             text,
-            "{} copies of these workspaces have no state Secret: their objects are gone, or somebody created them with the \
-             labels of a copy. They are not removed; delete those that nobody needs",
+            "{} copies of these workspaces have no state Secret: their objects are gone, or they were created with the \
+             labels of a copy. They are not removed; delete those that you do not need",
             found.without_state.len()
         );
     }

@@ -290,7 +290,7 @@ fn warn_of_adoption(
         return;
     };
     let message = format!(
-        "consumers influence the {field} of copies, and can adopt existing objects that belong to nobody"
+        "consumers influence the {field} of copies, and can adopt existing objects that no workspace or agent owns"
     );
     let problem = Problem::new(format!("spec.naming.{field}"), message).warning();
     problems.push(problem.with_hint(

@@ -142,7 +142,7 @@ impl FederationStory {
         let deployment = &self.deployment;
         self.host.create(FEDERATED, deployment).await?;
         tell(&format!(
-            "host: FederatedDeployment {} asks for {} replicas, the same share in each member",
+            "host: FederatedDeployment {} has {} replicas, with the same share in each member",
             name(deployment),
             deployment["spec"]["template"]["spec"]["replicas"]
         ));

@@ -125,7 +125,7 @@ impl FleetStory {
         }
         self.hub.create(PLACEMENTS, &self.placement).await?;
         tell(&format!(
-            "hub: ClusterResourcePlacement {} asks for {} members of different regions",
+            "hub: ClusterResourcePlacement {} needs {} members of different regions",
             name(&self.placement),
             self.placement["spec"]["policy"]["numberOfClusters"]
         ));
