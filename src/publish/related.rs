@@ -319,11 +319,14 @@ impl RelatedEnds {
         })
     }
 
-    /// The claims of the link: the copy, and the original if it has a finalizer.
+    /// The claims of the link: the copy and the original.
     pub fn wishes(&self) -> impl Iterator<Item = Wish> {
-        let hold = self.hold.as_deref();
-        let held = hold.map(|finalizer| Wish::held(&self.source.0, finalizer));
-        held.into_iter().chain([Wish::copy(&self.target.0)])
+        let (original, copy) = (&self.source.0, &self.target.0);
+        let original = match &self.hold {
+            Some(finalizer) => Wish::held(original, finalizer),
+            None => Wish::original(original),
+        };
+        [original, Wish::copy(copy)].into_iter()
     }
 }
 

@@ -13,9 +13,7 @@ use tokio::sync;
 use tokio::time::Instant;
 
 use super::workspaces::Workspaces;
-use hawser_runtime::cluster::connection::{
-    AskError, Call, CallError, Connection, REQUEST_TIMEOUT,
-};
+use hawser_runtime::cluster::connection::{AskError, Call, CallError, Connection, REQUEST_TIMEOUT};
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha1/apibindings";
 const LOGICAL_CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";

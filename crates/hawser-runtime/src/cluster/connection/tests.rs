@@ -305,10 +305,20 @@ async fn of_a_refusal_that_does_not_end_a_part_is_read_and_it_holds_up_its_tenan
     let [bad, good] = ["bad", "good"].map(|tenant| server.of(&tenant.into()));
     let reply = bad.call(Call::get("/")).await.unwrap();
     assert_eq!(reply.status, 429);
-    assert!(reply.body.len() < 2 * LARGEST_REFUSAL, "{}", reply.body.len());
+    assert!(
+        reply.body.len() < 2 * LARGEST_REFUSAL,
+        "{}",
+        reply.body.len()
+    );
     assert!(reply.refusal().message.len() <= 800);
-    assert!(matches!(bad.call(Call::get("/")).await, Err(CallError::Held(_))));
-    assert!(!matches!(good.call(Call::get("/")).await, Err(CallError::Held(_))));
+    assert!(matches!(
+        bad.call(Call::get("/")).await,
+        Err(CallError::Held(_))
+    ));
+    assert!(!matches!(
+        good.call(Call::get("/")).await,
+        Err(CallError::Held(_))
+    ));
 }
 
 #[test]
