@@ -200,22 +200,31 @@ async fn bindings(scene: &mut Scene<'_>) -> Result<()> {
         .attack(
             "bindings of 200 KB, and one that changes all the time",
             async |scene| {
-                let notes = json!({"example.com/large": "x".repeat(200_000)});
-                for n in 0..20 {
-                    let other = json!({
-                        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
-                        "metadata": {"name": format!("other{n}"), "annotations": notes},
-                        "spec": {"reference": {"export": {"path": "root:none", "name": EXPORT}}},
-                    });
-                    let _refused = scene.bad.plane.create(BINDING, &other).await;
-                }
                 let at = format!("{BINDING}/{EXPORT}");
+                let first = scene.bad.plane.get(&at).await?;
+                let other = |n: usize| format!("other{n}");
+                for n in 0..20 {
+                    let binding = json!({
+                        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIBinding",
+                        "metadata": {"name": other(n), "annotations": {
+                            "example.com/large": "x".repeat(200_000)}},
+                        "spec": first["spec"],
+                    });
+                    scene.bad.plane.create(BINDING, &binding).await?;
+                }
                 for n in 0..100 {
                     let labels = json!({"metadata": {"labels": {"n": n.to_string()}}});
                     let _refused = scene.bad.plane.merge(&at, labels).await;
                 }
                 scene.remove("busy0").await;
                 scene.bad.await_gone(scene.kind(), "busy0").await;
+                for n in 0..20 {
+                    scene
+                        .bad
+                        .plane
+                        .delete(&format!("{BINDING}/{}", other(n)))
+                        .await?;
+                }
                 Ok(())
             },
         )

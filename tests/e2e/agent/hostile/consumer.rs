@@ -109,10 +109,10 @@ async fn amounts(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene
         .attack(
-            "twenty objects of 1.4 MB that are many small values",
+            "eight objects of 1.2 MB that are many small values",
             async |scene| {
                 let values: Vec<Value> = (0..100_000).map(|n| json!({"a": n})).collect();
-                for n in 0..20 {
+                for n in 0..8 {
                     scene
                         .put(&format!("crumbs{n}"), json!({"values": values}))
                         .await;

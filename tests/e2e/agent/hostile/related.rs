@@ -68,14 +68,14 @@ async fn circles(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene
         .attack(
-            "thirty objects that refer to the same thirty Secrets of 900 KB",
+            "twelve objects that refer to the same twenty Secrets of 900 KB",
             async |scene| {
-                let names: Vec<String> = (0..30).map(|n| format!("vast{n}")).collect();
+                let names: Vec<String> = (0..20).map(|n| format!("vast{n}")).collect();
                 for name in &names {
                     let data = json!({"k": "x".repeat(650_000)});
                     scene.put_secret(name, data).await;
                 }
-                for n in 0..30 {
+                for n in 0..12 {
                     scene.put(&format!("vasts{n}"), json!({"up": names})).await;
                 }
                 Ok(())
@@ -84,10 +84,10 @@ async fn circles(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene
         .attack("they are deleted", async |scene| {
-            for n in 0..30 {
+            for n in 0..12 {
                 scene.remove(&format!("vasts{n}")).await;
             }
-            for n in 0..30 {
+            for n in 0..12 {
                 scene
                     .bad
                     .await_gone(scene.kind(), &format!("vasts{n}"))
