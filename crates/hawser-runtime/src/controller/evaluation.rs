@@ -9,16 +9,16 @@ use std::sync::Arc;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use super::shares::Shares;
+use super::shares::PermitShares;
 
 /// The permits to compute.
-pub(super) struct Evaluation(Shares);
+pub(super) struct Evaluation(PermitShares);
 
 impl Evaluation {
     /// One permit for each processor, at least two, so that no tenant has all of them.
     pub(super) fn new(processors: usize) -> Self {
         let turns = processors.max(2);
-        Self(Shares::new(turns, turns / 2))
+        Self(PermitShares::new(turns, turns / 2))
     }
 
     /// Computes when it is this tenant's turn. Tenants come in the order of their requests.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::shares::{Permits, Shares};
+use super::shares::{PermitShares, Permits};
 use crate::cluster::cache::Cache;
 use hawser_sync::{Found, Key, Labels, Scope, Seen, Store};
 
@@ -31,7 +31,7 @@ const OBJECTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The permits to read large objects.
-pub(super) struct Reading(Shares);
+pub(super) struct Reading(PermitShares);
 
 /// The part of one pass.
 pub(super) struct PassReading<'a> {
@@ -49,7 +49,7 @@ pub(super) struct PassStore<'a> {
 
 impl Reading {
     pub(super) fn new() -> Self {
-        Self(Shares::new(MOST_AT_ONCE / UNIT, MOST / UNIT))
+        Self(PermitShares::new(MOST_AT_ONCE / UNIT, MOST / UNIT))
     }
 
     /// Waits until an object of this size may be read with what belongs to it; `None` if others do not end in time.

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const KEPT: usize = 128;
 
 /// Permits for all tenants together, and the part of each.
-pub(super) struct Shares {
+pub(super) struct PermitShares {
     all: Arc<Semaphore>,
     share: usize,
     tenants: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
@@ -33,7 +33,7 @@ impl Permits {
     }
 }
 
-impl Shares {
+impl PermitShares {
     pub(super) fn new(all: usize, share: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(all)),
@@ -103,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn tenants_without_permits_are_forgotten() {
-        let shares = Shares::new(2, 1);
+        let shares = PermitShares::new(2, 1);
         for i in 0..10 * KEPT {
             shares.acquire(&i.to_string().into(), 1).await;
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenant_has_its_part_and_whoever_wants_more_takes_all_of_that() {
-        let shares = Shares::new(10, 4);
+        let shares = PermitShares::new(10, 4);
         let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
         let mut of_a = Some(shares.acquire(&a, 100).await);
         assert_eq!(of_a.as_ref().unwrap().number(), 4);
