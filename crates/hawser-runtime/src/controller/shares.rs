@@ -45,12 +45,11 @@ impl PermitShares {
     /// Waits for permits, for no more than a tenant may have. Tenants come in the order of their requests.
     pub(super) async fn acquire(&self, tenant: &Arc<str>, number: usize) -> Permits {
         let number = self.part(number);
-        let proof = "no semaphore of shares is ever closed";
         let of_tenant = self.share_of(tenant).acquire_many_owned(number).await;
         let of_all = Arc::clone(&self.all).acquire_many_owned(number).await;
         Permits {
-            of_tenant: of_tenant.expect(proof),
-            of_all: of_all.expect(proof),
+            of_tenant: of_tenant.expect("the share of a tenant is never closed"),
+            of_all: of_all.expect("the permits are never closed"),
         }
     }
 
