@@ -94,7 +94,7 @@ fn shared_namespace(
         let message = "objects of several workspaces share a namespace, and consumers influence which of them are selected";
         let problem = Problem::new(format!("{field}.object"), message).warning();
         problems.push(problem.with_hint(
-            "set spec.safety.consumerNames to Guarded, or use the workspace in naming.namespace or in the names, as with {{ .ClusterName }}",
+            "use the workspace in naming.namespace or in the names, as with {{ .ClusterName }}",
         ));
     }
 }
